@@ -1,0 +1,58 @@
+"""The one exception tree of retrieval. serve/ maps it to HTTP in one table.
+
+FourfoldError
+    InvalidInput          the caller's fault; names the field and what would be right   (400)
+    NotFound              bank, document, memory, entity, chunk, operation              (404)
+    Conflict              an id that is already used for something else                 (409)
+    Overloaded            a bounded queue is full; carries retry_after_s                (503)
+    RateLimited           a tenant's own limit; carries retry_after_s                   (429)
+    DeadlineExceeded      the request's time is over; names the stage                   (504)
+    Unavailable           a part is gone for now (database, embedder); names the part   (503)
+    NeedsModel            asked for something that needs an LLM and none is configured  (400)
+"""
+
+from __future__ import annotations
+
+
+class FourfoldError(Exception):
+    """Base of every error that a caller may be told about: str() is a sentence for them."""
+
+
+class InvalidInput(FourfoldError):
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class NotFound(FourfoldError):
+    pass
+
+
+class Conflict(FourfoldError):
+    pass
+
+
+class Overloaded(FourfoldError):
+    def __init__(self, message: str, retry_after_s: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class RateLimited(Overloaded):
+    pass
+
+
+class DeadlineExceeded(FourfoldError):
+    def __init__(self, stage: str) -> None:
+        super().__init__(f"the request ran out of time during {stage}")
+        self.stage = stage
+
+
+class Unavailable(FourfoldError):
+    def __init__(self, part: str, reason: str = "") -> None:
+        super().__init__(f"{part} is not available" + (f": {reason}" if reason else ""))
+        self.part = part
+
+
+class NeedsModel(FourfoldError):
+    pass
