@@ -11,7 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from retrieval.types import Floats
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.store.heads import BankHead
+from retrieval.types import Floats, Ints
 
 
 @runtime_checkable
@@ -49,7 +53,7 @@ class RerankScores(Protocol):
 
     @property
     def scale(self) -> str:
-        """"logit", "probability", or "unknown" (then the batch decides, ranking.md 7)."""
+        """ "logit", "probability", or "unknown" (then the batch decides, ranking.md 7)."""
         ...
 
     @property
@@ -95,3 +99,18 @@ class LLM(Protocol):
     async def complete(
         self, system: str, user: str, *, max_tokens: int, deadline: float | None = None
     ) -> str: ...
+
+
+@runtime_checkable
+class Neighbours(Protocol):
+    """Nearest stored memories of new vectors, for the semantic links of a write."""
+
+    async def neighbours(
+        self, head: BankHead, vectors: Floats, types: NDArray[np.uint8], *, k: int, floor: float
+    ) -> tuple[Ints, Ints, Floats]:
+        """(row into `vectors`, ordinal, similarity): the <= k best live memories of the same type
+        with similarity >= floor per row, rows ascending, similarity descending within a row.
+
+        Answers from the snapshot at exactly `head.version`: the caller holds the bank's row lock.
+        """
+        ...

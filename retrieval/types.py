@@ -249,4 +249,3 @@ class MemoryRow:
 
 def no_hits() -> Hits:
     return Hits(np.empty(0, np.int32), np.empty(0, np.float32))
-

@@ -1,0 +1,28 @@
+"""The head of a bank: the one row that a recall reads before it searches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class BankHead:
+    """A bank's identity and newest committed state.
+
+    `bank` is the internal number (distribution key); `version` rises with every committed write,
+    `generation` when ordinals were given anew, and ordinals 0 .. next_ordinal - 1 are in use.
+    `vector_set` and `analyser` name what the active vectors and postings were made with; both are
+    empty until the first write. `config` holds the bank's overrides in field form.
+    """
+
+    bank: int
+    tenant: str
+    bank_id: str
+    version: int
+    generation: int
+    next_ordinal: int
+    vector_set: str
+    analyser: str
+    config: Mapping[str, Any] = field(default_factory=dict)
