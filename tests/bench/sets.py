@@ -214,8 +214,8 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
     if not path.is_file():
         raise DataMissing(f"no file {path}")
     raw = path.read_bytes()
-    text = gzip.decompress(raw) if path.suffix == ".gz" else raw
-    yield from map(json.loads, text.decode().splitlines())
+    lines = gzip.decompress(raw) if path.suffix == ".gz" else raw
+    yield from (json.loads(line) for line in lines.split(b"\n") if line)
 
 
 def _instant(text: str) -> str:
