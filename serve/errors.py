@@ -40,7 +40,9 @@ class Unauthorized(errors.FourfoldError):
     """No key, or one that is not valid (401)."""
 
 
-def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def json_response(
+    content: Any, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
     """`content` as JSON; what orjson cannot write is a fault of ours."""
     return Response(orjson.dumps(content), status, headers, "application/json")
 

@@ -87,7 +87,10 @@ class Endpoint(APIRoute):
 
 
 def _name_ignored(
-    request: StrictRequest, response: Response, queries: frozenset[str], fields: frozenset[str] | None
+    request: StrictRequest,
+    response: Response,
+    queries: frozenset[str],
+    fields: frozenset[str] | None,
 ) -> None:
     ignored = [name for name in request.query_params if name not in queries]
     body = getattr(request, "_json", None)

@@ -11,7 +11,14 @@ import uuid
 from datetime import UTC, date, datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 from retrieval.errors import InvalidInput
 
@@ -69,8 +76,6 @@ class Body(BaseModel):
         if isinstance(data, dict):
             return {key: value for key, value in data.items() if value is not None}
         return data
-
-
 
 
 def as_uuid(value: str, field: str) -> uuid.UUID:

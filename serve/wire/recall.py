@@ -101,9 +101,7 @@ def tag_group(value: Any, depth: int = 0) -> TagGroup:
         try:
             match = TagsMatch(value.get("match") or TagsMatch.ANY_STRICT)
         except ValueError:
-            raise ValueError(
-                f"`match` of a tag group is one of {', '.join(TagsMatch)}"
-            ) from None
+            raise ValueError(f"`match` of a tag group is one of {', '.join(TagsMatch)}") from None
         return TagLeaf(tuple(tags), match)
     if "not" in value:
         return TagNot(tag_group(value["not"], depth + 1))

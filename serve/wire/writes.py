@@ -125,8 +125,10 @@ class MemoryPatch(BaseModel):
     @model_validator(mode="after")
     def _something(self) -> MemoryPatch:
         if not self.model_fields_set - {"resolve_entities", "reason"}:
-            raise ValueError("nothing to change: give text, context, occurred_start, occurred_end,"
-                             " fact_type, entities or state")
+            raise ValueError(
+                "nothing to change: give text, context, occurred_start, occurred_end,"
+                " fact_type, entities or state"
+            )
         return self
 
     @property
