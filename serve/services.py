@@ -77,6 +77,8 @@ class Services:
     write_door: Door
     models: Mapping[str, Any] = field(default_factory=dict)
     """What the models are, for /health and /version."""
+    parts: tuple[Any, ...] = ()
+    """Models that run in this process; each has `check_health`."""
     started: float = field(default_factory=time.monotonic)
 
 
