@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,19 @@ from numpy.typing import NDArray
 from retrieval.bank.csr import Csr, Inverted, spans
 from retrieval.types import Bools, Ints
 
-EntityRow: TypeAlias = tuple[int, bytes, str, int | None]
-"""(entity_no, 16-byte id, canonical name, entity_no it was merged into)."""
+
+class EntityRow(Protocol):
+    """An entity as written: its number, 16-byte id, canonical name, and what it was merged into."""
+
+    @property
+    def entity_no(self) -> int: ...
+    @property
+    def id(self) -> bytes: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def merged_into(self) -> int | None: ...
+
 
 # Scripts written without spaces: each character is a word of its own, so a name is found inside
 # running text. Han, kana, Hangul.
@@ -194,7 +205,7 @@ class Entities:
         return np.bincount(self.of_units(ordinals.astype(np.int32))[1], minlength=len(self))
 
     def _with_rows(self, rows: Sequence[EntityRow], at_least: int) -> Entities:
-        size = max(len(self), at_least, max((r[0] for r in rows), default=-1) + 1)
+        size = max(len(self), at_least, max((r.entity_no for r in rows), default=-1) + 1)
         if not rows and size == len(self):
             return self
         fresh = size - len(self)
@@ -202,16 +213,17 @@ class Entities:
         ids = np.concatenate([self.id, np.zeros((fresh, 16), np.uint8)])
         into = np.concatenate([self._into, np.arange(len(self), size, dtype=np.int32)])
         renamed = False
-        for number, id, name, merged_into in rows:
-            renamed = renamed or (number < len(self) and names[number] != name)
-            names[number] = name
-            ids[number] = np.frombuffer(id, np.uint8)
-            into[number] = number if merged_into is None else merged_into
+        for row in rows:
+            number = row.entity_no
+            renamed = renamed or (number < len(self) and names[number] != row.name)
+            names[number] = row.name
+            ids[number] = np.frombuffer(row.id, np.uint8)
+            into[number] = number if row.merged_into is None else row.merged_into
         for array in (ids, into):
             array.flags.writeable = False
         tiers = None if renamed else self._lexicon.tiers
         if tiers is not None:
-            new = [r[0] for r in rows if r[0] >= len(self)]
+            new = [r.entity_no for r in rows if r.entity_no >= len(self)]
             tiers = _with_tier(tiers, _Names.of([names[n] for n in new], new))
         return replace(
             self,

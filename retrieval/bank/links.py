@@ -33,6 +33,13 @@ class LinkRows:
         return len(self.row)
 
 
+def no_links() -> LinkRows:
+    none = np.empty(0, np.int32)
+    return LinkRows(
+        none, none, none.astype(np.uint8), none.astype(np.float32), none.astype(np.int8)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Edges:
     source: Column[np.int32]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.bank.columns import Columns, Population
-from retrieval.bank.entities import Entities, EntityRow
+from retrieval.bank.entities import Entities
 from retrieval.bank.links import Links
 from retrieval.bank.order import Sequence as DocumentSequence
 from retrieval.bank.order import Timeline
@@ -19,29 +19,12 @@ from retrieval.bank.vectors import VectorBackend, without_vector
 from retrieval.keyword.postings import Postings
 from retrieval.keyword.postings import merge as merge_postings
 from retrieval.store.heads import BankHead
+from retrieval.store.segments import Delta
 from retrieval.types import Bools, Ints
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
-Payload: TypeAlias = bytes | memoryview
-SegmentRow: TypeAlias = tuple[int, int, Payload]
+SegmentRow: TypeAlias = tuple[int, int, bytes]
 """(first ordinal, count, payload)."""
-
-
-class Delta(Protocol):
-    """What a snapshot lacks, read in one database snapshot; `full` says it starts from nothing."""
-
-    @property
-    def head(self) -> BankHead: ...
-    @property
-    def segments(self) -> Mapping[str, Sequence[SegmentRow]]: ...
-    @property
-    def tombstones(self) -> Ints: ...
-    @property
-    def entities(self) -> Sequence[EntityRow]: ...
-    @property
-    def tags(self) -> Sequence[tuple[int, str]]: ...
-    @property
-    def full(self) -> bool: ...
 
 
 def kinds(head: BankHead) -> tuple[str, ...]:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from retrieval.bank.columns import Columns, Population
-from retrieval.types import NO_TIME, Bools, FactType, Floats, Ints, Longs
+from retrieval.bank.columns import Bytes, Columns, Population
+from retrieval.bank.links import OUTGOING, LinkRows, no_links
+from retrieval.types import NO_TIME, Bools, FactType, Ints, LinkType, Longs
 
 _HOUR = 3_600_000_000
 _DAY = 24 * _HOUR
@@ -53,7 +54,7 @@ class Timeline:
 
     orders: tuple[Sorted, ...]
     position: Ints
-    fact_type: np.typing.NDArray[np.uint8]
+    fact_type: Bytes
 
     @classmethod
     def empty(cls) -> Timeline:
@@ -79,8 +80,8 @@ class Timeline:
         position.flags.writeable = False
         return Timeline(tuple(orders), position, columns.fact_type)
 
-    def neighbours(self, ordinals: Ints, limit: int) -> tuple[Ints, Ints, Floats]:
-        """(index into `ordinals`, target ordinal, weight): close in time, of the same type.
+    def neighbours(self, ordinals: Ints, limit: int) -> LinkRows:
+        """TEMPORAL edges from each of `ordinals` to what is close in time and of the same type.
 
         The up to `limit` live memories nearest in event date and at most 24 h away, from the
         `limit` before and the `limit` after; rows ascending, nearest first, the earlier first
@@ -107,12 +108,17 @@ class Timeline:
             targets.append(order.ordinals[near[kept, best[kept, column]]])
             gaps.append(gap[kept, column])
         if not rows:
-            none = np.empty(0, np.int32)
-            return none, none, np.empty(0, np.float32)
+            return no_links()
         row, target, gap = np.concatenate(rows), np.concatenate(targets), np.concatenate(gaps)
         by_row = np.argsort(row, kind="stable")
         weight = np.maximum(0.3, 1.0 - gap[by_row] / _DAY)
-        return row[by_row].astype(np.int32), target[by_row], weight.astype(np.float32)
+        return LinkRows(
+            row[by_row].astype(np.int32),
+            target[by_row],
+            np.full(len(row), LinkType.TEMPORAL, np.uint8),
+            weight.astype(np.float32),
+            np.full(len(row), OUTGOING, np.int8),
+        )
 
 
 @dataclass(frozen=True, slots=True)

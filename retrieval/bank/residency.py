@@ -13,16 +13,19 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.bank.loader import Delta, kinds, next_snapshot
+from retrieval.bank.loader import kinds, next_snapshot
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors import FlatBackend, VectorBackend
 from retrieval.errors import Unavailable
+from retrieval.store import segments
 from retrieval.store.heads import BankHead
+from retrieval.store.pool import Pool
+from retrieval.store.segments import Delta
 from retrieval.types import Floats, Ints
 
 P = ParamSpec("P")
@@ -34,7 +37,7 @@ class Load(Protocol):
 
     def __call__(
         self,
-        pool: Any,
+        pool: Pool,
         head: BankHead,
         *,
         have_generation: int,
@@ -112,7 +115,9 @@ class _Held:
 class Residency:
     """Banks in memory, least recently used ones leaving first."""
 
-    def __init__(self, pool: Any, settings: ResidencySettings, *, load: Load) -> None:
+    def __init__(
+        self, pool: Pool, settings: ResidencySettings, *, load: Load = segments.load
+    ) -> None:
         self._pool = pool
         self._settings = settings
         self._load = load
@@ -172,13 +177,14 @@ class Residency:
         return True
 
     async def warm(self, heads: Iterable[BankHead]) -> int:
-        """Load these banks, most important first, as long as nothing has to leave for them.
+        """Load these banks, most important first, as long as there is room for one of mean size.
 
         Returns how many are resident. A bank that cannot be loaded is passed over.
         """
         warmed = 0
         for head in heads:
-            if self._full():
+            mean = self._bytes / max(1, len(self._banks))
+            if self._bytes + mean > self._settings.budget_bytes:
                 break
             try:
                 await self.open(head)

@@ -9,13 +9,13 @@ import numpy as np
 
 from retrieval.bank.columns import Bytes, Columns, Population
 from retrieval.bank.entities import Entities
-from retrieval.bank.links import Links
+from retrieval.bank.links import LinkRows, Links
 from retrieval.bank.order import Sequence as DocumentSequence
 from retrieval.bank.order import Timeline
 from retrieval.bank.vectors import VectorStore
 from retrieval.keyword.postings import Postings
 from retrieval.store.heads import BankHead
-from retrieval.types import Bools, Floats, Ints, Longs
+from retrieval.types import Bools, Ints, Longs
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class ResidentBank:
         """The live ordinal of each 16-byte id, u1 (m, 16) -> int32 (m,); -1 unknown or dead."""
         return self.columns.ordinal_of(ids, self.live)
 
-    def temporal_neighbours(self, ordinals: Ints, limit: int = 20) -> tuple[Ints, Ints, Floats]:
-        """(index into `ordinals`, target, weight) of memories near in time: `Timeline`."""
+    def temporal_neighbours(self, ordinals: Ints, limit: int = 20) -> LinkRows:
+        """Edges to memories near in event date, at most 24 h away: see `Timeline.neighbours`."""
         return self.timeline.neighbours(ordinals, limit)
 
     @property

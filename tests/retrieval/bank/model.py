@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from retrieval.bank.loader import SegmentRow
 from retrieval.bank.segment import pack
 from retrieval.store.heads import BankHead
-from retrieval.types import NO_TIME, FactType, Ints
+from retrieval.store.segments import Delta, EntityRow
+from retrieval.types import NO_TIME, FactType
 
 DIMENSION = 8
 
@@ -39,18 +40,6 @@ class Memory:
     """(target ordinal, type, weight)."""
 
 
-@dataclass(frozen=True)
-class Change:
-    """A delta as the store answers it."""
-
-    head: BankHead
-    segments: Mapping[str, Sequence[SegmentRow]]
-    tombstones: Ints
-    entities: Sequence[tuple[int, bytes, str, int | None]]
-    tags: Sequence[tuple[int, str]]
-    full: bool
-
-
 @dataclass
 class Ledger:
     """Everything written to one bank, with the segments of each write."""
@@ -61,7 +50,7 @@ class Ledger:
     segments: dict[str, list[SegmentRow]] = field(default_factory=dict)
     tombstones: list[tuple[int, int]] = field(default_factory=list)
     """(ordinal, version)."""
-    entities: dict[int, tuple[int, bytes, str, int | None]] = field(default_factory=dict)
+    entities: dict[int, EntityRow] = field(default_factory=dict)
     entity_versions: dict[int, int] = field(default_factory=dict)
     tags: dict[int, str] = field(default_factory=dict)
 
@@ -72,7 +61,7 @@ class Ledger:
         self,
         memories: Sequence[Memory] = (),
         dead: Sequence[int] = (),
-        entities: Sequence[tuple[int, bytes, str, int | None]] = (),
+        entities: Sequence[EntityRow] = (),
         tags: Mapping[int, str] | None = None,
     ) -> BankHead:
         first, version = len(self.memories), self.head.version + 1
@@ -82,8 +71,8 @@ class Ledger:
                 self.segments.setdefault(kind, []).append((first, len(memories), payload))
         self.tombstones += [(ordinal, version) for ordinal in dead]
         for row in entities:
-            self.entities[row[0]] = row
-            self.entity_versions[row[0]] = version
+            self.entities[row.entity_no] = row
+            self.entity_versions[row.entity_no] = version
         self.tags |= tags or {}
         self.head = replace(self.head, version=version, next_ordinal=len(self.memories))
         return self.head
@@ -98,12 +87,24 @@ class Ledger:
             rows = self.segments[kind]
             rows[first : last + 1] = [(begin, end - begin, payload)]
 
-    def delta(self, have: BankHead | None) -> Change:
-        """What a snapshot at `have` lacks."""
-        since = -1 if have is None else have.version
-        held = 0 if have is None else have.next_ordinal
-        return Change(
+    def compacted(self) -> Ledger:
+        """The bank with ordinals given anew to what is alive. Links are left out."""
+        anew = Ledger(self.bank)
+        anew.entities, anew.tags = self.entities, self.tags
+        anew.entity_versions = self.entity_versions
+        live = [m for o, m in enumerate(self.memories) if o not in self.dead]
+        anew.write([replace(m, links=()) for m in live])
+        anew.head = replace(
+            anew.head, version=self.head.version + 1, generation=self.head.generation + 1
+        )
+        return anew
+
+    def delta(self, have_version: int | None, held: int = 0) -> Delta:
+        """What a snapshot of that version with so many ordinals lacks; None: everything."""
+        since = -1 if have_version is None else have_version
+        return Delta(
             self.head,
+            have_version is None,
             {
                 kind: [row for row in rows if row[0] + row[1] > held]
                 for kind, rows in self.segments.items()
@@ -111,7 +112,6 @@ class Ledger:
             np.array([o for o, v in self.tombstones if v > since], np.int32),
             [row for n, row in self.entities.items() if self.entity_versions[n] > since],
             sorted(self.tags.items()),
-            have is None,
         )
 
     @property
@@ -147,8 +147,8 @@ def _columns(memories: Sequence[Memory]) -> dict[str, NDArray[Any]]:
     return {
         "id": np.frombuffer(b"".join(m.id for m in memories), np.uint8).reshape(n, 16),
         "fact_type": np.array([m.fact_type for m in memories], np.uint8),
-        "created_at": np.arange(n, dtype=np.int64),
-        "updated_at": np.arange(n, dtype=np.int64),
+        "created_at": np.array([int.from_bytes(m.id[8:]) for m in memories], np.int64),
+        "updated_at": np.array([int.from_bytes(m.id[8:]) + 1 for m in memories], np.int64),
         "occurred_start": np.array([m.occurred_start for m in memories], np.int64),
         "occurred_end": np.full(n, NO_TIME, np.int64),
         "mentioned_at": np.array([m.mentioned_at for m in memories], np.int64),

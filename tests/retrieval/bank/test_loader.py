@@ -15,6 +15,7 @@ from retrieval.bank.columns import Columns
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors import FlatBackend
+from retrieval.store.segments import EntityRow
 from retrieval.types import NO_TIME, FactType, LinkType
 from tests.retrieval.bank.model import DIMENSION, Ledger, Memory, vector
 
@@ -92,11 +93,12 @@ def _check_equal(a: ResidentBank, b: ResidentBank) -> None:
     _same(a.next, b.next)
     every = np.arange(a.size, dtype=np.int32)
     _same(a.ordinal_of(a.columns.id), b.ordinal_of(a.columns.id))
-    for x, y in zip(a.temporal_neighbours(every, 3), b.temporal_neighbours(every, 3), strict=True):
-        _same(x, y)
-    one, other = a.links.neighbours(every, LinkType), b.links.neighbours(every, LinkType)
-    for name in ("row", "target", "type", "weight", "direction"):
-        _same(getattr(one, name), getattr(other, name))
+    for one, other in (
+        (a.temporal_neighbours(every, 3), b.temporal_neighbours(every, 3)),
+        (a.links.neighbours(every, LinkType), b.links.neighbours(every, LinkType)),
+    ):
+        for name in ("row", "target", "type", "weight", "direction"):
+            _same(getattr(one, name), getattr(other, name))
     assert a.links.counts() == b.links.counts()
     _same(a.entities.df, b.entities.df)
     _same(a.entities.survivor, b.entities.survivor)
@@ -134,8 +136,8 @@ def _check_written(bank: ResidentBank, ledger: Ledger) -> None:
     expected = [(o, newest[s]) for o, m in enumerate(memories) for s in m.sources if s in newest]
     assert list(zip(row.tolist(), source.tolist(), strict=True)) == expected
     survivor = {n: n for n in range(len(bank.entities))}
-    for number, (_, _, _, into) in ledger.entities.items():
-        survivor[number] = number if into is None else into
+    for number, row_of in ledger.entities.items():
+        survivor[number] = number if row_of.merged_into is None else row_of.merged_into
     for number in survivor:
         while survivor[number] != survivor[survivor[number]]:
             survivor[number] = survivor[survivor[number]]
@@ -195,7 +197,7 @@ def test_any_sequence_of_writes_equals_a_load_from_nothing(data: st.DataObject) 
             used = sorted({e for m in new for e in m.entities} - set(ledger.entities))
             ledger.write(
                 new,
-                entities=[(e, _id(900 + e), f"Name {e}", None) for e in used],
+                entities=[EntityRow(e, _id(900 + e), f"Name {e}", None) for e in used],
                 tags={t: f"tag{t}" for m in new for t in m.tags},
             )
         elif action == "delete" and live:
@@ -204,13 +206,15 @@ def test_any_sequence_of_writes_equals_a_load_from_nothing(data: st.DataObject) 
             count = len(ledger.segments.get("columns", []))
             ledger.merge(*sorted(data.draw(st.tuples(*[st.integers(0, max(0, count - 1))] * 2))))
         elif action == "entities" and len(ledger.entities) > 1:
-            standing = [n for n, row in ledger.entities.items() if row[3] is None]
+            standing = [n for n, row in ledger.entities.items() if row.merged_into is None]
             if len(standing) > 1:
                 a, b = data.draw(st.permutations(standing))[:2]
-                ledger.write(entities=[(*ledger.entities[a][:3], b)])
+                ledger.write(entities=[dataclasses.replace(ledger.entities[a], merged_into=b)])
         if data.draw(st.booleans()):
-            have = None if snapshot is None else snapshot.head
-            snapshot = next_snapshot(snapshot, ledger.delta(have), backend)
+            missing = ledger.delta(None)
+            if snapshot is not None:
+                missing = ledger.delta(snapshot.head.version, snapshot.size)
+            snapshot = next_snapshot(snapshot, missing, backend)
             older.append((snapshot, snapshot.size, snapshot.columns.id.tobytes()))
             _check_written(snapshot, ledger)
             _check_equal(snapshot, next_snapshot(None, ledger.delta(None), backend))
