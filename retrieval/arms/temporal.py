@@ -201,12 +201,12 @@ def _outgoing(bank: ResidentBank, sources: Ints) -> tuple[Ints, Ints, Doubles, N
     """Each source's strongest NEIGHBOURS links, in source order, weight descending."""
     stored = bank.links.neighbours(sources, (LinkType.TEMPORAL, *CAUSAL))
     forward = stored.direction >= 0
-    near_row, near_target, near_weight = bank.temporal_neighbours(sources)
-    row = np.concatenate([stored.row[forward], near_row])
-    target = np.concatenate([stored.target[forward], near_target])
-    weight = np.concatenate([stored.weight[forward], near_weight]).astype(np.float64)
+    close = bank.temporal_neighbours(sources)
+    row = np.concatenate([stored.row[forward], close.row])
+    target = np.concatenate([stored.target[forward], close.target])
+    weight = np.concatenate([stored.weight[forward], close.weight]).astype(np.float64)
     type_ = np.concatenate(
-        [stored.type[forward], np.full(len(near_row), LinkType.TEMPORAL, np.uint8)]
+        [stored.type[forward], np.full(len(close.row), LinkType.TEMPORAL, np.uint8)]
     )
     strong = weight >= LINK_FLOOR
     row, target, weight, type_ = row[strong], target[strong], weight[strong], type_[strong]
