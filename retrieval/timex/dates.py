@@ -235,8 +235,9 @@ def _weekday_and_number(context: Context, m: Match) -> Span | None:
     """With an article, this month's such day if its weekday is right; else the latest that fits."""
     weekday, number = m.number("WEEKDAY") - 1, day_of_month(m.one("DOM"))
     today = context.today
-    if m.after is not None and m.after.kind in _COUNTED | _UNITS:
-        return None
+    if m.after is not None and m.after.kind in _COUNTED | _UNITS and not m.has("ORD"):
+        if not (m.after.kind == OTHER and "verb_last" in context.options):
+            return None
     first = 0 if m.has("THE") else None
     for back in range(240):
         try:
@@ -279,7 +280,7 @@ def _day_of_month(context: Context, m: Match) -> Span | None:
     return None
 
 
-@BARE("weekday of this month", "THE? ORD WEEKDAY (?! X)")
+@BARE("weekday of this month", "THE? ORD WEEKDAY")
 def _nth_weekday(context: Context, m: Match) -> Span | None:
     month = days.period("month", context.today)
     return exact(days.nth_weekday(month, m.number("WEEKDAY") - 1, m.number("ORD")), 0.8)
@@ -288,7 +289,7 @@ def _nth_weekday(context: Context, m: Match) -> Span | None:
 
 
 @BARE("month and day", "WEEKDAY NUM DASH NUM")
-@BARE("month and day", f"(IN | ON | THE) NUM DASH NUM {_NOT_COUNTED}")
+@BARE("month and day", "(IN | ON | THE) NUM DASH NUM (?! UNIT | UTIME | NUM | OF | DASH | SLASH | PERCENT)")
 def _weekday_and_numbers(context: Context, m: Match) -> Span | None:
     first, second = (day_of_month(t) for t in m.all("NUM"))
     if first <= 12 and second <= 12 and not m.has("WEEKDAY", "IN", "ON"):

@@ -57,6 +57,7 @@ class Lexicon:
     tree: Node
     triggers: frozenset[str]
     numbers: tuple[tuple[str, int], ...]
+    number_words: tuple[str, ...]
     joints: tuple[str, ...] | None
     suffixes: tuple[tuple[str, str], ...]
     prefixes: tuple[tuple[str, str], ...]
@@ -201,7 +202,14 @@ class Lexicon:
             return True
         if not self.triggers.isdisjoint(words):
             return True
+        if self.joints is not None and any(self._is_year(word) for word in words):
+            return True
         return bool(self.suffixes or self.prefixes) and any(self._inflected(w) for w in words)
+
+    def _is_year(self, word: str) -> bool:
+        if len(word) < 12 or not word.startswith(self.number_words):
+            return False
+        return compound_number(word, self.numbers, self.joints or ()) is not None
 
     def _inflected(self, word: str) -> bool:
         return any(
@@ -262,6 +270,7 @@ def lexicon(language: str) -> Lexicon:
         tree,
         frozenset(triggers),
         tuple(sorted(numbers.items(), key=lambda item: -len(item[0]))),
+        tuple(numbers),
         tuple(fold(w) for w in meta["compound"].split()) if "compound" in meta else None,
         suffixes,
         prefixes,

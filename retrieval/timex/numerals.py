@@ -136,7 +136,7 @@ def merge_numbers(tokens: list[Token], joined_by_and: bool) -> list[Token]:
                 merged.append(Token(_ORD, int(token.value) + unit.value, token.start, unit.end))
                 at += 2
                 continue
-        if token.kind not in _NUMBERS or token.text:
+        if token.kind not in _NUMBERS | {_YEAR} or token.text:
             merged.append(token)
             at += 1
             continue

@@ -546,11 +546,13 @@ def _decade_of_year(context: Context, m: Match) -> Span:
 @PERIODS("decade", "(IN|THE|OF)* (DECPRE|UDECADE) (OF|THE)* APOSTROPHE? NUM")
 @PERIODS("decade", "(IN|THE|OF)* APOSTROPHE? NUM APOSTROPHE? DECS UDECADE?")
 @PERIODS("decade", "(IN|THE|OF)* NUM (OF UDECADE | UDECADE OF)")
-@PERIODS("decade", "(IN|THE|OF)* UYEAR APOSTROPHE? NUM")
+@PERIODS("decade", "(IN|THE|OF)* UYEAR APOSTROPHE? (NUM | YEAR)")
 def _decade_of_two_digits(context: Context, m: Match) -> Span | None:
-    tens = m.number("NUM")
     if m.has("UYEAR") and m.all("UYEAR")[0].value != 2:
         return None
+    tens = m.number("NUM", "YEAR")
+    if m.has("YEAR"):
+        return _decade(tens) if tens % 10 == 0 else None
     if tens % 10 or tens > 99:
         return None
     century = context.today.year // 100 * 100

@@ -185,7 +185,10 @@ def _before(context: Context, m: Match) -> Span | None:
 @OPEN("until", f"UNTIL {_FILL} {_POINT}")
 @OPEN("until", f"{_POINT} (OF|TO)? PUNTIL")
 def _until(context: Context, m: Match) -> Span | None:
+    """Up to a day, that day with it; up to a month or a year, not into it."""
     span = _point(context, m)
-    if span is None or span.last is None:
+    if span is None or span.last is None or span.first is None:
         return None
+    if span.grain in ("month", "year") and not span.part:
+        return change(span, first=None, last=days.plus_days(span.first, -1))
     return change(span, first=None, last=span.last, part="", whole=None)
