@@ -51,6 +51,9 @@ def candidates(folded: str) -> list[Lexicon]:
         if words_of.has_trigger(words, folded) or (digits and (known or name == "en")):
             likely.append((-known, order, words_of))
     likely.sort(key=lambda entry: entry[:2])
+    if likely:
+        most = -likely[0][0]
+        likely = [entry for entry in likely if -2 * entry[0] >= most]
     return [entry[2] for entry in likely]
 
 

@@ -26,7 +26,7 @@ LATE_BARE = Rules()
 """Periods without anything to complete them: "Q3", "the first Sunday", "end of the month"."""
 
 _IN = "(OF|IN|THE|ON|COMMA|DASH|AT)*"
-_P = "(DATE | MONTH | UYEAR? YEAR YMARK?)"
+_P = "(DATE | MON | UYEAR? YEAR YMARK?)"
 
 
 def _closed(span: Span) -> tuple[date, date]:
@@ -140,7 +140,10 @@ def _day_of(context: Context, m: Match) -> Span | None:
     if span.grain != "month":
         return None
     first, _ = _closed(span)
-    return exact(days.day(first.year, first.month, day_of_month(m.all("DOM")[0])), 0.95)
+    try:
+        return exact(days.day(first.year, first.month, day_of_month(m.all("DOM")[0])), 0.95)
+    except OverflowError:
+        return Span(None, None, "none", void=True)
 
 
 @COMPOSED("days of the month", "(FROM|BETWEEN)? THE? DOM (DASH|TO|UNTIL|AND) THE? DOM (OF|IN|THE)* DATE")
@@ -174,6 +177,9 @@ def _together(context: Context, m: Match) -> Span | None:
             return exact(part.event_year(_closed(scope)[0].year), 0.95)
         if scope.grain == "year" and part.month is not None and part.grain == "month":
             return Span(*days.month(_closed(scope)[0].year, part.month), "month", 0.95)
+        if scope.grain == "year" and part.rule == "week number":
+            number = days.plus_days(_closed(part)[0], 3).isocalendar().week
+            return Span(*days.iso_week(_closed(scope)[0].year, number), "week", 0.95)
         if scope.grain == "week" and part.weekday is not None:
             return exact(days.plus_days(_closed(scope)[0], part.weekday), 0.95)
         if scope.grain == "year" and part.grain in ("quarter", "half", "season") and part.relative:
@@ -341,32 +347,30 @@ def _rest(context: Context, m: Match) -> Span | None:
 
 
 @COMPOSED("away from a day", f"{DURATION} (AFTER|FROM|SINCE|LATER) (THE|OF|FROM|IN)* DATE")
-@COMPOSED("away from a day", f"IN {DURATION} (FROM|SINCE|AFTER) DATE")
+@COMPOSED("away from a day", f"IN {DURATION} (FROM|SINCE|AFTER) (DATE | YEAR)")
 @COMPOSED("away from a day", f"DATE (OF|FROM|PAFTER|PSINCE)* {DURATION} (LATER|PAFTER)")
 @COMPOSED("away from a day", f"DATE PAFTER {DURATION}")
 def _after(context: Context, m: Match) -> Span | None:
-    return _away(m, 1)
+    return _away(context, m, 1)
 
 
 @COMPOSED("away from a day", f"{DURATION} (BEFORE|AGO) (THE|OF|FROM|IN)* DATE")
 @COMPOSED("away from a day", f"DATE (OF|FROM|PBEFORE)* {DURATION} (PBEFORE|AGO)")
 @COMPOSED("away from a day", f"DATE PBEFORE {DURATION}")
 def _before(context: Context, m: Match) -> Span | None:
-    return _away(m, -1)
+    return _away(context, m, -1)
 
 
-def _away(m: Match, sign: int) -> Span | None:
-    span = m.spans()[0]
+def _away(context: Context, m: Match, sign: int) -> Span | None:
+    span = _scope(context, m)
     if span.grain not in ("day", "year") or span.first is None:
         return None
-    found = moved(span.first, amounts(m), sign)
+    first = span.first
+    if span.weekday is not None and sign > 0 and first < context.today:
+        first = days.plus_days(first, 7)  # "three days from Tuesday" looks ahead
+    parts = amounts(m)
+    found = moved(first, parts[:1] if m.has("YEAR") else parts, sign)
     return exact(found, 0.9, relative=True)
-
-
-@LATE_BARE("weekday of this month", "THE? ORD WEEKDAY (?! X)")
-def _nth_weekday(context: Context, m: Match) -> Span | None:
-    month = days.period("month", context.today)
-    return exact(days.nth_weekday(month, m.number("WEEKDAY") - 1, m.number("ORD")), 0.8)
 
 
 @LATE_BARE("part of the period", "(THE|IN|AT)* (EARLY|MID|LATE) (OF|IN|THE)* (UWEEK|UMONTH|UYEAR|UDECADE)")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import date
 
 from retrieval.timex import days
-from retrieval.timex.grammar import Context, Match, Rules, Span, Token, change, kind_of
+from retrieval.timex.grammar import OTHER, Context, Match, Rules, Span, Token, change, kind_of
 from retrieval.timex.numeric import full_year
 
 NAMED = Rules()
@@ -73,6 +73,7 @@ def _range(context: Context, m: Match, year: int | None) -> Span:
 
 
 _TO = "(DASH|TO|UNTIL|AND)"
+_NOT_COUNTED = "(?! UNIT | UTIME | X | NUM | OF | DASH | SLASH | PERCENT)"
 
 
 @NAMED("days of a month", f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON LINK* YEAR")
@@ -110,7 +111,8 @@ def _date_two_digits(context: Context, m: Match) -> Span | None:
     year = numbers[-1]
     if len(year.text) != 2 or len(numbers) != 2:
         return None
-    if m.after is not None and m.after.kind in _COUNTED:
+    counted = m.after is not None and m.after.kind in _COUNTED
+    if counted and not (numbers[0].kind == kind_of("ORD") and m.after.kind == OTHER):  # type: ignore[union-attr]
         return None
     found = days.day(year_of(context, year), m.number("MON"), day_of_month(numbers[0]))
     return exact(found, 0.9, explicit=True)
@@ -188,6 +190,9 @@ def _month_and_day(context: Context, m: Match) -> Span | None:
     day = day_of_month(number)
     if m.after is not None and m.after.kind in _UNITS and not m.has("UDAYS"):
         return None
+    if m.has("WMONTH") and number.kind == kind_of("NUM") and not number.text:
+        if m.tokens.index(number) < m.tokens.index(m.all("MON")[0]):
+            return None  # "one may ask"
     return latest_day(context, m.number("MON"), day)
 
 
@@ -214,7 +219,21 @@ def _month(context: Context, m: Match) -> Span:
     return latest_month(context, m.number("MON"))
 
 
-@BARE("day of the month", "WEEKDAY COMMA? (THE|ON)? DOM DOT?")
+@NAMED("date", "NUM OF NUM OF YEAR")
+@BARE("month and day", f"(THE | ON | IN) NUM OF NUM (?! UNIT | UTIME | NUM)")
+def _numbered_month(context: Context, m: Match) -> Span | None:
+    if "numbered_months" not in context.options:
+        return None
+    day, month = m.all("NUM")
+    if not day.text or not month.text:
+        return None
+    if m.has("YEAR"):
+        found = days.day(m.number("YEAR"), day_of_month(month), day_of_month(day))
+        return exact(found, 0.95, explicit=True)
+    return latest_day(context, day_of_month(month), day_of_month(day))
+
+
+@BARE("day of the month", "WEEKDAY COMMA? (THE|ON)? UDAY? DOM DOT?")
 def _weekday_and_number(context: Context, m: Match) -> Span | None:
     """With an article, this month's such day if its weekday is right; else the latest that fits."""
     weekday, number = m.number("WEEKDAY") - 1, day_of_month(m.one("DOM"))
@@ -242,10 +261,11 @@ _BEFORE_DAY = frozenset(
 @BARE("day of the month", "ON? THE ORD (?! UNIT | X | NUM | OF | WMONTH)")
 @BARE("day of the month", "ON THE? DOM DOT? (?! UNIT | X | NUM | OF | UTIME | CLOCK | AND | SLASH | DASH | COLON | PERCENT)")
 @BARE("day of the month", "THE NUM DOT? (?! UNIT | X | NUM | OF | UTIME | CLOCK | AND | SLASH | DASH | COLON)")
+@BARE("day of the month", f"(ON | THE)+ UDAY NUM {_NOT_COUNTED}")
 @BARE("day of the month", "THE? NUM MDAY")
 def _day_of_month(context: Context, m: Match) -> Span | None:
     number = m.all("DOM")[0]
-    if m.before is not None and m.before.kind not in _BEFORE_DAY and not m.has("ON", "MDAY"):
+    if m.before is not None and m.before.kind not in _BEFORE_DAY and not m.has("ON", "MDAY", "UDAY"):
         return None
     day = day_of_month(number)
     today = context.today
@@ -261,8 +281,30 @@ def _day_of_month(context: Context, m: Match) -> Span | None:
     return None
 
 
-@BARE("weekday", "ON? DAY DOT?")
-@BARE("weekday", "ON WDAY")
+@BARE("weekday of this month", "THE? ORD WEEKDAY (?! X)")
+def _nth_weekday(context: Context, m: Match) -> Span | None:
+    month = days.period("month", context.today)
+    return exact(days.nth_weekday(month, m.number("WEEKDAY") - 1, m.number("ORD")), 0.8)
+
+
+
+
+@BARE("month and day", "WEEKDAY NUM DASH NUM")
+@BARE("month and day", f"(IN | ON | THE) NUM DASH NUM {_NOT_COUNTED}")
+def _weekday_and_numbers(context: Context, m: Match) -> Span | None:
+    first, second = (day_of_month(t) for t in m.all("NUM"))
+    if first <= 12 and second <= 12 and not m.has("WEEKDAY", "IN", "ON"):
+        return None
+    if any(not t.text for t in m.all("NUM")):
+        return None
+    first, second = (day_of_month(t) for t in m.all("NUM"))
+    swap = first > 12 or (context.day_first and second <= 12)
+    month, day = (second, first) if swap else (first, second)
+    return latest_day(context, month, day)
+
+
+@BARE("weekday", "DAY DOT?")
+@BARE("weekday", "(?<=ON) WDAY")
 def _weekday(context: Context, m: Match) -> Span:
     """The last one before today; in languages that count so, the one of this week."""
     weekday = m.number("WEEKDAY") - 1

@@ -83,7 +83,7 @@ class Lexicon:
                     previous = cut[at]
                     at += 1
                 continue
-            hit = self._longest(cut, at)
+            hit = None if _is_symbol(previous, piece) else self._longest(cut, at)
             if hit is not None:
                 kind, value, used = hit
                 yield Token(kind, value, piece.start, cut[at + used - 1].end)
@@ -211,6 +211,11 @@ class Lexicon:
             word.startswith(beginning) and word[len(beginning) :] in self.triggers
             for beginning, _ in self.prefixes
         )
+
+
+def _is_symbol(previous: Piece | None, piece: Piece) -> bool:
+    """A name such as $DEC or #may."""
+    return previous is not None and previous.end == piece.start and previous.text in "$#@_"
 
 
 def _is_word(text: str) -> bool:

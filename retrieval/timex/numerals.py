@@ -57,7 +57,7 @@ def combine(values: list[int]) -> int | None:
             current += value
         elif value >= 20 and value % 10 == 0 and current % 100 and current % 100 < 10:
             current += value  # "ein und zwanzig"
-        elif 10 <= current <= 29 and 10 <= value <= 99 and not total:
+        elif 10 <= current <= 20 and 10 <= value <= 99 and not total:
             current = current * 100 + value
         elif current > 1000 and current % 100 and current % 10 == 0 and value < 10:
             current += value
@@ -115,6 +115,12 @@ def merge_numbers(tokens: list[Token], joints: tuple[str, ...], joined_by_and: b
     at = 0
     while at < len(tokens):
         token = tokens[at]
+        if token.kind == _ORD and token.value in (20, 30) and at + 1 < len(tokens):
+            unit = tokens[at + 1]
+            if unit.kind == _ORD and isinstance(unit.value, int) and unit.value < 10:
+                merged.append(Token(_ORD, int(token.value) + unit.value, token.start, unit.end))
+                at += 2
+                continue
         if token.kind != _NUM or token.text:
             merged.append(token)
             at += 1

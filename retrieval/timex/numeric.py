@@ -16,7 +16,7 @@ _RUN = re.compile(
     r"(?<![a-z0-9_#$€£@°\\])(?<![0-9][.,])(?<![a-z]-)(?:"
     r"(?P<iso>\d{4}-\d{2}-\d{2})(?:t|[ ](?=\d\d:))\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?:z|[+-]\d\d:?\d\d)?"
     r"|(?P<run>\d+(?:(?:\s?[-/]\s?|[.:,])\d+)+)"
-    r")(?![a-z_°]|[.,:/-]?\d)"
+    r")(?![a-z_°]|[.,:/-]?\d|[/-][a-z])"
 )
 _SPLIT = re.compile(r"\s*([-/.:,])\s*")
 _COMPACT = re.compile(r"(?<![\w.])((?:19|20)\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?![\d_])")
@@ -152,6 +152,4 @@ def _order(context: Context, first: int, second: int, mark: str) -> tuple[int, i
         day_first = True
     elif second > 12 >= first:
         day_first = False
-    elif mark == "." and context.settings.day_first is None and "dot_month_first" not in context.options:
-        day_first = True
     return (second, first) if day_first else (first, second)

@@ -103,7 +103,7 @@ def _back(context: Context, m: Match) -> Span:
     return exact(moved(context.today, parts, -1), 0.95, relative=True)
 
 
-@PERIODS("ago", f"{DURATION} AGO")
+@PERIODS("ago", f"{DURATION} (AGO|EARLIERIN)")
 @PERIODS("ago", f"PREAGO {DURATION} AGO?")
 def _ago(context: Context, m: Match) -> Span | None:
     return _back(context, m)
@@ -202,7 +202,13 @@ def _rolling(context: Context, parts: list[tuple[float, str]], sign: int) -> Spa
 @PERIODS("rolling", f"{DURATION} WITHINPOST")
 @PERIODS("rolling", f"IN? THE? PAST (THE|OF)* {DURATION}")
 def _last_units(context: Context, m: Match) -> Span | None:
-    return _rolling(context, amounts(m), -1)
+    return None if _one_of_several(m) else _rolling(context, amounts(m), -1)
+
+
+def _one_of_several(m: Match) -> bool:
+    """Whether the number belongs to something else: "only 3 next week"."""
+    unit = m.all("UNIT")[0]
+    return unit.value == 1 and m.has("NUM") and m.number("NUM") > 1
 
 
 @PERIODS("rolling", "THE? PAST UNIT")
@@ -213,10 +219,12 @@ def _past_unit(context: Context, m: Match) -> Span:
 @PERIODS("rolling ahead", f"(THE|WITHIN)* (NEXT|COMING) (THE|OF)* {DURATION}")
 @PERIODS("rolling ahead", f"THE? {DURATION} (NEXT|COMING)")
 @PERIODS("rolling ahead", "THE? (NUM|FEW|COUPLE) (NEXT|COMING) UNIT")
-@PERIODS("rolling ahead", f"WITHIN {DURATION}")
+@PERIODS("rolling ahead", f"WITHIN {DURATION} (?! BEFORE | AFTER | FROM | SINCE)")
 @PERIODS("rolling ahead", "THE? COMING UNIT")
-def _next_units(context: Context, m: Match) -> Span:
+def _next_units(context: Context, m: Match) -> Span | None:
     parts = amounts(m)
+    if _one_of_several(m):
+        return None
     if not m.has("COUNT", "HALFWORD"):
         parts = [(1, unit_of(m.all("UNIT")[0]))]
     return _rolling(context, parts, 1)
@@ -260,7 +268,8 @@ def _weekday_of_week(context: Context, m: Match) -> Span:
 @PERIODS("weekday", "THE? THIS WEEKDAY (NEXT|PREV)? (?! LINK* (NUM|ORD|MD|MON))")
 @PERIODS("weekday", "THE? WEEKDAY (OF|THE)* MOD (?! UNIT)")
 def _moved_weekday(context: Context, m: Match) -> Span:
-    """Last: strictly before today. Next: strictly after. This: the one of this week."""
+    """Last: the latest before today. This: the one of this week. Next: the one of next week, but
+    "coming" and "this next" the first after today."""
     weekday = m.number("WEEKDAY") - 1
     today = context.today
     strong = m.one("PREV", "NEXT")
@@ -269,6 +278,8 @@ def _moved_weekday(context: Context, m: Match) -> Span:
     elif strong.kind == kind_of("PREV"):
         found = days.plus_days(today, -((today.weekday() - weekday - 1) % 7 + 1))
         found = days.plus_days(found, 7 * (_far(strong) - 1) * -1)
+    elif strong.value is None and not m.has("THIS"):
+        found = days.plus_days(days.week(today)[0], 7 + weekday)
     else:
         found = days.plus_days(today, (weekday - today.weekday() - 1) % 7 + 1)
         found = days.plus_days(found, 7 * (_far(strong) - 1))
@@ -279,9 +290,15 @@ def _far(token: Token) -> int:
     return abs(token.value) if isinstance(token.value, int) else 1
 
 
+# What follows "this may" where it is a verb.
+_VERBS = frozenset(kind_of(k) for k in "X OR A AND NUM ORD".split())
+
+
 @PERIODS("calendar month", "THE? MOD (OF)? MON")
 @PERIODS("calendar month", "THE? MON (OF|THE)* MOD (?! UNIT)")
 def _moved_month(context: Context, m: Match) -> Span | None:
+    if m.has("THIS") and m.has("WMONTH") and m.after is not None and m.after.kind in _VERBS:
+        return None
     first, last = days.month(context.today.year + _shift(m), m.number("MON"))
     return Span(first, last, "month", 0.9, relative=True)
 
@@ -301,7 +318,7 @@ def _rest(context: Context, m: Match) -> Span:
     return Span(context.today, last, "day", 0.9, relative=True)
 
 
-@PERIODS("earlier in the period", "EARLIER (IN|OF|THE)* THIS? UNIT")
+@PERIODS("earlier in the period", "(EARLIER|EARLIERIN) (IN|OF|THE)* THIS? UNIT")
 @PERIODS("earlier in the period", "THIS UNIT EARLIER")
 def _earlier(context: Context, m: Match) -> Span:
     unit = unit_of(m.all("UNIT")[0])
@@ -311,7 +328,7 @@ def _earlier(context: Context, m: Match) -> Span:
     return Span(first, days.plus_days(context.today, -1), "day", 0.9, relative=True)
 
 
-@PERIODS("later in the period", "LATERIN (IN|OF|THE)* THIS? UNIT")
+@PERIODS("later in the period", "(LATERIN|LATER) (IN|OF|THE)* THIS? UNIT")
 @PERIODS("later in the period", "THIS UNIT LATERIN")
 def _later(context: Context, m: Match) -> Span:
     _, last = days.period(unit_of(m.all("UNIT")[0]), context.today)
@@ -321,7 +338,8 @@ def _later(context: Context, m: Match) -> Span:
 _OF_PERIOD = "(EARLY|MID|LATE|EARLIER)"
 
 
-@PERIODS("calendar period", "THE? MOD (UNIT|MMONTH)")
+@PERIODS("calendar period", "THE? MOD (UNIT|MMONTH) (?! (OF|IN) (THE|OF)* (MON|YEAR|UNIT|MOD UNIT|DATE))")
+@PERIODS("calendar period", "THE? (THIS|NEXT) (UNIT|MMONTH)")
 @PERIODS("calendar period", "THE? UNIT (OF|THE)* MOD (?! UNIT | OF MON | MON)")
 def _moved_period(context: Context, m: Match) -> Span | None:
     return shifted(context, _unit(m), _shift(m))
@@ -458,8 +476,11 @@ def _decade_of_year(context: Context, m: Match) -> Span:
 @PERIODS("decade", "(IN|THE|OF)* (DECPRE|UDECADE) (OF|THE)* APOSTROPHE? NUM")
 @PERIODS("decade", "(IN|THE|OF)* APOSTROPHE? NUM APOSTROPHE? DECS UDECADE?")
 @PERIODS("decade", "(IN|THE|OF)* NUM (OF UDECADE | UDECADE OF)")
+@PERIODS("decade", "(IN|THE|OF)* UYEAR APOSTROPHE? NUM")
 def _decade_of_two_digits(context: Context, m: Match) -> Span | None:
     tens = m.number("NUM")
+    if m.has("UYEAR") and m.all("UYEAR")[0].value != 2:
+        return None
     if tens % 10 or tens > 99:
         return None
     century = context.today.year // 100 * 100
