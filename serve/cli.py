@@ -194,9 +194,7 @@ def create_key(
 
 
 @keys.command("list")
-def list_keys(
-    tenant: str | None = None, config: Config = None, data: Data = DEFAULT_DATA
-) -> None:
+def list_keys(tenant: str | None = None, config: Config = None, data: Data = DEFAULT_DATA) -> None:
     """List keys; they themselves are not stored."""
     from retrieval.store import tenants
 

@@ -7,7 +7,7 @@ shortcut: without it everything is sent again, which changes nothing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,7 @@ class Imported:
 
 
 def import_jsonl(api: Api, bank: str, file: Path, *, batch: int, again: bool) -> Imported:
-    """Every memory of the file, in its order; links and sources may name keys of the same batch
-    or of earlier ones."""
+    """Every memory of the file, in its order."""
     memories = list(_lines(file))
     note = file.with_name(f".{file.name}.{_short(bank)}.imported")
     known = set() if again else _noted(note)
@@ -44,14 +43,38 @@ def import_jsonl(api: Api, bank: str, file: Path, *, batch: int, again: bool) ->
     done = 0
     with _progress() as progress, note.open("ab") as notes:
         bar = progress.add_task(bank, total=len(memories), completed=len(memories) - len(todo))
-        for start in range(0, len(todo), batch):
-            part = todo[start : start + batch]
+        for part in batches(todo, batch):
             api.import_memories(bank, part)
             notes.write(b"".join(_mark(memory) + b"\n" for memory in part))
             notes.flush()
             done += len(part)
             progress.advance(bar, len(part))
     return Imported(done, len(memories) - len(todo))
+
+
+def batches(
+    memories: Sequence[Mapping[str, Any]], size: int
+) -> Iterator[Sequence[Mapping[str, Any]]]:
+    """Runs of about `size`, in order. A run goes on until no memory in it names a later key:
+    links and sources must be known when they are imported."""
+    place = {memory["key"]: i for i, memory in enumerate(memories)}
+    start = 0
+    while start < len(memories):
+        stop = min(start + size, len(memories))
+        checked = start
+        while checked < stop:
+            named = (place.get(key, -1) for key in _named(memories[checked]))
+            stop = max(stop, *(at + 1 for at in named), stop)
+            checked += 1
+        yield memories[start:stop]
+        start = stop
+
+
+def _named(memory: Mapping[str, Any]) -> Iterator[str]:
+    for link in memory.get("links") or ():
+        if isinstance(link, Mapping) and isinstance(link.get("to"), str):
+            yield link["to"]
+    yield from (key for key in memory.get("sources") or () if isinstance(key, str))
 
 
 def _lines(file: Path) -> Iterator[Mapping[str, Any]]:
