@@ -35,11 +35,9 @@ async def migrate(pool: Pool) -> int:
 
     async def apply(connection: Connection) -> int:
         await connection.execute("select pg_advisory_xact_lock($1)", _LOCK)
-        schema = await connection.fetchval("select (current_schemas(false))[1]")
-        if schema is None:  # a schema of our own that does not exist yet
-            path = await connection.fetchval("show search_path")
-            schema = path.split(",")[0].strip().strip('"')
-            await connection.execute(f'create schema if not exists "{schema}"')
+        path: str = await connection.fetchval("show search_path")
+        schema = path.split(",")[0].strip().strip('"')
+        await connection.execute(f'create schema if not exists "{schema}"')
         await connection.execute(
             "create table if not exists schema_migrations ("
             " number int primary key, name text not null,"
