@@ -21,7 +21,9 @@ from retrieval.keyword.postings import Postings
 from retrieval.types import Bools, FactType, Floats, Hits, Ints, no_hits
 
 K1: Final = 1.2
-B: Final = 0.75
+B: Final = 0.4
+"""Memories are short and uneven: a long one is rarely long for lack of focus. On LoCoMo turns
+recall@10 is 0.633 at the textbook's 0.75 and 0.648 at 0.4, on SciFact nDCG@10 0.691 and 0.690."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +87,11 @@ def scores(
 def _summed(document: Ints, impact: Floats, end: int) -> ScoredMatches:
     """Sums per document; each document's terms in one order, so equal in both ways."""
     if len(document) * 16 < end:
-        ordinals, inverse = np.unique(document, return_inverse=True)
-        total = np.bincount(inverse, impact)
-        return ScoredMatches(ordinals.astype(np.int32), total.astype(np.float32))
+        distinct, inverse = np.unique(document, return_inverse=True)
+        return ScoredMatches(distinct, np.bincount(inverse, impact).astype(np.float32))
     total = np.bincount(document, impact, end)
-    ordinals = np.flatnonzero(total)
-    return ScoredMatches(ordinals.astype(np.int32), total[ordinals].astype(np.float32))
+    matching = np.flatnonzero(total)
+    return ScoredMatches(matching.astype(np.int32), total[matching].astype(np.float32))
 
 
 def top(
