@@ -535,9 +535,9 @@ class Change:
                 ],
             )
 
-    async def _ordinals(self, stated: Sequence[Link], new: Mapping[UUID, int]) -> Edges:
+    async def _ordinals(self, stated: Sequence[Link], new: Mapping[Ref, int]) -> Edges:
         """The stated links by ordinal; those with an invalidated end are left out."""
-        known: dict[Ref, int] = dict(new)
+        known = dict(new)
         wanted = {ref for link in stated for ref in (link.source, link.target)} - known.keys()
         if wanted:
             rows = await self.connection.fetch(
