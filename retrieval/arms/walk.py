@@ -22,11 +22,11 @@ _NAMED_PER_ENTITY = 5
 _FRONTIER = 20
 _SHARED, _SUBJECT, _SEMANTIC, _CAUSAL, _CAUSE_ASKED, _SEQUENCE = 0.4, 0.7, 0.4, 0.6, 0.9, 0.5
 _LEAST_RARITY = 0.2
-_MOST_UNITS = 10_000
+_MOST_UNITS = 5_000
 _FLOOR = 0.1
 _NAMED = 5.0
 """Shares and rarity: measured together with the fused order, see ranking/score_fusion.py. At most
-10,000 mentions are read per hop, those of the rarest entities first."""
+5,000 mentions are read per hop, those of the rarest entities first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,11 +203,7 @@ class Walk:
         own = np.unique(_key(seed, source))
         pairs = pairs.where(~np.isin(_key(pairs.row, pairs.unit), own))
         # One connected source counts once, with the rarest entity that connects it.
-        order = np.lexsort((-pairs.rarity, _key(pairs.row, pairs.unit)))
-        pairs = pairs.where(order)
-        first = np.ones(len(order), np.bool_)
-        keys = _key(pairs.row, pairs.unit)
-        first[1:] = keys[1:] != keys[:-1]
+        _, first = np.unique(_key(pairs.row, pairs.unit), return_index=True)
         pairs = pairs.where(first)
         at, observation = self._graph.observations_of(pairs.unit)
         steps = _Pairs(pairs.row[at], observation, pairs.entity[at], pairs.rarity[at])
@@ -225,8 +221,10 @@ class Walk:
         followed &= (rarity >= _LEAST_RARITY) & (frequency > 1)
         index, unit = self._mentions(entities[followed], self._settings.per_entity, allowed)
         number = np.cumsum(followed) - 1
-        kept = followed[inverse]
-        row, inverse = row[kept], inverse[kept]
+        # Rarest first, so that a stable sort by memory leads with its rarest entity.
+        asker = np.flatnonzero(followed[inverse])
+        asker = asker[np.argsort(-rarity[inverse[asker]], kind="stable")]
+        row, inverse = row[asker], inverse[asker]
         starts = np.searchsorted(index, np.arange(int(followed.sum()) + 1))
         asked = number[inverse]
         sizes = starts[asked + 1] - starts[asked]
@@ -243,11 +241,15 @@ class Walk:
             kept = allowed[unit]
             index, unit = index[kept], unit[kept]
         sizes = np.bincount(index, minlength=len(entities))
-        if len(sizes) and sizes.max() > limit:
-            order = np.lexsort((-self._affinity(unit), index))
-            place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-            order = order[place < limit]
-            index, unit = index[order], unit[order]
+        over = np.flatnonzero(sizes > limit)
+        if len(over):
+            kept = sizes[index] <= limit
+            ends = np.cumsum(sizes)
+            for i in over:
+                run = slice(ends[i] - sizes[i], ends[i])
+                worst = np.argpartition(-self._affinity(unit[run]), limit - 1)
+                kept[run][worst[:limit]] = True
+            index, unit = index[kept], unit[kept]
         return index, unit
 
     def _shared(self, pairs: _Pairs) -> _Steps:
@@ -255,7 +257,7 @@ class Walk:
         if not len(pairs.unit):
             return _Steps.of(_none(), _none(), np.empty(0), PathLink.ENTITY)
         key = _key(pairs.row, pairs.unit)
-        order = np.lexsort((-pairs.rarity, key))
+        order = np.argsort(key, kind="stable")
         key, pairs = key[order], pairs.where(order)
         start = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
         shared = _SHARED * np.tanh(0.5 * np.add.reduceat(pairs.rarity, start))
@@ -272,7 +274,7 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """A frontier row and a memory that share an entity, with that entity's rarity."""
+    """A frontier row and a memory that share an entity, with that entity's rarity; rarest first."""
 
     row: Ints
     unit: Ints
