@@ -14,7 +14,6 @@ from retrieval.types import (
     Ints,
     Longs,
     TagAll,
-    TagAny,
     TagGroup,
     TagLeaf,
     TagNot,
@@ -123,6 +122,7 @@ def _group(bank: ResidentBank, group: TagGroup) -> Bools:
         return ~_group(bank, group.group)
     parts = [_group(bank, part) for part in group.groups]
     if isinstance(group, TagAll):
-        return np.logical_and.reduce(parts)
-    assert isinstance(group, TagAny)
-    return np.logical_or.reduce(parts)
+        every: Bools = np.logical_and.reduce(parts)
+        return every
+    some: Bools = np.logical_or.reduce(parts)
+    return some

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
 from datetime import timedelta
+from typing import TypeVar, TypeVarTuple, Unpack
 
 import asyncpg
 import numpy as np
@@ -16,15 +18,19 @@ from retrieval import search, timex
 from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
 from retrieval.errors import FourfoldError
+from retrieval.keyword.analyser import Analyser
 from retrieval.protocols import Embedder
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import EventFound, Question, Shortlist, empty
 from retrieval.store import banks, memories
 from retrieval.store.heads import BankHead
-from retrieval.types import Floats, RecallQuery, TemporalMode, Window
+from retrieval.types import Floats, Ints, RecallQuery, TemporalMode, Window
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 INLINE_SIZE = 4_000
 """Banks up to this size are searched on the event loop: their array work stays under 5 ms."""
@@ -40,19 +46,21 @@ class LocalRetriever:
         embedder: Embedder,
         settings: RecallSettings,
         executor: Executor,
+        analysers: Callable[[BankHead], Analyser],
     ) -> None:
         self._pool = pool
         self._residency = residency
         self._embedder = embedder
         self._settings = settings
         self._executor = executor
+        self._analysers = analysers
 
     async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
         """See retrieval.recall.Retriever."""
         seconds: dict[str, float] = {}
         begin = time.perf_counter()
         event = timex.anchor_event(query.text) if query.window is None else None
-        asked = [query.text] if event is None else [query.text, event.text]
+        asked = [query.text] if event is None else [query.text, event.phrase]
         embedding = asyncio.create_task(self._embed(asked, query))
         try:
             head = await banks.head(self._pool, query.tenant, query.bank_id)
@@ -69,14 +77,16 @@ class LocalRetriever:
             seconds["generate_query_embedding"] = time.perf_counter() - begin
         finally:
             embedding.cancel()
+        analyser = self._analysers(head)
         usable = vectors is not None and bank.vectors.dimension == vectors.shape[1]
         if question.window is None and event is not None and settings.event_windows and usable:
             assert vectors is not None
-            question = await self._anchored(bank, question, event, vectors[1])
+            question = await self._anchored(bank, question, event, vectors[1], analyser, settings)
         plan = search.Plan(
             query=_filtered(query, question),
             settings=settings,
             question=question,
+            terms=analyser.query(question.text),
             budget=budget,
             cap=reranker_cap(settings, query.budget),
             hops=graph_hops(settings, query.budget),
@@ -128,7 +138,7 @@ class LocalRetriever:
             return Question(query.text)
         return Question(query.text, found.window, found.rule)
 
-    async def _metadata(self, head: BankHead, query: RecallQuery) -> np.ndarray | None:  # type: ignore[type-arg]
+    async def _metadata(self, head: BankHead, query: RecallQuery) -> Ints | None:
         if query.filters.metadata is None:
             return None
         return await memories.matching_metadata(self._pool, head.bank, query.filters.metadata)
@@ -139,9 +149,13 @@ class LocalRetriever:
         question: Question,
         event: timex.EventReference,
         vector: Floats,
+        analyser: Analyser,
+        settings: RecallSettings,
     ) -> Question:
         """The question with the window that its event gives, if the bank knows the event."""
-        found = await self._compute(bank, search.find_event, bank, event.text, vector)
+        found = await self._compute(
+            bank, search.find_event, bank, analyser.query(event.phrase), vector, settings
+        )
         if found is None:
             return question
         ordinal, start, end, confidence = found
@@ -153,7 +167,7 @@ class LocalRetriever:
             "during": Window(start, end),
         }[event.relation]
         anchor = EventFound(
-            event.text,
+            event.phrase,
             event.relation,
             ordinal,
             search.uuid_of(bank.columns.id[ordinal]),
@@ -161,7 +175,9 @@ class LocalRetriever:
         )
         return Question(question.text, window, f"event:{event.relation}", anchor)
 
-    async def _compute(self, bank: ResidentBank, function, *args):  # type: ignore[no-untyped-def]
+    async def _compute(
+        self, bank: ResidentBank, function: Callable[[Unpack[Args]], T], *args: *Args
+    ) -> T:
         """Array work: inline where it is short, otherwise off the event loop."""
         if bank.size <= INLINE_SIZE:
             return function(*args)

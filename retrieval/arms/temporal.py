@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors import Scan
 from retrieval.filters import overlaps
 from retrieval.ranking.scoring import proximity
-from retrieval.types import CAUSAL, NO_TIME, Bools, Doubles, FactType, Floats, Ints, LinkType
+from retrieval.types import CAUSAL, NO_TIME, Bools, Doubles, FactType, Floats, Ints, LinkType, Longs
 
 POOL = 60
 BUCKETS = 8
@@ -74,7 +75,7 @@ def search(
     return _spread(bank, scan, allowed, kind, window, entries, near, limit, min_similarity)
 
 
-def cover(dates: np.ndarray, similarity: Floats, window: Bounds) -> Ints:  # type: ignore[type-arg]
+def cover(dates: Longs, similarity: Floats, window: Bounds) -> Ints:
     """Positions of at most ENTRY_POINTS of the pool, so that every part of the window speaks.
 
     The window is cut into BUCKETS; the best of every bucket comes first, then the second best,
@@ -127,7 +128,7 @@ def _best(found: Ints, similarity: Floats, floor: float, limit: int) -> tuple[In
     return found[order], similarity[order]
 
 
-def _coverage_date(bank: ResidentBank, ordinals: Ints) -> np.ndarray:  # type: ignore[type-arg]
+def _coverage_date(bank: ResidentBank, ordinals: Ints) -> Longs:
     columns = bank.columns
     start = columns.occurred_start[ordinals]
     mentioned = columns.mentioned_at[ordinals]
@@ -196,7 +197,7 @@ def _spread(
     )
 
 
-def _outgoing(bank: ResidentBank, sources: Ints) -> tuple[Ints, Ints, Doubles, np.ndarray]:  # type: ignore[type-arg]
+def _outgoing(bank: ResidentBank, sources: Ints) -> tuple[Ints, Ints, Doubles, NDArray[np.uint8]]:
     """Each source's strongest NEIGHBOURS links, in source order, weight descending."""
     stored = bank.links.neighbours(sources, (LinkType.TEMPORAL, *CAUSAL))
     forward = stored.direction >= 0

@@ -28,7 +28,7 @@ class Scores:
 class Ranked:
     """The shortlist after scoring: everything float64 (c,), in the shortlist's order.
 
-    `order` lists the survivors of the floors, best first; `reranker` is None where nothing reranked.
+    `order` lists the survivors of the floors, best first; `raw` is None where nothing reranked.
     """
 
     order: Ints

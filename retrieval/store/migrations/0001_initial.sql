@@ -2,7 +2,8 @@
 -- that it can be distributed by bank. Ordinals are given under the lock of the bank's row, in
 -- commit order; that row's version rises with every committed write.
 
-create extension if not exists pg_trgm;
+create extension if not exists pg_trgm with schema public;
+create extension if not exists btree_gin with schema public;  -- (bank, trigrams) in one index
 
 create table tenants (
     tenant_id  text primary key,
@@ -52,6 +53,7 @@ create table documents (
     metadata      jsonb not null default '{}',
     retain_params jsonb not null default '{}',
     observation_scopes jsonb,
+    next_position int not null default 0,      -- where the next imported memory goes
     created_at    timestamptz not null default now(),
     updated_at    timestamptz not null default now(),
     primary key (bank, document_id),
@@ -59,7 +61,7 @@ create table documents (
 );
 
 create table chunks (
-    bank         bigint not null references banks on delete cascade,
+    bank         bigint not null,
     chunk_id     text not null,                -- <bank_id>_<document_id>_<index>
     document_id  text not null,
     chunk_index  int not null,
@@ -125,13 +127,24 @@ create table entities (
     unique (bank, name_key),
     unique (bank, id)
 );
-create index entities_by_trigram on entities using gin (name_key gin_trgm_ops);
+create index entities_by_trigram on entities using gin (bank, name_key gin_trgm_ops);
 create index entities_by_version on entities (bank, version);
 
+-- Other names that led to an entity: by evidence, by a merge, or by both spellings in one text.
+create table entity_aliases (
+    bank      bigint not null,
+    name_key  text not null,
+    entity_no int not null,
+    primary key (bank, name_key, entity_no),
+    foreign key (bank, entity_no) references entities on delete cascade
+);
+create index entity_aliases_by_entity on entity_aliases (bank, entity_no);
+
 create table unit_entities (
-    bank      bigint not null references banks on delete cascade,
+    bank      bigint not null,
     unit_id   uuid not null,
     entity_no int not null,
+    mention   text not null,                   -- the name as it was given
     primary key (bank, unit_id, entity_no),
     foreign key (bank, unit_id) references memory_units on delete cascade
 );
@@ -147,10 +160,20 @@ create table entity_cooccurrences (
     check (a < b)
 );
 
+-- Earlier states of an observation.
+create table observation_history (
+    bank           bigint not null,
+    observation_id uuid not null,
+    changed_at     timestamptz not null default now(),
+    content        jsonb not null,
+    primary key (bank, observation_id, changed_at),
+    foreign key (bank, observation_id) references memory_units on delete cascade
+);
+
 -- Links that somebody stated: causal ones and imported ones. Semantic links lie packed in
 -- segments; temporal and sequence neighbours follow from the columns.
 create table links (
-    bank       bigint not null references banks on delete cascade,
+    bank       bigint not null,
     from_id    uuid not null,
     to_id      uuid not null,
     type       smallint not null,              -- retrieval.types.LinkType
@@ -166,6 +189,7 @@ create table tags (
     bank   bigint not null references banks on delete cascade,
     tag_no int not null,                       -- dense number used in the columns segment
     tag    text not null,
+    version bigint not null,                   -- of the write that first used it
     primary key (bank, tag_no),
     unique (bank, tag)
 );
@@ -204,6 +228,7 @@ create table operations (
     error_message text,
     retry_count   int not null default 0,
     next_retry_at timestamptz,
+    lease         uuid,                        -- of the worker that has it
     leased_until  timestamptz,                 -- a worker that died leaves its lease to run out
     created_at    timestamptz not null default now(),
     updated_at    timestamptz not null default now(),

@@ -1,0 +1,248 @@
+"""From the segments of a bank to its next snapshot. Pure array work: for a worker thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.bank.columns import Columns, Population
+from retrieval.bank.entities import Entities
+from retrieval.bank.links import Links
+from retrieval.bank.order import Sequence as DocumentSequence
+from retrieval.bank.order import Timeline
+from retrieval.bank.resident import ResidentBank
+from retrieval.bank.segment import unpack
+from retrieval.bank.vectors import VectorBackend, without_vector
+from retrieval.keyword.postings import Postings
+from retrieval.keyword.postings import merge as merge_postings
+from retrieval.store.heads import BankHead
+from retrieval.store.segments import Delta
+from retrieval.types import Bools, Ints
+
+Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+SegmentRow: TypeAlias = tuple[int, int, bytes]
+"""(first ordinal, count, payload)."""
+
+
+def kinds(head: BankHead) -> tuple[str, ...]:
+    """The kinds of segments that a snapshot of this bank is made of."""
+    return ("columns", "links", f"vectors:{head.vector_set}", f"postings:{head.analyser}")
+
+
+def empty_bank(head: BankHead, vectors: VectorBackend) -> ResidentBank:
+    """A bank without memories."""
+    return ResidentBank(
+        head,
+        Population.empty(),
+        Columns.empty(),
+        vectors.empty(),
+        Postings.empty(),
+        Entities.empty(),
+        Links.empty(),
+        Timeline.empty(),
+        DocumentSequence.empty(),
+        {},
+    )
+
+
+def next_snapshot(
+    held: ResidentBank | None,
+    delta: Delta,
+    vectors: VectorBackend,
+    pause: Callable[[], None] = lambda: None,
+) -> ResidentBank:
+    """`held` with `delta` applied, or the bank from nothing where the delta is full.
+
+    Segments may overlap what is held (merged in the meantime): rows held already are skipped.
+    `held` stays as it was. `pause` is called between steps of a few milliseconds, to let searches
+    pass and to stop a load that nobody wants any more (by raising). One thread at a time extends
+    the snapshots of a bank. ValueError where segments leave a gap.
+    """
+    head = delta.head
+    if held is None or delta.full:
+        held = empty_bank(head, vectors)
+    first, size = held.size, head.next_ordinal
+    columns_kind, links_kind, vectors_kind, postings_kind = kinds(head)
+
+    arrays = _rows(delta.segments.get(columns_kind, ()), first)
+    types = arrays.pop("fact_type") if arrays else np.empty(0, np.uint8)
+    if first + len(types) != size:
+        raise ValueError(
+            f"the segments of bank {head.bank} end at ordinal {first + len(types)}, not at {size}"
+        )
+    dead = np.asarray(delta.tombstones, np.int32)
+    population = held.population.extended(types, dead)
+    live = population.live
+    pause()
+
+    columns, entities = held.columns, held.entities
+    if arrays:
+        counts, mentions = np.diff(arrays["entity_ptr"]), arrays["entity"]
+        columns = columns.extended({**arrays, "fact_type": types}, live)
+    else:
+        counts, mentions = np.empty(0, np.int64), np.empty(0, np.int32)
+        columns = columns.without_dead(live) if len(dead) else columns
+    pause()
+    if len(delta.entities) or len(types) or len(dead):
+        entities = entities.extended(delta.entities, counts, mentions, live)
+    pause()
+
+    links = held.links
+    if len(types) or len(dead):
+        edges = _edges(delta.segments.get(links_kind, ()), first)
+        links = links.extended(*edges, live)
+        pause()
+
+    store = held.vectors
+    if len(types) or len(dead):
+        table, absent = _vectors(delta.segments.get(vectors_kind, ()), first, size, store.dimension)
+        pause()
+        store = store.extended(table, absent, population)
+        pause()
+
+    postings = _postings(held.postings, delta.segments.get(postings_kind, ()), first)
+    if len(dead):
+        postings = postings.with_live(live)
+    pause()
+
+    timeline, sequence = held.timeline, held.sequence
+    if len(types) or len(dead):
+        timeline = timeline.extended(columns, population)
+        sequence = sequence.extended(columns, population)
+    tags = {**held.tags, **{tag: number for number, tag in delta.tags}} if delta.tags else held.tags
+    return ResidentBank(
+        head,
+        population,
+        columns,
+        store,
+        postings,
+        entities,
+        links,
+        timeline,
+        sequence,
+        tags,
+    )
+
+
+_RAGGED = {"tag": "tag_ptr", "entity": "entity_ptr", "source": "source_ptr"}
+
+
+def _rows(segments: Sequence[SegmentRow], first: int) -> dict[str, NDArray[Any]]:
+    """The `columns` arrays of all ordinals from `first` on, as one segment; {} where none."""
+    parts: list[Arrays] = []
+    at = first
+    for start, count, payload in sorted(segments, key=lambda s: s[0]):
+        if start + count <= at:
+            continue
+        if start > at:
+            raise ValueError(f"no columns for ordinals {at} to {start - 1}")
+        parts.append(_without_first(unpack(payload), at - start))
+        at = start + count
+    if not parts:
+        return {}
+    joined: dict[str, NDArray[Any]] = {}
+    for name in parts[0]:
+        if name in _RAGGED.values():
+            counts = np.concatenate([np.diff(p[name]) for p in parts])
+            joined[name] = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+        else:
+            joined[name] = np.concatenate([p[name] for p in parts])
+    return joined
+
+
+def _without_first(arrays: Arrays, skip: int) -> Arrays:
+    if not skip:
+        return arrays
+    cut: dict[str, NDArray[Any]] = {}
+    for name, array in arrays.items():
+        if name in _RAGGED:
+            cut[name] = array[arrays[_RAGGED[name]][skip] :]
+        elif name in _RAGGED.values():
+            cut[name] = array[skip:] - array[skip]
+        else:
+            cut[name] = array[skip:]
+    return cut
+
+
+def _edges(
+    segments: Sequence[SegmentRow], first: int
+) -> tuple[Ints, Ints, NDArray[np.uint8], NDArray[np.float32]]:
+    """Edges whose newer end is from `first` on: the others were held with that end."""
+    names = ("source", "target", "type", "weight")
+    parts: list[list[NDArray[Any]]] = []
+    for start, count, payload in sorted(segments, key=lambda s: s[0]):
+        if start + count <= first:
+            continue
+        arrays = unpack(payload)
+        edges = [arrays[n] for n in names]
+        if start < first:
+            new = np.maximum(arrays["source"], arrays["target"]) >= first
+            edges = [e[new] for e in edges]
+        parts.append(edges)
+    if not parts:
+        none = np.empty(0, np.int32)
+        return none, none, none.astype(np.uint8), none.astype(np.float32)
+    source, target, kind, weight = (np.concatenate(p) for p in zip(*parts, strict=True))
+    return source, target, kind, weight
+
+
+def _vectors(
+    segments: Sequence[SegmentRow], first: int, size: int, dimension: int
+) -> tuple[NDArray[np.float32], Bools]:
+    """(vectors, absent) of ordinals first .. size - 1; rows that no segment covers are absent."""
+    parts = []
+    for start, count, payload in sorted(segments, key=lambda s: s[0]):
+        if start + count > first:
+            skip = max(0, first - start)
+            parts.append((start + skip - first, unpack(payload)["vectors"][skip:]))
+    covered = sum(len(rows) for _, rows in parts)
+    if len(parts) == 1 and covered == size - first:
+        table = parts[0][1]
+    else:
+        width = parts[0][1].shape[1] if parts else dimension
+        table = np.zeros((size - first, width), np.float32)
+        for at, rows in parts:
+            table[at : at + len(rows)] = rows
+    absent = without_vector(table)
+    if absent.any():
+        table = np.where(absent[:, None], np.float32(0), table)
+    return table, absent
+
+
+def _postings(held: Postings, segments: Sequence[SegmentRow], first: int) -> Postings:
+    waiting = []
+    for start, count, payload in sorted(segments, key=lambda s: s[0]):
+        if start + count > first:
+            skip = max(0, first - start)
+            waiting.append((start + skip, _postings_without_first(unpack(payload), skip)))
+    run: list[Arrays] = []
+    begin = at = first
+    for start, arrays in waiting:
+        if start != at and run:
+            held = held.append(merge_postings(run), begin)
+            run = []
+        if not run:
+            begin = start
+        run.append(arrays)
+        at = start + len(arrays["length"])
+    if run:
+        held = held.append(run[0] if len(run) == 1 else merge_postings(run), begin)
+    return held
+
+
+def _postings_without_first(arrays: Arrays, skip: int) -> Arrays:
+    if not skip:
+        return arrays
+    kept = arrays["document"] >= skip
+    ptr = np.concatenate(([0], np.cumsum(kept)))[arrays["ptr"]].astype(np.int32)
+    some = np.diff(ptr) > 0
+    return {
+        "term": arrays["term"][some],
+        "ptr": np.append(ptr[:-1][some], ptr[-1]),
+        "document": (arrays["document"][kept] - skip).astype(np.int32),
+        "tf": arrays["tf"][kept],
+        "length": arrays["length"][skip:],
+    }

@@ -1,0 +1,55 @@
+"""Which replica serves a bank: rendezvous hashing with bounded load. Pure functions.
+
+Every router ranks the replicas for a bank the same way without talking to the others. When a
+replica comes or goes, only the banks that it wins or held move (Thaler and Ravishankar 1998). A
+replica above its bound is passed over for the next in rank (Mirrokni, Thorup, Zadimoghaddam 2016),
+so one hot bank does not bury its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+
+BOUND = 1.25
+"""A replica may carry this many times the mean load before banks pass to the next in rank."""
+
+
+def ranked(bank: str, replicas: Sequence[str]) -> list[str]:
+    """The replicas in the order in which they should serve `bank`; the same in every process."""
+
+    def score(replica: str) -> tuple[bytes, str]:
+        return blake2b(replica.encode(), key=blake2b(bank.encode()).digest()).digest(), replica
+
+    return sorted(replicas, key=score, reverse=True)
+
+
+def owners(
+    bank: str,
+    replicas: Sequence[str],
+    load: Mapping[str, float] | None = None,
+    *,
+    copies: int = 1,
+    bound: float = BOUND,
+) -> list[str]:
+    """The `copies` replicas to serve `bank`, best first; all of them where there are fewer.
+
+    `load` is what each replica carries (requests in flight, bytes, ...; none given counts as 0).
+    Replicas above `bound` x mean are taken only when the others do not suffice. With load left out
+    the answer depends on the names alone.
+    """
+    order = ranked(bank, replicas)
+    if load:
+        limit = bound * (sum(load.get(r, 0.0) for r in replicas) + 1.0) / max(1, len(replicas))
+        order.sort(key=lambda r: load.get(r, 0.0) > limit)  # stable: rank order within each half
+    return order[:copies]
+
+
+def copies_for(share: float, replicas: int) -> int:
+    """How many replicas a bank with this share (0..1) of all load needs to stay under the mean."""
+    return max(1, min(replicas, -int(-share * replicas // 1)))
+
+
+def shard_ranges(size: int, shard: int) -> list[tuple[int, int]]:
+    """Ordinal ranges [first, end) of a bank of `size` ordinals, `shard` each; one where it fits."""
+    return [(first, min(first + shard, size)) for first in range(0, max(size, 1), shard)]

@@ -1,0 +1,342 @@
+"""Exact vector search over a bank: the interface, and the store for the CPU.
+
+One pass over a bank's vectors gives a query's similarity to every memory, at the speed of memory;
+every arm of a recall reads that one scan. The kernels are FAISS's, over buffers of our own: its
+indexes cannot grow by a snapshot, and their search costs a heap per query where a dense pass is
+needed anyway.
+
+FAISS computes each row by itself in a fixed order of operations, so equal vectors have equal
+similarities wherever they stand, and a row's similarity is the same to the last bit in a full
+scan and in a gathered one. A BLAS product promises neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.bank.columns import Population
+from retrieval.bank.csr import Column
+from retrieval.types import Bools, FactType, Floats, Hits, Ints, no_hits
+
+_kernels: Any = faiss  # its type stubs leave out the C functions
+_pointer = _kernels.swig_ptr
+
+NOBODY = 255
+
+GATHER_SHARE = 0.35
+"""Below this share of a bank's rows, gathering them one by one beats one pass over all. Measured by
+`bench vectors`: break-even at 0.4 to 0.5 of 50,000 x 384."""
+
+
+class Scan(Protocol):
+    """The similarities of one query to a bank's memories. Safe to use from several threads.
+
+    Work is done at the first question that needs it: call from a worker thread.
+    """
+
+    def top(self, k: int, allowed: Bools | None, fact_type: FactType) -> Hits:
+        """The k most similar live memories of a type, of those with allowed[ordinal].
+
+        Exact; similarity descending, ties by ordinal; similarities in [-1, 1]. Fewer than k only
+        where fewer exist. Memories without a vector are never among them.
+        """
+        ...
+
+    def at(self, ordinals: Ints) -> Floats:
+        """Similarities of these ordinals, float32 in [-1, 1], in their order; any ordinal of the
+        bank, dead ones too; 0 where there is no vector."""
+        ...
+
+    def moments(self, fact_type: FactType | None) -> tuple[float, float]:
+        """(mean, standard deviation) over all live memories with a vector, of one type or of all;
+        (0, 0) where there are none."""
+        ...
+
+
+class VectorStore(Protocol):
+    """The vectors of one bank at one version. Immutable; any number of threads may search.
+
+    Extending is for one thread at a time and gives the next version.
+    """
+
+    @property
+    def dimension(self) -> int:
+        """0 as long as the bank has no vectors."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Host memory held."""
+        ...
+
+    @property
+    def device_nbytes(self) -> int:
+        """Accelerator memory held."""
+        ...
+
+    def extended(self, vectors: Floats, absent: Bools, population: Population) -> VectorStore:
+        """With these unit rows (m, d) added; absent[i]: row i has no vector. `population` is the
+        bank's newest and covers all rows."""
+        ...
+
+    def scan(self, query: Floats) -> Scan:
+        """`query` float32 (d,), unit length. ValueError on a wrong shape or a value not finite."""
+        ...
+
+    def scan_many(self, queries: Floats) -> Sequence[Scan]:
+        """One scan per row of `queries` (b, d), computed together."""
+        ...
+
+    def nearest(
+        self, vectors: Floats, types: NDArray[np.uint8], k: int, floor: float
+    ) -> tuple[Ints, Ints, Floats]:
+        """(row, ordinal, similarity): per row the <= k most similar live memories of types[row]
+        with similarity >= floor. Rows ascending, similarity descending, ties by ordinal."""
+        ...
+
+    def rows(self, ordinals: Ints) -> Floats:
+        """A copy of these memories' vectors (m, d); zeros where there is none."""
+        ...
+
+
+class VectorBackend(Protocol):
+    """Makes the empty store of a bank: on the host, or on an accelerator."""
+
+    def empty(self) -> VectorStore: ...
+
+
+def checked(queries: Floats, dimension: int) -> Floats:
+    """Queries (b, d) as contiguous float32; ValueError where they cannot be searched."""
+    queries = np.ascontiguousarray(queries, np.float32)
+    if queries.shape[-1] != dimension and dimension:
+        raise ValueError(
+            f"a vector of {queries.shape[-1]} dimensions cannot be compared with this bank's, "
+            f"which have {dimension}"
+        )
+    if not np.isfinite(queries).all():
+        raise ValueError("a query vector has values that are not finite")
+    return queries
+
+
+def without_vector(vectors: Floats) -> Bools:
+    """Which rows are no direction at all: all zero, or not finite."""
+    norms = np.empty(len(vectors), np.float32)
+    rows = np.ascontiguousarray(vectors, np.float32)
+    if len(rows):
+        _kernels.fvec_norms_L2sqr(_pointer(norms), _pointer(rows), rows.shape[1], len(rows))
+    return ~(np.isfinite(norms) & (norms > 0))
+
+
+def best(similarities: Floats, ordinals: Ints, k: int) -> Hits:
+    """The k largest, descending, ties by ordinal; `ordinals` ascend."""
+    if k <= 0 or not len(ordinals):
+        return no_hits()
+    if k < len(ordinals):
+        # Everything at or above the k-th value, so that ties at the cut go by ordinal.
+        cut = np.partition(similarities, len(ordinals) - k)[len(ordinals) - k]
+        kept = np.flatnonzero(similarities >= cut)
+        similarities, ordinals = similarities[kept], ordinals[kept]
+    order = np.argsort(-similarities, kind="stable")[:k]
+    return Hits(ordinals[order], np.clip(similarities[order], -1.0, 1.0))
+
+
+def no_nearest() -> tuple[Ints, Ints, Floats]:
+    none = np.empty(0, np.int32)
+    return none, none, np.empty(0, np.float32)
+
+
+def nearest_of(
+    table: Floats, kinds: NDArray[np.uint8], types: NDArray[np.uint8], k: int, floor: float
+) -> tuple[Ints, Ints, Floats]:
+    """`VectorStore.nearest` from a table of similarities (b, n), with `kinds` (n,)."""
+    row, ordinal = np.nonzero(table >= floor)
+    same = kinds[ordinal] == types[row]
+    row, ordinal = row[same], ordinal[same]
+    similarity = table[row, ordinal]
+    order = np.lexsort((ordinal, -similarity, row))
+    row = row[order]
+    rank = np.arange(len(row)) - np.searchsorted(row, row)
+    order, row = order[rank < k], row[rank < k]
+    return (
+        row.astype(np.int32),
+        ordinal[order].astype(np.int32),
+        np.clip(similarity[order], -1.0, 1.0),
+    )
+
+
+def joined_nearest(
+    parts: Sequence[tuple[Ints, Ints, Floats]], step: int
+) -> tuple[Ints, Ints, Floats]:
+    """The answers to consecutive blocks of `step` queries as one."""
+    if not parts:
+        return no_nearest()
+    rows = [row + np.int32(i * step) for i, (row, _, _) in enumerate(parts)]
+    return (
+        np.concatenate(rows),
+        np.concatenate([p[1] for p in parts]),
+        np.concatenate([p[2] for p in parts]),
+    )
+
+
+class FlatBackend:
+    """Vectors in host memory."""
+
+    def empty(self) -> FlatVectors:
+        matrix = Column.empty(np.float32, (0,))
+        return FlatVectors(matrix, Column.empty(np.bool_), Population.empty())
+
+
+@dataclass(frozen=True, slots=True)
+class FlatVectors:
+    """fp32 rows in one block of host memory, ordinal order."""
+
+    _matrix: Column[np.float32]
+    _absent: Column[np.bool_]
+    _population: Population
+
+    @property
+    def dimension(self) -> int:
+        return int(self._matrix.values.shape[1])
+
+    @property
+    def nbytes(self) -> int:
+        return self._matrix.values.nbytes
+
+    @property
+    def device_nbytes(self) -> int:
+        return 0
+
+    def extended(self, vectors: Floats, absent: Bools, population: Population) -> FlatVectors:
+        matrix = self._matrix
+        if not self.dimension and len(vectors):
+            matrix = Column.empty(np.float32, (vectors.shape[1],))
+            if len(self._absent):
+                matrix = matrix.extended(np.zeros((len(self._absent), vectors.shape[1]), "f4"))
+        if len(vectors) and vectors.shape[1] != matrix.values.shape[1]:
+            raise ValueError(
+                f"vectors of {vectors.shape[1]} dimensions in a bank of {matrix.values.shape[1]}"
+            )
+        return FlatVectors(matrix.extended(vectors), self._absent.extended(absent), population)
+
+    def scan(self, query: Floats) -> FlatScan:
+        return FlatScan(self, checked(query, self.dimension))
+
+    def scan_many(self, queries: Floats) -> Sequence[FlatScan]:
+        queries = checked(queries, self.dimension)
+        table = np.empty((len(queries), len(self._matrix)), np.float32)
+        for first in range(0, len(self._matrix), _BLOCK):
+            # A block stays in the processor's cache while every query passes over it.
+            block = self._matrix.values[first : first + _BLOCK]
+            for query, row in zip(queries, table, strict=True):
+                _products(query, block, row[first : first + _BLOCK])
+        return [FlatScan(self, q, row) for q, row in zip(queries, table, strict=True)]
+
+    def nearest(
+        self, vectors: Floats, types: NDArray[np.uint8], k: int, floor: float
+    ) -> tuple[Ints, Ints, Floats]:
+        matrix = self._matrix.values
+        if not self.dimension:
+            return no_nearest()
+        vectors = checked(vectors, self.dimension)
+        kinds = self.kinds()
+        step = max(1, _TABLE // max(1, len(matrix)))
+        return joined_nearest(
+            [
+                nearest_of(
+                    vectors[first : first + step] @ matrix.T,
+                    kinds,
+                    types[first : first + step],
+                    k,
+                    floor,
+                )
+                for first in range(0, len(vectors), step)
+            ],
+            step,
+        )
+
+    def rows(self, ordinals: Ints) -> Floats:
+        return self._matrix.values[ordinals]
+
+    def candidates(self, fact_type: FactType) -> Ints:
+        """Live ordinals of a type that have a vector, ascending."""
+        rows = self._population.rows[fact_type]
+        absent = self._absent.values
+        return rows if not absent.any() else rows[~absent[rows]]
+
+    def kinds(self) -> NDArray[np.uint8]:
+        """The type of every ordinal, NOBODY where it cannot be found."""
+        kinds = np.full(len(self._absent), NOBODY, np.uint8)
+        for fact_type in FactType:
+            kinds[self.candidates(fact_type)] = fact_type
+        return kinds
+
+
+_BLOCK = 512
+_TABLE = 1 << 22
+
+
+def _products(query: Floats, rows: Floats, out: Floats) -> None:
+    _kernels.fvec_inner_products_ny(
+        _pointer(out), _pointer(query), _pointer(rows), rows.shape[1], len(rows)
+    )
+
+
+class FlatScan:
+    """Similarities of one query, made when asked for: gathered while few are wanted, else all."""
+
+    __slots__ = ("_all", "_gathered", "_query", "_store")
+
+    def __init__(self, store: FlatVectors, query: Floats, all_: Floats | None = None) -> None:
+        self._store = store
+        self._query = query
+        self._all = all_
+        self._gathered = 0
+
+    def top(self, k: int, allowed: Bools | None, fact_type: FactType) -> Hits:
+        rows = self._store.candidates(fact_type)
+        if allowed is not None:
+            rows = rows[allowed[rows]]
+        return best(self._similarities(rows), rows, k)
+
+    def at(self, ordinals: Ints) -> Floats:
+        return np.clip(self._similarities(ordinals), -1.0, 1.0)
+
+    def moments(self, fact_type: FactType | None) -> tuple[float, float]:
+        types = FactType if fact_type is None else (fact_type,)
+        parts = [self._similarities(self._store.candidates(t)) for t in types]
+        values = np.concatenate(parts)
+        if not len(values):
+            return 0.0, 0.0
+        return float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64))
+
+    def _similarities(self, ordinals: Ints) -> Floats:
+        store = self._store
+        if not store.dimension or not len(ordinals):
+            return np.zeros(len(ordinals), np.float32)
+        matrix = store._matrix.values
+        dense = self._all
+        if dense is None and self._gathered + len(ordinals) < GATHER_SHARE * len(matrix):
+            self._gathered += len(ordinals)
+            out = np.empty(len(ordinals), np.float32)
+            ids = ordinals.astype(np.int64)
+            _kernels.fvec_inner_products_by_idx(
+                _pointer(out),
+                _pointer(self._query),
+                _pointer(matrix),
+                _pointer(ids),
+                matrix.shape[1],
+                1,
+                len(ids),
+            )
+            return out
+        if dense is None:
+            dense = np.empty(len(matrix), np.float32)
+            _products(self._query, matrix, dense)
+            self._all = dense
+        return dense[ordinals]

@@ -1,0 +1,168 @@
+"""Exact BM25 over resident postings.
+
+score(q, d) = sum over terms of  w * ln(1 + (N - df + 0.5) / (df + 0.5))
+                                   * tf * (k1 + 1) / (tf + k1 * (1 - b + b * |d| / avg))
+
+the idf as in Lucene, never negative; N, df and avg over the live memories of the bank, whatever
+the filter. (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.keyword.analyser import Query
+from retrieval.keyword.postings import Postings
+from retrieval.types import Bools, FactType, Floats, Hits, Ints, no_hits
+
+K1: Final = 1.2
+B: Final = 0.4
+"""Memories are short and uneven: a long one is rarely long for lack of focus. On LoCoMo turns
+recall@10 is 0.633 at the textbook's 0.75 and 0.648 at 0.4, on SciFact nDCG@10 0.691 and 0.690."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredMatches:
+    """Every live memory that matches: ordinals int32 ascending, scores float32 > 0."""
+
+    ordinals: Ints
+    scores: Floats
+    terms: int = 0
+    _runs: tuple[tuple[int, Ints, Floats], ...] = ()
+    """(term, documents ascending, impacts): the live postings of each term and tier."""
+
+    def __len__(self) -> int:
+        return len(self.ordinals)
+
+    def at(self, ordinals: Ints) -> Floats:
+        """The scores of these ordinals, in their order; 0 where the query does not match."""
+        out = np.zeros(len(ordinals), np.float32)
+        if len(self.ordinals):
+            where = np.searchsorted(self.ordinals, ordinals)
+            where[where == len(self.ordinals)] = 0
+            found = self.ordinals[where] == ordinals
+            out[found] = self.scores[where[found]]
+        return out
+
+    def terms_at(self, ordinals: Ints) -> Floats:
+        """The part of each query term in the scores of these ordinals, float32 (terms, m).
+
+        Terms in the order of the query; 0 where a term does not occur; the sum over terms is `at`.
+        """
+        out = np.zeros((self.terms, len(ordinals)), np.float32)
+        asked, place = np.unique(ordinals, return_inverse=True)
+        for term, document, impact in self._runs:
+            where = np.minimum(np.searchsorted(document, asked), len(document) - 1)
+            found = np.where(document[where] == asked, impact[where], np.float32(0))
+            out[term] += found[place]
+        return out
+
+
+def scores(
+    postings: Postings,
+    query: Query,
+    live: Bools | None = None,
+    *,
+    k1: float = K1,
+    b: float = B,
+) -> ScoredMatches:
+    """The score of every live memory that has a term of the query.
+
+    live: bool over ordinals; None takes the postings' own. Deterministic: the result does not
+    depend on how the postings are divided into tiers. Pure; any thread.
+    """
+    if live is not None:
+        postings = postings.with_live(live)
+    matched = postings.matched(query)
+    if not len(matched.document):
+        return ScoredMatches(np.empty(0, np.int32), np.empty(0, np.float32), len(query))
+    document, tf, sizes = matched.document, matched.tf, matched.sizes
+    if postings.live is not None:
+        alive = postings.live[document]
+        document, tf = document[alive], tf[alive]
+        starts = np.cumsum(sizes) - sizes  # runs are never empty
+        sizes = np.add.reduceat(alive, starts, dtype=np.int32)
+    df = np.bincount(matched.owners, sizes, len(query))
+    idf = np.log1p((postings.documents - df + 0.5) / (df + 0.5))
+    weight = (query.weights * idf * (k1 + 1.0)).astype(np.float32)
+    average = postings.total_length / max(postings.documents, 1)
+    norm = postings.lengths[document]
+    norm *= np.float32(k1 * b / average if average else 0.0)
+    norm += np.float32(k1 * (1.0 - b))
+    norm += tf
+    np.divide(tf, norm, out=norm)
+    norm *= np.repeat(weight[matched.owners], sizes)
+    ends = np.cumsum(sizes)
+    runs = tuple(
+        (term, document[end - size : end], norm[end - size : end])
+        for term, end, size in zip(
+            matched.owners.tolist(), ends.tolist(), sizes.tolist(), strict=True
+        )
+        if size
+    )
+    return _summed(document, norm, postings.end, len(query), runs)
+
+
+def _summed(
+    document: Ints,
+    impact: Floats,
+    end: int,
+    terms: int,
+    runs: tuple[tuple[int, Ints, Floats], ...],
+) -> ScoredMatches:
+    """Sums per document; each document's terms in one order, so equal in both ways."""
+    if len(document) * 16 < end:
+        distinct, inverse = np.unique(document, return_inverse=True)
+        total = np.bincount(inverse, impact)
+        return ScoredMatches(distinct, total.astype(np.float32), terms, runs)
+    total = np.bincount(document, impact, end)
+    matching = np.flatnonzero(total)
+    return ScoredMatches(matching.astype(np.int32), total[matching].astype(np.float32), terms, runs)
+
+
+def top(
+    matches: ScoredMatches,
+    fact_types: NDArray[np.uint8],
+    types: Sequence[FactType],
+    limit: int,
+    *,
+    allowed: Bools | None = None,
+    floor: float = 0.0,
+) -> dict[FactType, Hits]:
+    """The best `limit` memories of each type, best first, equal scores by ordinal.
+
+    fact_types uint8 and allowed bool, both over ordinals; the filter comes before the cut. A floor
+    above 0 is inclusive; a match always scores above 0.
+    """
+    ordinals, score = matches.ordinals, matches.scores
+    if allowed is not None:
+        keep = allowed[ordinals]
+        ordinals, score = ordinals[keep], score[keep]
+    if floor > 0:
+        keep = score >= np.float32(floor)
+        ordinals, score = ordinals[keep], score[keep]
+    kinds = fact_types[ordinals]
+    hits: dict[FactType, Hits] = {}
+    for kind in types:
+        of_kind = kinds == kind
+        hits[kind] = best(ordinals[of_kind], score[of_kind], limit)
+    return hits
+
+
+def best(ordinals: Ints, score: Floats, limit: int) -> Hits:
+    """The `limit` best, best first, equal scores by ordinal. ordinals ascending."""
+    if limit <= 0 or not len(ordinals):
+        return no_hits()
+    if len(ordinals) > limit:
+        least = np.partition(score, len(score) - limit)[len(score) - limit]
+        above = np.flatnonzero(score > least)
+        equal = np.flatnonzero(score == least)[: limit - len(above)]
+        chosen = np.sort(np.concatenate((above, equal)))
+        ordinals, score = ordinals[chosen], score[chosen]
+    order = np.argsort(-score, kind="stable")
+    return Hits(ordinals[order], score[order])

@@ -1,0 +1,151 @@
+"""Words of a language: folding, stop words, stems, and a guess which language a text is in.
+
+Stems are Snowball's (PyStemmer). The stop words in stopwords.json are PostgreSQL's Snowball lists,
+folded, and short lists of ours for languages that have none there and for English: words of time,
+place, degree and modality say something about a memory, and scoring them gained 1 point of
+recall@10 on LoCoMo turns over the long English list.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.resources import files
+
+import regex
+import Stemmer
+
+from retrieval.errors import InvalidInput
+
+_ACCENTS = regex.compile(
+    "(?<!и)[\u0300-\u036f]"  # й is a letter of its own, not an accented и
+    "|[\u064b-\u065f\u0670\u06d6-\u06ed\u0640]"  # Arabic vowel signs, tatweel
+    "|[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7]"  # Hebrew points
+)
+_LETTERS = str.maketrans(
+    {"ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i", "ß": "ss"}
+    | {"ة": "ه", "ى": "ي", "ک": "ك", "ی": "ي"}
+    | dict.fromkeys("'’‘ʼ`´", "")
+)
+
+# Scripts that one of Snowball's languages stands for, whatever the bank's own language is.
+_BY_SCRIPT = (
+    (regex.compile(r"\p{Cyrillic}"), "russian"),
+    (regex.compile(r"\p{Greek}"), "greek"),
+    (regex.compile(r"\p{Arabic}"), "arabic"),
+    (regex.compile(r"\p{Devanagari}"), "hindi"),
+    (regex.compile(r"\p{Armenian}"), "armenian"),
+    (regex.compile(r"\p{Tamil}"), "tamil"),
+)
+_SCRIPT_OF = {
+    "russian": "russian", "serbian": "russian", "greek": "greek", "arabic": "arabic",
+    "persian": "arabic", "hindi": "hindi", "nepali": "hindi", "armenian": "armenian",
+    "tamil": "tamil",
+}  # fmt: skip
+
+ENGLISH = "english"
+NONE = "none"
+AUTO = "auto"
+
+
+def lower(text: str) -> str:
+    """NFKC and case folding."""
+    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+
+
+def fold(text: str) -> str:
+    """`lower`, without accents, vowel signs and apostrophes."""
+    if text.isascii():
+        return text.lower().replace("'", "").replace("`", "")
+    bare = _ACCENTS.sub("", unicodedata.normalize("NFD", lower(text)))
+    return unicodedata.normalize("NFC", bare).translate(_LETTERS)
+
+
+@cache
+def stop_words() -> dict[str, frozenset[str]]:
+    """Language to its folded stop words."""
+    text = (files(__package__) / "stopwords.json").read_text(encoding="utf-8")
+    return {name: frozenset(words.split()) for name, words in json.loads(text).items()}
+
+
+def check(language: str) -> str:
+    """The name in lower case; InvalidInput if no text can be analysed in it."""
+    name = language.lower()
+    known = {AUTO, NONE, *Stemmer.algorithms()}
+    if name not in known:
+        raise InvalidInput(
+            f"unknown language {language!r}: use one of {', '.join(sorted(known))}", "language"
+        )
+    return name
+
+
+def stemmer(language: str) -> Callable[[str], str]:
+    # No cache inside: whole chunks are cached above this, and the cache is not bounded in bytes.
+    return Stemmer.Stemmer(language, 0).stemWord  # type: ignore[no-any-return]
+
+
+class Words:
+    """The terms of single words in one language; other scripts fall to their own language.
+
+    Thread-safe: stemming holds the interpreter lock and keeps no state between words.
+    """
+
+    def __init__(self, language: str, *, exact: bool = False) -> None:
+        """`exact`: every word also as it stands, for texts whose language was only guessed."""
+        self.language = language
+        self._exact = exact
+        self._stop = stop_words().get(language, frozenset())
+        self._stem = None if language == NONE else stemmer(language)
+        self._others: dict[str, Words] = {}
+
+    def is_stop(self, folded: str) -> bool:
+        return folded in self._stop
+
+    def of(self, word: str) -> Words:
+        """The words of this word's script: self for Latin and every script without a stemmer."""
+        if self._stem is None or word.isascii():
+            return self
+        for script, language in _BY_SCRIPT:
+            if script.search(word):
+                if _SCRIPT_OF.get(self.language) == _SCRIPT_OF.get(language, language):
+                    return self
+                found = self._others.get(language)
+                if found is None:
+                    found = self._others[language] = Words(language, exact=self._exact)
+                return found
+        return self
+
+    def stems(self, word: str) -> Sequence[str]:
+        """The terms of one word that is no stop word, folded.
+
+        A word with accents has two where its stem depends on them, so that it is found by those
+        who type it without.
+        """
+        folded = fold(word)
+        if self._stem is None or not folded.isalpha():
+            return (folded,)
+        bare = fold(self._stem(folded))
+        terms = [bare]
+        if not word.isascii():
+            accented = fold(self._stem(lower(word)))
+            if accented != bare:
+                terms.append(accented)
+        if self._exact and folded not in terms:
+            terms.append(folded)
+        return terms
+
+
+_LATIN_WORD = regex.compile(r"[\p{Latin}\p{M}'’]+|[\p{Cyrillic}\p{M}]+")
+
+
+def guess(text: str) -> str:
+    """The language whose stop words cover the most of a text's words; NONE below two of them."""
+    words = [fold(word) for word in _LATIN_WORD.findall(text[:2000])]
+    best, most = NONE, 1
+    for language, stops in stop_words().items():
+        hits = sum(map(stops.__contains__, words))
+        if hits > most:
+            best, most = language, hits
+    return best

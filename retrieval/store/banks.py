@@ -1,0 +1,325 @@
+"""Banks: the head that recall reads, profiles, settings, and their end.
+
+Every function names the bank by (tenant, bank_id) and raises NotFound if that tenant has no such
+bank; only `put` and `ensure` make one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from retrieval.errors import Conflict, InvalidInput, NotFound
+from retrieval.settings import RecallSettings, RetainSettings
+from retrieval.store import bankconfig
+from retrieval.store.edge import clean, iso, like, listing, page
+from retrieval.store.heads import BankHead
+from retrieval.store.pool import Connection, Pool, read, write
+
+HEAD_COLUMNS = (
+    "bank, tenant_id, bank_id, version, generation, next_ordinal, vector_set, analyser, config"
+)
+_HEAD = f"select {HEAD_COLUMNS} from banks where tenant_id = $1 and bank_id = $2"
+_ID_LIMIT = 512
+
+
+def as_head(row: Mapping[str, Any]) -> BankHead:
+    return BankHead(
+        bank=row["bank"],
+        tenant=row["tenant_id"],
+        bank_id=row["bank_id"],
+        version=row["version"],
+        generation=row["generation"],
+        next_ordinal=row["next_ordinal"],
+        vector_set=row["vector_set"],
+        analyser=row["analyser"],
+        config=row["config"],
+    )
+
+
+def unknown(bank_id: str) -> NotFound:
+    return NotFound(f"there is no bank {bank_id!r}: it is made by its first retain or import")
+
+
+def check_id(bank_id: str) -> str:
+    """`bank_id` if a bank may be called so; InvalidInput if not."""
+    if not bank_id.strip() or len(bank_id) > _ID_LIMIT or clean(bank_id) != bank_id:
+        raise InvalidInput(f"a bank's id is 1 to {_ID_LIMIT} characters, without NUL", "bank_id")
+    return bank_id
+
+
+async def head(pool: Pool, tenant: str, bank_id: str) -> BankHead:
+    """The bank's newest committed state, in one indexed read."""
+    row = await read(pool, lambda connection: connection.fetchrow(_HEAD, tenant, bank_id))
+    if row is None:
+        raise unknown(bank_id)
+    return as_head(row)
+
+
+async def head_of(connection: Connection, tenant: str, bank_id: str) -> BankHead:
+    row = await connection.fetchrow(_HEAD, tenant, bank_id)
+    if row is None:
+        raise unknown(bank_id)
+    return as_head(row)
+
+
+async def lock(connection: Connection, tenant: str, bank_id: str) -> BankHead:
+    """The bank's head, with its row locked until the transaction ends: what a writer holds."""
+    row = await connection.fetchrow(_HEAD + " for no key update", tenant, bank_id)
+    if row is None:
+        raise unknown(bank_id)
+    return as_head(row)
+
+
+async def ensure(target: Pool | Connection, tenant: str, bank_id: str) -> BankHead:
+    """The bank's head; the bank is made with defaults if there is none yet."""
+    check_id(bank_id)
+
+    async def make(connection: Connection) -> BankHead:
+        await connection.execute(
+            "insert into banks (tenant_id, bank_id, name) values ($1, $2, $2)"
+            " on conflict do nothing",
+            tenant,
+            bank_id,
+        )
+        return await head_of(connection, tenant, bank_id)
+
+    if isinstance(target, Pool):
+        return await write(target, make)
+    return await make(target)
+
+
+# Profiles
+
+
+def _profile(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "bank_id": row["bank_id"],
+        "name": row["name"],
+        "disposition": row["disposition"],
+        "mission": row["mission"],
+        "background": row["mission"],
+    }
+
+
+async def profile(pool: Pool, tenant: str, bank_id: str) -> dict[str, Any]:
+    row = await read(
+        pool,
+        lambda connection: connection.fetchrow(
+            "select * from banks where tenant_id = $1 and bank_id = $2", tenant, bank_id
+        ),
+    )
+    if row is None:
+        raise unknown(bank_id)
+    return _profile(row)
+
+
+async def put(pool: Pool, tenant: str, bank_id: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Makes the bank or changes it; fields that are absent or null stay. Returns the profile."""
+    change = _change(body)
+
+    async def work(connection: Connection) -> dict[str, Any]:
+        await ensure(connection, tenant, bank_id)
+        return await _apply(connection, tenant, bank_id, change)
+
+    return await write(pool, work)
+
+
+async def patch(pool: Pool, tenant: str, bank_id: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes a bank that exists; fields that are absent or null stay. Returns the profile."""
+    change = _change(body)
+    return await write(pool, lambda connection: _apply(connection, tenant, bank_id, change))
+
+
+def _change(body: Mapping[str, Any]) -> dict[str, Any]:
+    """{"name"?, "mission"?, "disposition": {...}, "config": {...}} of a request's body."""
+    given = {key: value for key, value in body.items() if value is not None}
+    change: dict[str, Any] = {}
+    for key in ("name", "background", "mission", "reflect_mission"):
+        if key in given:
+            if not isinstance(given[key], str):
+                raise InvalidInput(f"{key} must be a string", key)
+            change["name" if key == "name" else "mission"] = clean(given[key])
+    disposition = given.get("disposition", {})
+    if not isinstance(disposition, Mapping):
+        raise InvalidInput("disposition must be an object", "disposition")
+    traits = {}
+    for trait in bankconfig.TRAITS:
+        field = (
+            f"disposition_{trait}" if f"disposition_{trait}" in given else f"disposition.{trait}"
+        )
+        value = given.get(f"disposition_{trait}", disposition.get(trait))
+        if value is not None:
+            if wanted := bankconfig.CHECKS[f"disposition_{trait}"](value):
+                raise InvalidInput(f"{field} must be {wanted}", field)
+            traits[trait] = value
+    change["disposition"] = traits
+    settings = {
+        key: value
+        for key, value in given.items()
+        if key in bankconfig.CHECKS
+        and not key.startswith("disposition_")
+        and key != "reflect_mission"
+    }
+    change["config"] = bankconfig.checked(settings)
+    return change
+
+
+async def _apply(
+    connection: Connection, tenant: str, bank_id: str, change: Mapping[str, Any]
+) -> dict[str, Any]:
+    held = await lock(connection, tenant, bank_id)
+    config = {**held.config, **change["config"]}
+    _may_change(held, config)
+    row = await connection.fetchrow(
+        "update banks set name = coalesce($3, name), mission = coalesce($4, mission),"
+        " disposition = disposition || $5, config = $6, updated_at = now()"
+        " where tenant_id = $1 and bank_id = $2 returning *",
+        tenant,
+        bank_id,
+        change.get("name"),
+        change.get("mission"),
+        change["disposition"],
+        config,
+    )
+    return _profile(row)
+
+
+def _may_change(held: BankHead, config: Mapping[str, Any]) -> None:
+    bankconfig.agree(config)
+    if held.next_ordinal:
+        for name in bankconfig.ANALYSIS:
+            if config.get(name) != held.config.get(name):
+                raise Conflict(f"{name} is fixed once a bank holds memories")
+
+
+async def list_banks(
+    pool: Pool, tenant: str, *, q: str | None = None, limit: int = 100, offset: int = 0
+) -> dict[str, Any]:
+    """{banks, total, limit, offset}, latest write first."""
+    limit, offset = page(limit, offset)
+    pattern = f"%{like(q)}%" if q else None
+
+    async def work(connection: Connection) -> dict[str, Any]:
+        where = "tenant_id = $1 and ($2::text is null or bank_id ilike $2 or name ilike $2)"
+        total = await connection.fetchval(
+            f"select count(*) from banks where {where}", tenant, pattern
+        )
+        rows = await connection.fetch(
+            f"with found as (select * from banks where {where}"
+            " order by last_write_at desc nulls last, created_at desc, bank limit $3 offset $4)"
+            " select found.*, (select count(*) from memory_units m"
+            "  where m.bank = found.bank and m.ordinal is not null) as facts from found"
+            " order by last_write_at desc nulls last, created_at desc, bank",
+            tenant,
+            pattern,
+            limit,
+            offset,
+        )
+        banks = [
+            {
+                "bank_id": row["bank_id"],
+                "name": row["name"],
+                "disposition": row["disposition"],
+                "mission": row["mission"],
+                "created_at": iso(row["created_at"]),
+                "updated_at": iso(row["updated_at"]),
+                "fact_count": row["facts"],
+                "last_document_at": iso(row["last_document_at"]),
+                "last_write_at": iso(row["last_write_at"]),
+            }
+            for row in rows
+        ]
+        return listing("banks", banks, total, limit, offset)
+
+    return await read(pool, work)
+
+
+async def delete(pool: Pool, tenant: str, bank_id: str) -> dict[str, Any]:
+    """Ends a bank and everything in it: {success, message, deleted_count}."""
+
+    async def work(connection: Connection) -> int:
+        held = await connection.fetchrow(_HEAD + " for update", tenant, bank_id)
+        if held is None:
+            raise unknown(bank_id)
+        bank = held["bank"]
+        count: int = await connection.fetchval(
+            "select (select count(*) from memory_units where bank = $1)"
+            " + (select count(*) from entities where bank = $1)"
+            " + (select count(*) from documents where bank = $1)",
+            bank,
+        )
+        # Children first, in bulk: a cascade would go row by row.
+        for table in ("links", "unit_entities", "observation_history", "memory_units", "chunks"):
+            await connection.execute(f"delete from {table} where bank = $1", bank)
+        await connection.execute("delete from banks where bank = $1", bank)
+        return count
+
+    count = await write(pool, work)
+    return {
+        "success": True,
+        "message": f"bank {bank_id!r} and its contents were deleted",
+        "deleted_count": count,
+    }
+
+
+# Settings
+
+
+async def config(
+    pool: Pool, tenant: str, bank_id: str, recall: RecallSettings, retain: RetainSettings
+) -> dict[str, Any]:
+    """{bank_id, config: every setting with its value, overrides: the bank's own}."""
+    return _config(bank_id, (await head(pool, tenant, bank_id)).config, recall, retain)
+
+
+async def patch_config(
+    pool: Pool,
+    tenant: str,
+    bank_id: str,
+    updates: Mapping[str, Any],
+    recall: RecallSettings,
+    retain: RetainSettings,
+) -> dict[str, Any]:
+    """Sets overrides; a null takes one away. All or none are set."""
+    changes = bankconfig.checked(updates)
+
+    async def work(connection: Connection) -> Mapping[str, Any]:
+        held = await lock(connection, tenant, bank_id)
+        config = {k: v for k, v in {**held.config, **changes}.items() if v is not None}
+        _may_change(held, config)
+        await _set_config(connection, held, config)
+        return config
+
+    return _config(bank_id, await write(pool, work), recall, retain)
+
+
+async def reset_config(
+    pool: Pool, tenant: str, bank_id: str, recall: RecallSettings, retain: RetainSettings
+) -> dict[str, Any]:
+    """Takes all overrides away, but those that the stored postings depend on."""
+
+    async def work(connection: Connection) -> Mapping[str, Any]:
+        held = await lock(connection, tenant, bank_id)
+        keep = bankconfig.ANALYSIS if held.next_ordinal else frozenset[str]()
+        config = {k: v for k, v in held.config.items() if k in keep}
+        await _set_config(connection, held, config)
+        return config
+
+    return _config(bank_id, await write(pool, work), recall, retain)
+
+
+async def _set_config(connection: Connection, held: BankHead, config: Mapping[str, Any]) -> None:
+    await connection.execute(
+        "update banks set config = $2, updated_at = now() where bank = $1", held.bank, dict(config)
+    )
+
+
+def _config(
+    bank_id: str, overrides: Mapping[str, Any], recall: RecallSettings, retain: RetainSettings
+) -> dict[str, Any]:
+    return {
+        "bank_id": bank_id,
+        "config": bankconfig.resolved(overrides, recall, retain),
+        "overrides": dict(overrides),
+    }

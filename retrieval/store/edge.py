@@ -1,0 +1,71 @@
+"""Values at the edge: text and times as they come in and as the API writes them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from retrieval.errors import InvalidInput
+from retrieval.types import NO_TIME
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def clean(text: str) -> str:
+    """`text` without NUL characters and lone surrogates, which the database refuses."""
+    if "\x00" in text:
+        text = text.replace("\x00", "")
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode("utf-8")
+    return text
+
+
+def parse_time(value: str | datetime, field: str) -> datetime:
+    """An ISO 8601 time as an aware datetime in UTC; without an offset it is UTC.
+
+    InvalidInput names `field` if it is no time, or lies outside the years 1 to 9999.
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        try:
+            value = datetime.fromisoformat(text)
+        except ValueError:
+            raise InvalidInput(
+                f"{field}: {text[:40]!r} is no ISO 8601 time such as 2024-05-31T12:00:00Z", field
+            ) from None
+    if value.tzinfo is None:
+        return value.replace(tzinfo=UTC)
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise InvalidInput(f"{field}: {value} lies outside the years 1 to 9999", field) from None
+
+
+def micros(time: datetime | None) -> int:
+    """Microseconds since the epoch, as the columns hold them; NO_TIME for None."""
+    return NO_TIME if time is None else (time - EPOCH) // _MICROSECOND
+
+
+def iso(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat()
+
+
+def like(text: str) -> str:
+    """`text` as a literal inside a LIKE pattern."""
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def page(limit: int, offset: int, most: int | None = None) -> tuple[int, int]:
+    """A checked (limit, offset)."""
+    if limit < 0 or offset < 0:
+        raise InvalidInput(
+            "limit and offset must not be negative", "limit" if limit < 0 else "offset"
+        )
+    return (limit if most is None else min(limit, most)), offset
+
+
+def listing(
+    key: str, rows: list[dict[str, Any]], total: int, limit: int, offset: int
+) -> dict[str, Any]:
+    return {key: rows, "total": total, "limit": limit, "offset": offset}

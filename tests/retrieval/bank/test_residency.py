@@ -1,0 +1,310 @@
+"""Loads happen once, eviction breaks nothing, memory stays inside the budget."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import weakref
+from collections.abc import AsyncIterator, Sequence
+from typing import cast
+
+import numpy as np
+import pytest
+
+from retrieval.bank.residency import Residency, ResidencySettings
+from retrieval.bank.resident import ResidentBank
+from retrieval.errors import Unavailable
+from retrieval.protocols import Neighbours
+from retrieval.store.heads import BankHead
+from retrieval.store.pool import Pool
+from retrieval.store.segments import Delta
+from retrieval.types import FactType
+from tests.retrieval.bank.model import DIMENSION, Ledger, Memory
+
+pytestmark = pytest.mark.unit
+
+
+class Database:
+    """Ledgers behind the signature of `segments.load`."""
+
+    def __init__(self, delay: float = 0.0) -> None:
+        self.ledgers: dict[int, Ledger] = {}
+        self.reads = 0
+        self.delay = delay
+        self.fail: Exception | None = None
+
+    def bank(self, number: int, memories: int = 3) -> Ledger:
+        ledger = self.ledgers[number] = Ledger(number)
+        ledger.write([memory(number, i) for i in range(memories)])
+        return ledger
+
+    async def load(
+        self,
+        pool: Pool,
+        head: BankHead,
+        *,
+        have_generation: int,
+        have_version: int,
+        have_ordinal: int,
+        kinds: Sequence[str],
+    ) -> Delta:
+        self.reads += 1
+        await asyncio.sleep(self.delay)
+        if self.fail is not None:
+            raise self.fail
+        ledger = self.ledgers[head.bank]
+        full = have_generation != ledger.head.generation
+        return ledger.delta(None if full else have_version, 0 if full else have_ordinal)
+
+
+def memory(bank: int, number: int) -> Memory:
+    turn = np.eye(DIMENSION)[number % DIMENSION] + 0.1
+    return Memory(
+        id=bank.to_bytes(8, "big") + number.to_bytes(8, "big"),
+        entities=(number % 2,),
+        vector=tuple(turn),
+    )
+
+
+@pytest.fixture
+def database() -> Database:
+    return Database()
+
+
+@pytest.fixture
+async def residency(database: Database) -> AsyncIterator[Residency]:
+    made = Residency(cast(Pool, None), ResidencySettings(), load=database.load)
+    yield made
+    await made.close()
+
+
+async def test_a_bank_is_read_once_for_all_who_wait(
+    database: Database, residency: Residency
+) -> None:
+    database.delay = 0.01
+    head = database.bank(1).head
+    opened = await asyncio.gather(*(residency.open(head) for _ in range(20)))
+    assert database.reads == 1
+    assert all(bank is opened[0] for bank in opened)
+    assert await residency.open(head) is opened[0]
+    assert residency.metrics().hits == 1
+
+
+async def test_a_newer_head_brings_what_is_missing(
+    database: Database, residency: Residency
+) -> None:
+    ledger = database.bank(1)
+    before = await residency.open(ledger.head)
+    ledger.write([memory(1, 3)], dead=[0])
+    after = await residency.open(ledger.head)
+    assert before.live.tolist() == [True] * 3
+    assert after.live.tolist() == [False, True, True, True]
+    metrics = residency.metrics()
+    assert (metrics.deltas, metrics.delta_versions, metrics.resident_banks) == (1, 1, 1)
+
+
+async def test_an_older_head_is_answered_by_the_newer_snapshot(
+    database: Database, residency: Residency
+) -> None:
+    ledger = database.bank(1)
+    old = ledger.head
+    new = await residency.open(ledger.write([memory(1, 3)]))
+    assert await residency.open(old) is new
+
+
+async def test_ordinals_given_anew_replace_the_snapshot(
+    database: Database, residency: Residency
+) -> None:
+    ledger = database.bank(1)
+    await residency.open(ledger.head)
+    ledger.write(dead=[1])
+    database.ledgers[1] = ledger.compacted()
+    bank = await residency.open(database.ledgers[1].head)
+    assert bank.size == 2
+    assert bank.columns.id[:, 15].tolist() == [0, 2]
+
+
+async def test_a_load_stops_when_the_last_who_waits_is_gone(
+    database: Database, residency: Residency
+) -> None:
+    database.delay = 0.05
+    head = database.bank(1).head
+    first, second = (asyncio.create_task(residency.open(head)) for _ in range(2))
+    await asyncio.sleep(0.01)
+    first.cancel()
+    bank = await second
+    assert bank.size == 3  # one that waits keeps the load alive
+    residency.evict(1)
+    lonely = asyncio.create_task(residency.open(head))
+    await asyncio.sleep(0.01)
+    lonely.cancel()
+    await asyncio.wait({lonely})
+    await asyncio.sleep(0)
+    assert residency.metrics().abandoned == 1
+    assert residency.metrics().loading == 0
+    assert (await residency.open(head)).size == 3
+
+
+async def test_who_comes_while_a_load_is_given_up_gets_the_bank(
+    database: Database, residency: Residency
+) -> None:
+    database.delay = 0.02
+    head = database.bank(1).head
+    gone = asyncio.create_task(residency.open(head))
+    await asyncio.sleep(0.01)
+    gone.cancel()
+    await asyncio.sleep(0)  # the load is told, and has not ended
+    assert (await residency.open(head)).size == 3
+
+
+async def test_a_failed_load_fails_those_who_wait_and_nobody_else(
+    database: Database, residency: Residency
+) -> None:
+    head = database.bank(1).head
+    database.fail = Unavailable("database")
+    opened = await asyncio.gather(
+        residency.open(head), residency.open(head), return_exceptions=True
+    )
+    assert all(isinstance(o, Unavailable) for o in opened)
+    database.fail = None
+    assert (await residency.open(head)).size == 3
+
+
+async def test_a_state_older_than_asked_for_is_refused(
+    database: Database, residency: Residency
+) -> None:
+    ledger = database.bank(1)
+    with pytest.raises(Unavailable, match="before 99"):
+        await residency.open(BankHead(1, "default", "b", 99, 0, 3, "mini:8", "plain"))
+    assert (await residency.open(ledger.head)).size == 3
+
+
+async def test_least_recently_used_banks_leave_and_searches_go_on(database: Database) -> None:
+    heads = [database.bank(n, 50).head for n in range(1, 6)]
+    probe = Residency(cast(Pool, None), ResidencySettings(), load=database.load)
+    one = sum((await probe.open(heads[0])).nbytes.values())
+    await probe.close()
+    settings = ResidencySettings(budget_bytes=int(3.5 * one))
+    residency = Residency(cast(Pool, None), settings, load=database.load)
+    first = await residency.open(heads[0])
+    for head in heads[1:3]:
+        await residency.open(head)
+    await residency.open(heads[0])
+    await residency.open(heads[3])
+    held = [n for n in range(1, 6) if residency.held(n) is not None]
+    assert held == [1, 3, 4]  # 2 was the least recently used
+    metrics = residency.metrics()
+    assert metrics.resident_bytes <= settings.budget_bytes
+    assert metrics.evictions == 1
+    residency.evict(1)
+    query = np.full(DIMENSION, DIMENSION**-0.5, np.float32)
+    assert len(first.vectors.scan(query).top(100, None, FactType.WORLD)) == 50
+    await residency.close()
+
+
+async def test_an_evicted_bank_gives_its_memory_back(
+    database: Database, residency: Residency
+) -> None:
+    bank = await residency.open(database.bank(1).head)
+    rows = weakref.ref(bank.columns.id.base)
+    residency.evict(1)
+    del bank
+    gc.collect()
+    assert rows() is None
+
+
+async def test_warming_stops_at_the_budget(database: Database) -> None:
+    heads = [database.bank(n, 50).head for n in range(1, 9)]
+    probe = Residency(cast(Pool, None), ResidencySettings(), load=database.load)
+    one = sum((await probe.open(heads[0])).nbytes.values())
+    await probe.close()
+    settings = ResidencySettings(budget_bytes=int(2.5 * one))
+    residency = Residency(cast(Pool, None), settings, load=database.load)
+    assert await residency.warm(heads) == 2
+    assert [residency.held(h.bank) is not None for h in heads[:3]] == [True, True, False]
+    await residency.close()
+
+
+async def test_neighbours_answers_from_exactly_the_given_version(
+    database: Database, residency: Residency
+) -> None:
+    assert isinstance(residency, Neighbours)
+    ledger = database.bank(1, 8)
+    vectors = np.eye(DIMENSION, dtype=np.float32)[:2]
+    types = np.array([FactType.WORLD, FactType.EXPERIENCE], np.uint8)
+    row, ordinal, similarity = await residency.neighbours(
+        ledger.head, vectors, types, k=3, floor=0.5
+    )
+    assert (row.tolist(), ordinal.tolist()) == ([0], [0])
+    assert similarity[0] > 0.9
+    old = ledger.head
+    await residency.open(ledger.write(dead=[0]))
+    with pytest.raises(Unavailable, match="moved"):
+        await residency.neighbours(old, vectors, types, k=3, floor=0.5)
+    row, _, _ = await residency.neighbours(ledger.head, vectors, types, k=3, floor=0.5)
+    assert not len(row)
+
+
+async def test_isolation_under_writes_deletes_and_evictions() -> None:
+    """Identical banks side by side: every search sees its own bank, all that was acknowledged
+    before it began, and nothing that was deleted before it began."""
+    chance = random.Random(7)
+    database = Database(delay=0.0005)
+    ledgers = [database.bank(n, 4) for n in range(1, 13)]
+    probe = Residency(cast(Pool, None), ResidencySettings(), load=database.load)
+    one = sum((await probe.open(ledgers[0].head)).nbytes.values())
+    await probe.close()
+    residency = Residency(
+        cast(Pool, None), ResidencySettings(budget_bytes=6 * one), load=database.load
+    )
+    query = np.full(DIMENSION, DIMENSION**-0.5, np.float32)
+    recalls = 0
+
+    async def recall() -> None:
+        nonlocal recalls
+        ledger = chance.choice(ledgers)
+        head = ledger.head
+        alive = {m.id for o, m in enumerate(ledger.memories) if o not in ledger.dead}
+        gone = {m.id for m in ledger.memories} - alive
+        bank: ResidentBank = await residency.open(head)
+        assert bank.head.bank == ledger.bank
+        hits = await asyncio.to_thread(
+            lambda: bank.vectors.scan(query).top(1000, None, FactType.WORLD)
+        )
+        ids = {bank.columns.id[o].tobytes() for o in hits.ordinals}
+        own = ledger.bank.to_bytes(8, "big")
+        assert all(i[:8] == own for i in ids)
+        assert not ids & gone
+        # Deleted by a write that came after this recall began: may be missing.
+        later = {m.id for o, m in enumerate(ledger.memories) if o in ledger.dead}
+        assert alive - ids <= later
+        recalls += 1
+
+    async def disturb() -> None:
+        for _ in range(400):
+            ledger = chance.choice(ledgers)
+            live = [o for o in range(len(ledger.memories)) if o not in ledger.dead]
+            action = chance.random()
+            if action < 0.5:
+                ledger.write([memory(ledger.bank, len(ledger.memories))])
+            elif action < 0.7 and len(live) > 1:
+                ledger.write(dead=[chance.choice(live)])
+            elif action < 0.8:
+                residency.evict(ledger.bank)
+            else:
+                doomed = asyncio.create_task(residency.open(ledger.head))
+                await asyncio.sleep(0)
+                doomed.cancel()
+            await asyncio.sleep(0.0005)
+
+    async def recaller() -> None:
+        while not disturbing.done():
+            await recall()
+
+    disturbing = asyncio.create_task(disturb())
+    await asyncio.gather(disturbing, *(recaller() for _ in range(16)))
+    assert recalls > 500
+    assert residency.metrics().evictions > 0
+    assert residency.metrics().resident_bytes <= 6 * one * 3
+    await residency.close()
