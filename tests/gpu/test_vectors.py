@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from retrieval.bank.columns import Population
+from retrieval.bank.vectors_gpu import DeviceScan, GpuBackend, GpuVectors
 from retrieval.types import FactType
 from tests.retrieval.bank import congruence
 
 torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
-from retrieval.bank.vectors_gpu import DeviceScan, GpuBackend, GpuVectors
 
 pytestmark = pytest.mark.gpu
 

@@ -13,13 +13,12 @@ import pytest
 from retrieval.bank.columns import Population
 from retrieval.bank.slab import Slab
 from retrieval.bank.vectors import FlatVectors
+from retrieval.bank.vectors_gpu import GpuBackend, GpuVectors
 from retrieval.errors import Unavailable
 from retrieval.types import FactType, Floats
 from tests.retrieval.bank import congruence
 
 pytest.importorskip("torch")
-from retrieval.bank.vectors_gpu import GpuBackend, GpuVectors
-
 pytestmark = pytest.mark.unit
 
 HALF = 1e-3
