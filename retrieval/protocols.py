@@ -90,7 +90,11 @@ class Reranker(Protocol):
         bank: str = "",
         deadline: float | None = None,
     ) -> RerankScores:
-        """Scores for `documents`, never fewer or more. Raises when every member failed."""
+        """Scores for `documents`, never fewer or more. Raises when every member failed.
+
+        Where `reads_text` is False the caller may pass no documents; the answer then only names
+        the passthrough member.
+        """
         ...
 
 

@@ -31,8 +31,9 @@ Terms: TypeAlias = NDArray[np.uint64]
 _REVISION: Final = 1
 """Raise with any change of code that changes the terms of some text."""
 
-SIGNAL_WEIGHT: Final = 0.5
-"""A name or date that was found for a memory counts half of one that its text spells out."""
+SIGNAL_WEIGHT: Final = 1.0
+"""A name or date found for a memory counts like one in its text: on LoCoMo turns with speaker and
+date as signals, recall@10 was 0.662 at 0.5 and 0.664 at 1."""
 
 _STOP: Final = "\0"
 """Marks stop words, which are terms of their own: a stem never collides with one."""

@@ -39,10 +39,10 @@ def split(text: str, query: bool) -> Iterator[tuple[str, bool]]:
     if len(parts) > 1:
         yield whole(text), True
     for part in parts:
-        yield from _dotted(part, query)
+        yield from _dotted(part, query, len(parts) > 1)
 
 
-def _dotted(text: str, query: bool) -> Iterator[tuple[str, bool]]:
+def _dotted(text: str, query: bool, inside: bool) -> Iterator[tuple[str, bool]]:
     if _GROUPED.match(text):
         yield text.replace(",", ""), True
         return
@@ -60,7 +60,7 @@ def _dotted(text: str, query: bool) -> Iterator[tuple[str, bool]]:
             return
         yield whole(text), True
     for part in parts:
-        yield from _soft(part, query, len(parts) > 1)
+        yield from _soft(part, query, inside or len(parts) > 1)
 
 
 def _soft(text: str, query: bool, inside: bool) -> Iterator[tuple[str, bool]]:

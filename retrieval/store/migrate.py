@@ -18,11 +18,12 @@ class SchemaTooNew(FourfoldError):
 
 def known() -> list[tuple[int, str, str]]:
     """(number, name, SQL) of every migration in the package, ascending."""
-    found = []
-    for file in resources.files("retrieval.store").joinpath("migrations").iterdir():
-        if match := re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name):
-            found.append((int(match[1]), match[2], file.read_text("utf-8")))
-    return sorted(found)
+    files = resources.files("retrieval.store").joinpath("migrations").iterdir()
+    return sorted(
+        (int(match[1]), match[2], file.read_text("utf-8"))
+        for file in files
+        if (match := re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name))
+    )
 
 
 async def migrate(pool: Pool) -> int:
@@ -35,11 +36,9 @@ async def migrate(pool: Pool) -> int:
 
     async def apply(connection: Connection) -> int:
         await connection.execute("select pg_advisory_xact_lock($1)", _LOCK)
-        schema = await connection.fetchval("select (current_schemas(false))[1]")
-        if schema is None:  # a schema of our own that does not exist yet
-            path = await connection.fetchval("show search_path")
-            schema = path.split(",")[0].strip().strip('"')
-            await connection.execute(f'create schema if not exists "{schema}"')
+        path: str = await connection.fetchval("show search_path")
+        schema = path.split(",")[0].strip().strip('"')
+        await connection.execute(f'create schema if not exists "{schema}"')
         await connection.execute(
             "create table if not exists schema_migrations ("
             " number int primary key, name text not null,"

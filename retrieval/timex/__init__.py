@@ -1,0 +1,78 @@
+"""Time in natural language: from a question and an anchor to the one window that it means.
+
+Rules over word lists of fifteen languages; where they find nothing and the text has date words of
+another language, `dateparser`. Pure functions, safe in any thread; nothing here raises for any
+text. Every calendar boundary is computed in the anchor's offset; windows are aware, in UTC, and
+hold whole days (00:00:00 to 23:59:59.999999) unless hours were named.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+
+from retrieval.timex.analysis import MAX_CHARACTERS, aware, best_reading, combine, expression
+from retrieval.timex.expression import EventReference, Settings, TimeExpression
+from retrieval.timex.text import Folded
+
+__all__ = [
+    "EventReference",
+    "Settings",
+    "TimeExpression",
+    "explicit_dates",
+    "find",
+    "parse",
+]
+
+_log = logging.getLogger(__name__)
+_DEFAULT = Settings()
+
+
+def parse(text: str, anchor: datetime, settings: Settings = _DEFAULT) -> TimeExpression | None:
+    """The one window of a question, or None.
+
+    anchor: what "yesterday" is relative to; aware, or naive and UTC.
+    Several expressions give one window: of two that overlap, the inner one or the common part; of
+    two apart, the one with the finer unit; of equals, the first in the text. Dates that no calendar
+    holds, and questions that ask for a date ("how long ago"), give None. Never raises.
+    """
+    return combine(find(text, anchor, settings))
+
+
+def find(text: str, anchor: datetime, settings: Settings = _DEFAULT) -> list[TimeExpression]:
+    """All expressions of time in a text, in order, none inside another. Never raises."""
+    try:
+        return _find(text, aware(anchor), settings)
+    except Exception:
+        _log.warning("time analysis failed; the text gets no window", exc_info=True)
+        return []
+
+
+def _find(text: str, anchor: datetime, settings: Settings) -> list[TimeExpression]:
+    folded = Folded(text[:MAX_CHARACTERS])
+    reading = best_reading(folded.text, anchor, settings)
+    if reading is None or reading.void:
+        return []
+    found = (expression(folded, span, start, end, anchor) for span, start, end in reading.found)
+    return [one for one in found if one is not None]
+
+
+def explicit_dates(
+    text: str, anchor: datetime, settings: Settings = _DEFAULT
+) -> list[TimeExpression]:
+    """The expressions that name a date or period in full, whatever the anchor: "5 May 2024"."""
+    try:
+        anchor = aware(anchor)
+        folded = Folded(text[:MAX_CHARACTERS])
+        reading = best_reading(folded.text, anchor, settings)
+        if reading is None:
+            return []
+        found = [
+            expression(folded, span, start, end, anchor)
+            for span, start, end in reading.found
+            if span.explicit and span.first is not None and span.last is not None
+        ]
+        return [one for one in found if one is not None]
+    except Exception:
+        _log.warning("dating a text failed; it gets no dates", exc_info=True)
+        return []

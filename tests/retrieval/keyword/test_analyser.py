@@ -111,7 +111,7 @@ def test_stop_words_score_only_when_alone() -> None:
 
 
 def test_a_stem_never_counts_as_a_stop_word() -> None:
-    segment = ENGLISH.weigh([Document("human beings"), Document("being there")])
+    segment = ENGLISH.weigh([Document("old wills"), Document("they will")])
     assert segment["length"].tolist() == [2.0, 0.0]
 
 
@@ -122,7 +122,8 @@ def test_query_counts_repeated_terms() -> None:
 
 
 def test_signals_weigh_less_and_context_as_text() -> None:
-    segment = ENGLISH.weigh([Document("kiln", "pottery kiln", "Marta March 4 2024 kiln")])
+    analyser = Analyser(signal_weight=0.5)
+    segment = analyser.weigh([Document("kiln", "pottery kiln", "Marta March 4 2024 kiln")])
     tf = dict(zip(segment["term"].tolist(), segment["tf"].tolist(), strict=True))
 
     def at(term: str) -> float:
@@ -152,7 +153,7 @@ def test_version_follows_the_options() -> None:
         Analyser("german").version,
         Analyser("none").version,
         Analyser("auto").version,
-        Analyser(signal_weight=1.0).version,
+        Analyser(signal_weight=0.5).version,
     }
     assert len(versions) == 5
     assert Analyser("English").version == ENGLISH.version

@@ -1,0 +1,80 @@
+"""Settings to objects: the one place that knows every provider."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from models.chain import FailoverChain, Member
+from models.crossencoder import LocalCrossEncoder
+from models.encoder import LocalEncoder
+from models.passthrough import Passthrough
+from models.remote import OpenAIEmbedder, RemoteReranker
+from models.settings import EmbedderSettings, RerankerSettings, SettingsError
+from models.tei import TeiEmbedder, TeiReranker
+from models.types import Floats, Load, Observe, ignore
+
+
+class Embedder(Protocol):
+    """What `build_embedder` makes: an embedder with a life-cycle.
+
+    Construct (cheap), `start` (loads and warms up, or reaches the server; may be called again),
+    `check_health` (raises ModelError), `close` (finishes accepted work).
+    """
+
+    @property
+    def model_id(self) -> str: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    async def start(self) -> None: ...
+
+    async def check_health(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def load(self) -> Load: ...
+
+    async def embed_queries(
+        self, texts: Sequence[str], *, tenant: str = "", deadline: float | None = None
+    ) -> Floats: ...
+
+    async def embed_passages(
+        self, texts: Sequence[str], *, tenant: str = "", deadline: float | None = None
+    ) -> Floats: ...
+
+
+def build_embedder(settings: EmbedderSettings, observe: Observe = ignore) -> Embedder:
+    """An embedder that is constructed but not started."""
+    if settings.provider == "local":
+        return LocalEncoder(settings, observe)
+    if settings.provider == "tei":
+        return TeiEmbedder(settings)
+    return OpenAIEmbedder(settings)
+
+
+def build_reranker(
+    members: Sequence[RerankerSettings], *, fallback: bool = True, observe: Observe = ignore
+) -> Member:
+    """The chain of these members, in this order; one member alone is returned without a chain.
+
+    With `fallback` the caller's fused order stands at the end, so that a recall is answered
+    (and marked as degraded) when every member is down.
+    """
+    if not members:
+        raise SettingsError("name at least one reranker; rrf keeps the fused order")
+    built: list[Member] = [_member(settings, observe) for settings in members]
+    timeouts = [settings.timeout_s for settings in members]
+    if fallback and built[-1].reads_text:
+        built.append(Passthrough("fused"))
+        timeouts.append(None)
+    return built[0] if len(built) == 1 else FailoverChain(built, timeouts, observe=observe)
+
+
+def _member(settings: RerankerSettings, observe: Observe) -> Member:
+    if settings.provider == "local":
+        return LocalCrossEncoder(settings, observe)
+    if settings.provider == "rrf":
+        return Passthrough("rrf")
+    return TeiReranker(settings) if settings.provider == "tei" else RemoteReranker(settings)

@@ -1,0 +1,309 @@
+"""The failover chain: the first member that gives a usable answer in time serves the request.
+
+Every member has a circuit breaker. A member that fails three times in a row is left out for a
+while that doubles up to a minute; then one request tries it again. Which member served is decided
+per request and travels with its scores.
+
+A member fails by raising, by answering late, with another number of scores than documents, or
+with no finite score. Being overloaded, and being late with less than `MIN_SHARE_S`, passes the
+request on but is not held against the member.
+
+Reported to `observe`: member_s.<name> (seconds of each answer), member_failed.<name> (1 each),
+degraded (1 for each request that a later member served).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from models.types import (
+    BadOutput,
+    DeadlineExceeded,
+    DeviceLost,
+    Load,
+    ModelError,
+    Observe,
+    Overloaded,
+    Scores,
+    Unavailable,
+    ignore,
+)
+
+log = logging.getLogger(__name__)
+
+FAILURES_TO_OPEN = 3
+FIRST_PAUSE_S = 2.0
+LONGEST_PAUSE_S = 60.0
+MIN_SHARE_S = 0.25
+FIRST_SHARE = 0.6
+"""Of the time left, what a member may use while another that computes stands behind it."""
+RESERVE_S = 0.05
+RESERVE_SHARE = 0.1
+"""What is kept back of the time left (a tenth, at most 50 ms) so that a late member's successor
+and the caller can still answer."""
+
+
+class Member(Protocol):
+    """A reranker with a life-cycle. `start` may be called again after it raised."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def reads_text(self) -> bool: ...
+
+    async def start(self) -> None: ...
+
+    async def check_health(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def load(self) -> Load: ...
+
+    async def rerank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        tenant: str = "",
+        bank: str = "",
+        deadline: float | None = None,
+    ) -> Scores: ...
+
+
+@dataclass(slots=True)
+class Breaker:
+    """Closed, open until `retry_at`, or half-open while one trial runs."""
+
+    clock: Callable[[], float]
+    failures: int = 0
+    pause_s: float = 0.0
+    retry_at: float = -math.inf
+    trying: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        return self.pause_s > 0
+
+    def admits(self) -> bool:
+        """Whether a request may go to the member now; an open breaker admits one trial."""
+        if not self.is_open:
+            return True
+        if self.trying or self.clock() < self.retry_at:
+            return False
+        self.trying = True
+        return True
+
+    def succeeded(self) -> None:
+        self.failures, self.pause_s, self.trying = 0, 0.0, False
+
+    def failed(self) -> None:
+        self.failures += 1
+        if self.is_open or self.failures >= FAILURES_TO_OPEN:
+            self.pause_s = min(LONGEST_PAUSE_S, max(FIRST_PAUSE_S, 2 * self.pause_s))
+            self.retry_at = self.clock() + self.pause_s
+        self.trying = False
+
+    def passed(self) -> None:
+        """The request moved on without telling anything about the member."""
+        self.trying = False
+
+
+@dataclass(slots=True)
+class _Link:
+    member: Member
+    timeout_s: float
+    breaker: Breaker
+    reason: str = ""
+    started: bool = False
+    starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class FailoverChain:
+    """Members in order of preference; see the module. Use from one event loop."""
+
+    name = "chain"
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        timeouts_s: Sequence[float | None] | None = None,
+        *,
+        observe: Observe = ignore,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not members:
+            raise ValueError("a chain needs at least one member")
+        limits = timeouts_s or [None] * len(members)
+        self._links = [
+            _Link(member, math.inf if limit is None else limit, Breaker(clock))
+            for member, limit in zip(members, limits, strict=True)
+        ]
+        self._observe = observe
+        self._clock = clock
+
+    @property
+    def reads_text(self) -> bool:
+        return self._links[0].member.reads_text
+
+    @property
+    def members(self) -> Sequence[Member]:
+        return [link.member for link in self._links]
+
+    def open_circuits(self) -> Sequence[str]:
+        """Names of the members that are left out at the moment."""
+        return [link.member.name for link in self._links if link.breaker.is_open]
+
+    async def start(self) -> None:
+        """Starts all members at the same time. One that fails is logged and tried again on use."""
+        await asyncio.gather(*(self._start(link) for link in self._links))
+
+    async def check_health(self) -> None:
+        """Raises DeviceLost where a started member's device is gone, Unavailable where no member
+        can answer; a member that is merely down is what the chain is for."""
+        reasons = []
+        for link in self._links:
+            try:
+                await link.member.check_health()
+            except DeviceLost:
+                raise
+            except ModelError as error:
+                reasons.append(str(error))
+        if len(reasons) == len(self._links):
+            raise Unavailable("reranker", "; ".join(reasons))
+
+    async def close(self) -> None:
+        await asyncio.gather(*(link.member.close() for link in self._links))
+
+    def load(self) -> Load:
+        """The load of the first member that computes."""
+        return next((link.member.load() for link in self._links if link.member.reads_text), Load())
+
+    async def rerank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        tenant: str = "",
+        bank: str = "",
+        deadline: float | None = None,
+    ) -> Scores:
+        """The first usable answer, `degraded` where a member before it did not serve. Raises the
+        last member's error where none did, DeadlineExceeded where the time is already over."""
+        if deadline is not None and deadline <= self._clock():
+            raise DeadlineExceeded("rerank")
+        error: ModelError | None = None
+        for position, link in enumerate(self._links):
+            if not link.breaker.admits():
+                continue
+            try:
+                scores = await self._ask(link, position, query, documents, tenant, bank, deadline)
+            except ModelError as failure:
+                error = failure
+                continue
+            if position:
+                self._observe("degraded", 1)
+            return Scores(
+                scores.scores, scores.scale, scores.member, position > 0, scores.truncated
+            )
+        if error is None:
+            left_out = "; ".join(f"{link.member.name}: {link.reason}" for link in self._links)
+            error = Unavailable("reranker", f"every member is left out for now ({left_out})")
+        raise error
+
+    async def _ask(
+        self,
+        link: _Link,
+        position: int,
+        query: str,
+        documents: Sequence[str],
+        tenant: str,
+        bank: str,
+        deadline: float | None,
+    ) -> Scores:
+        """One member's usable answer, or a ModelError; its breaker has been told."""
+        member = link.member
+        start = self._clock()
+        share = self._share(link, position, start, deadline)
+        try:
+            async with asyncio.timeout(None if share == math.inf else share):
+                if not link.started and not await self._start(link):
+                    raise Unavailable(member.name, "it did not start")
+                scores = await member.rerank(
+                    query,
+                    documents,
+                    tenant=tenant,
+                    bank=bank,
+                    deadline=None if share == math.inf else start + share,
+                )
+            _require_usable(scores, len(documents), member.name)
+        except (TimeoutError, DeadlineExceeded) as error:
+            self._tell(link, share >= MIN_SHARE_S, f"no answer within {share:.3g} s")
+            raise DeadlineExceeded(f"rerank ({member.name}, {share:.3g} s)") from error
+        except Overloaded:
+            link.breaker.passed()
+            raise
+        except ModelError as error:
+            self._tell(link, True, str(error))
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            self._tell(link, True, reason)
+            raise Unavailable(member.name, reason) from error
+        except BaseException:
+            link.breaker.passed()
+            raise
+        link.breaker.succeeded()
+        self._observe(f"member_s.{member.name}", self._clock() - start)
+        return scores
+
+    def _share(self, link: _Link, position: int, now: float, deadline: float | None) -> float:
+        if deadline is None:
+            return link.timeout_s
+        left = deadline - now
+        behind = [other.member.reads_text for other in self._links[position + 1 :]]
+        if any(behind):
+            left *= FIRST_SHARE
+        else:
+            left -= min(RESERVE_S, RESERVE_SHARE * left)
+        return min(link.timeout_s, left)
+
+    async def _start(self, link: _Link) -> bool:
+        async with link.starting:
+            if link.started:
+                return True
+            try:
+                await link.member.start()
+            except Exception as error:
+                log.warning("reranker %s did not start: %s", link.member.name, error)
+                return False
+            link.started = True
+            return True
+
+    def _tell(self, link: _Link, counts: bool, reason: str) -> None:
+        was_open = link.breaker.is_open
+        link.reason = reason
+        if counts:
+            link.breaker.failed()
+        else:
+            link.breaker.passed()
+        self._observe(f"member_failed.{link.member.name}", 1)
+        if not was_open:
+            log.warning("reranker %s failed: %s", link.member.name, reason)
+
+
+def _require_usable(scores: Scores, count: int, member: str) -> None:
+    if scores.scores is None:
+        return
+    if len(scores.scores) != count:
+        raise BadOutput(f"{member}: {len(scores.scores)} scores for {count} documents")
+    if count and np.isnan(scores.scores).all():
+        raise BadOutput(f"{member}: no score is a number")

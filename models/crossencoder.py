@@ -1,0 +1,165 @@
+"""The local cross-encoder: reads (query, document) pairs with a one-label sequence classifier."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models import packed
+from models.device import Machine
+from models.engine import Engine, Loaded
+from models.linear import linear
+from models.pack import Pack
+from models.padded import PaddedModel
+from models.settings import RerankerSettings
+from models.text import TextEncoder, off_loop
+from models.types import Load, Observe, Scores, Unavailable, WrongModel, ignore
+from models.weights import ModelFolder, find
+
+DEFAULT_MODEL = "cross-encoder/ms-marco-MiniLM-L-6-v2"
+
+Head = Callable[[Tensor], Tensor]
+"""First-token states (n, hidden) to logits (n, 1)."""
+
+
+class LocalCrossEncoder:
+    """Scores are the model's logits (scale "logit"), or probabilities where the model's
+    configuration declares a sigmoid as its activation. They do not depend on what else is in a
+    batch, beyond rounding. Documents are cut to the model's length, queries are not.
+    """
+
+    name = "local"
+    reads_text = True
+
+    def __init__(self, settings: RerankerSettings, observe: Observe = ignore) -> None:
+        self._settings = settings
+        self._observe = observe
+        self.model_id = settings.model or DEFAULT_MODEL
+        self._engine = Engine(
+            f"reranker {self.model_id}",
+            settings.compute,
+            batch_items=settings.batch_size,
+            observe=observe,
+        )
+        self._text: TextEncoder | None = None
+        self._scale = "logit"
+
+    async def start(self) -> None:
+        """Raises WrongModel where the model has no head with one label."""
+        await self._engine.start(self._load)
+
+    async def check_health(self) -> None:
+        await self._engine.check_health()
+
+    async def close(self) -> None:
+        await self._engine.close()
+
+    def load(self) -> Load:
+        return self._engine.load()
+
+    async def rerank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        tenant: str = "",
+        bank: str = "",
+        deadline: float | None = None,
+    ) -> Scores:
+        """One score per document. Raises Overloaded, DeadlineExceeded, Unavailable, BadOutput."""
+        encoder = self._text
+        if encoder is None:
+            raise Unavailable(self.model_id, "it is not started")
+        if not documents:
+            return Scores(np.empty(0, np.float32), self._scale, self.name)
+        start = time.perf_counter()
+        tokens = await off_loop(
+            len(query) + sum(map(len, documents)), lambda: encoder.pairs(query, documents)
+        )
+        self._observe("tokenise_s", time.perf_counter() - start)
+        rows = await self._engine.rows(tokens, tenant=tenant, deadline=deadline)
+        truncated = sum(t.cut for t in tokens)
+        return Scores(rows[:, 0], self._scale, self.name, truncated=truncated)
+
+    def _load(self, machine: Machine) -> Loaded:
+        folder = find(self.model_id)
+        _require_one_label(folder)
+        text = TextEncoder(folder, self._settings.max_tokens_per_doc)
+        sigmoid = _declares_sigmoid(folder)
+        logits = _classifier(folder, machine, self._settings)
+
+        @torch.inference_mode()
+        def forward(batch: Pack) -> Tensor:
+            out = logits(batch).float()
+            return torch.sigmoid(out) if sigmoid else out
+
+        self._scale = "probability" if sigmoid else "logit"
+        self._text = text
+        return Loaded(forward, not packed.supports(folder.config), text.max_length)
+
+
+def _require_one_label(folder: ModelFolder) -> None:
+    config = folder.config
+    names = config.get("architectures") or []
+    if not any(str(name).endswith("ForSequenceClassification") for name in names):
+        raise WrongModel(
+            f"{folder.name} is {', '.join(names) or 'a bare encoder'}: a reranker needs a sequence "
+            "classifier with one label"
+        )
+    # A configuration that does not say has two labels, the default of transformers.
+    labels = len(config["id2label"]) if config.get("id2label") else config.get("num_labels", 2)
+    if labels != 1:
+        raise WrongModel(f"{folder.name} has {labels} labels: a reranker needs exactly one")
+
+
+def _declares_sigmoid(folder: ModelFolder) -> bool:
+    config = folder.config
+    own = config.get("sentence_transformers") or {}
+    declared = own.get("activation_fn") or config.get("sbert_ce_default_activation_function") or ""
+    return str(declared).rsplit(".", 1)[-1] == "Sigmoid"
+
+
+def _classifier(
+    folder: ModelFolder, machine: Machine, settings: RerankerSettings
+) -> Callable[[Pack], Tensor]:
+    """(n, 1) logits in the pack's order."""
+    if not packed.supports(folder.config):
+        model = PaddedModel(
+            folder,
+            machine.device,
+            machine.dtype,
+            classifier=True,
+            trust_remote_code=settings.compute.trust_remote_code,
+        )
+        return model.logits
+    tensors = folder.tensors()
+    encoder = packed.PackedEncoder(folder.config, tensors, machine.device, machine.dtype)
+    head = _head(folder.config, tensors, machine)
+
+    def logits(batch: Pack) -> Tensor:
+        hidden = encoder(batch)
+        firsts = torch.from_numpy(batch.offsets[:-1].astype(np.int64)).to(hidden.device)
+        return head(hidden[firsts].float())
+
+    return logits
+
+
+def _head(config: Mapping[str, Any], tensors: Mapping[str, Tensor], machine: Machine) -> Head:
+    """BERT's pooler and classifier, or RoBERTa's classification head; in fp32, it is small."""
+    bert = packed.FAMILIES[config["model_type"]] == "bert"
+    names = (
+        ("bert.pooler.dense", "classifier") if bert else ("classifier.dense", "classifier.out_proj")
+    )
+    missing = [n for name in names if (n := f"{name}.weight") not in tensors]
+    if missing:
+        raise WrongModel(f"the weights lack the classification head: {', '.join(missing)}")
+    dense, out = (
+        linear(tensors[f"{n}.weight"], tensors[f"{n}.bias"], machine.device, torch.float32)
+        for n in names
+    )
+    return lambda first: out(torch.tanh(dense(first)))

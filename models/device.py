@@ -1,0 +1,162 @@
+"""Where a local model computes: device, precision, threads, and the one thread that owns it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from models.settings import Compute, SettingsError
+from models.types import DeviceLost, Unavailable
+
+R = TypeVar("R")
+log = logging.getLogger(__name__)
+
+
+def cpu_computes_bf16() -> bool:
+    """Whether this CPU multiplies bfloat16 in hardware (AVX512-BF16 or AMX)."""
+    flags = getattr(torch.backends.cpu, "get_cpu_capability", lambda: "")()
+    if "AVX512" not in flags:
+        return False
+    try:
+        info = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
+    return "avx512_bf16" in info or "amx_bf16" in info
+
+
+def allowed_cpus() -> int:
+    """CPUs that affinity, control group and OMP_NUM_THREADS leave to this process, at least 1."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    limits = [count or 1, *_cgroup_cpus()]
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    if asked.isdigit() and int(asked) > 0:
+        limits.append(int(asked))
+    return max(1, min(limits))
+
+
+def _cgroup_cpus(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
+    """The quota in whole CPUs, of control groups v2 or v1; empty where there is none."""
+    try:
+        quota, period = (root / "cpu.max").read_text().split()
+    except (OSError, ValueError):
+        try:
+            quota = (root / "cpu/cpu.cfs_quota_us").read_text().strip()
+            period = (root / "cpu/cpu.cfs_period_us").read_text().strip()
+        except OSError:
+            return []
+    if quota == "max" or int(quota) <= 0:
+        return []
+    return [max(1, int(quota) // int(period))]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The resolved half of `Compute`: what is there, and the batch bounds that suit it."""
+
+    device: torch.device
+    dtype: torch.dtype
+    threads: int
+    batch_tokens: int
+    bulk_batch_tokens: int
+    queued_tokens: int
+
+    @property
+    def on_cpu(self) -> bool:
+        return self.device.type == "cpu"
+
+
+def resolve(compute: Compute) -> Machine:
+    """Picks device and precision; SettingsError where the wished-for device is not there."""
+    device = _device(compute)
+    dtype = _dtype(compute.precision, device)
+    on_cpu = device.type == "cpu"
+    batch = compute.batch_tokens or (2_048 if on_cpu else 16_384)
+    bulk = compute.bulk_batch_tokens or (512 if on_cpu else 16_384)
+    return Machine(
+        device=device,
+        dtype=dtype,
+        threads=compute.threads or allowed_cpus(),
+        batch_tokens=batch,
+        bulk_batch_tokens=min(bulk, batch),
+        queued_tokens=compute.queued_tokens or 64 * batch,
+    )
+
+
+def _device(compute: Compute) -> torch.device:
+    wish = compute.device
+    if wish == "auto":
+        if torch.cuda.is_available():
+            wish = "cuda"
+        elif compute.allow_mps and torch.backends.mps.is_available():
+            wish = "mps"
+        else:
+            wish = "cpu"
+    try:
+        device = torch.device(wish)
+    except RuntimeError as error:
+        raise SettingsError(f"device {wish!r} is not known: use auto, cpu or cuda") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise SettingsError(f"device is {wish!r}, and this machine has no usable CUDA device")
+    return device
+
+
+def _dtype(precision: str, device: torch.device) -> torch.dtype:
+    if precision == "fp32":
+        return torch.float32
+    if device.type == "cpu":
+        # No CPU computes fp16 fast; bf16 without hardware is slower than fp32.
+        if precision != "auto" and not cpu_computes_bf16():
+            log.warning("this CPU has no %s arithmetic: the model runs in fp32", precision)
+        return torch.bfloat16 if cpu_computes_bf16() else torch.float32
+    if precision == "bf16" or (
+        precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
+    ):
+        return torch.bfloat16
+    return torch.float16
+
+
+class Owner:
+    """The one thread that touches a device. Work is done in the order in which it is handed in."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._pool: ThreadPoolExecutor | None = None
+        self._lost = ""
+
+    async def start(self, threads: int) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=self._name)
+        await self.do(torch.set_num_threads, threads)
+
+    async def do(self, work: Callable[..., R], *args: object) -> R:
+        """Runs `work(*args)` on the owner thread. Raises what it raises; a fault of the device
+        itself becomes DeviceLost and stays."""
+        if self._pool is None:
+            raise Unavailable(self._name, "it is not started")
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._pool, functools.partial(work, *args))
+        except torch.AcceleratorError as error:
+            self._lost = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise DeviceLost(self._name, self._lost) from error
+
+    def check(self) -> None:
+        """Raises Unavailable before the start and after the close, DeviceLost after a fault."""
+        if self._lost:
+            raise DeviceLost(self._name, self._lost)
+        if self._pool is None:
+            raise Unavailable(self._name, "it is not started")
+
+    def close(self) -> None:
+        """Lets the running work end; never waits for a thread that hangs."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None

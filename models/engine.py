@@ -1,0 +1,186 @@
+"""What a local encoder and a local cross-encoder share: start, batches, one owner thread, health.
+
+Tokenising happens before queueing, so the batcher knows every length, and overlaps with the
+forward that the owner thread runs. Measurements reported to `observe`:
+
+tokenise_s (per call) · queue_s (per call) · batch_s, batch_items, batch_tokens, padding_share
+(per batch; the share of computed tokens that were padding) · forward_s (per batch, on the device)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.batcher import Batcher
+from models.device import Machine, Owner, resolve
+from models.lanes import Limits
+from models.pack import Pack, Tokens, pack
+from models.settings import Compute
+from models.types import DeviceLost, Floats, Load, Observe, Priority, Unavailable, ignore
+
+log = logging.getLogger(__name__)
+
+STALLED_S = 60.0
+"""A batch that runs longer than this means that the device or its driver hangs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model on its device. `forward` maps a pack to one row per sequence, in the pack's order.
+
+    `padded`: it computes padding too, which the batcher then counts. `longest`: the most tokens of
+    one sequence.
+    """
+
+    forward: Callable[[Pack], Tensor]
+    padded: bool
+    longest: int
+
+
+class Engine:
+    """Runs tokenised texts through a model. Everything public runs on one event loop."""
+
+    def __init__(
+        self, name: str, compute: Compute, *, batch_items: int | None, observe: Observe = ignore
+    ) -> None:
+        self._name = name
+        self._compute = compute
+        self._batch_items = batch_items
+        self._observe = observe
+        self._owner = Owner(name)
+        self._batcher: Batcher[Tokens, Floats] | None = None
+        self._machine: Machine | None = None
+        self._loaded: Loaded | None = None
+        self._starting: asyncio.Lock | None = None
+
+    async def start(self, load: Callable[[Machine], Loaded]) -> None:
+        """Loads on the owner thread and warms up. Calling it again does nothing.
+
+        Raises what `load` raises, Unavailable after `init_timeout_s`.
+        """
+        self._starting = self._starting or asyncio.Lock()
+        async with self._starting:
+            if self._batcher is not None:
+                return
+            machine = resolve(self._compute)
+            await self._owner.start(machine.threads)
+            try:
+                async with asyncio.timeout(self._compute.init_timeout_s):
+                    loaded = await self._owner.do(load, machine)
+                    await self._owner.do(_warm_up, loaded, machine)
+            except TimeoutError as error:
+                self._owner.close()
+                limit = f"it was not loaded within {self._compute.init_timeout_s:g} s"
+                raise Unavailable(self._name, limit) from error
+            except BaseException:
+                self._owner.close()
+                raise
+            self._machine, self._loaded = machine, loaded
+            self._batcher = Batcher(
+                self._run, self._limits(machine, loaded), name=self._name, observe=self._observe
+            )
+            log.info("%s runs on %s in %s", self._name, machine.device, machine.dtype)
+
+    async def rows(
+        self,
+        tokens: Sequence[Tokens],
+        *,
+        tenant: str,
+        priority: Priority = Priority.QUERY,
+        deadline: float | None,
+    ) -> Floats:
+        """float32 (n, columns), in the order of `tokens`. Raises as `Batcher.submit`."""
+        if self._batcher is None:
+            raise Unavailable(self._name, "it is not started")
+        lengths = [len(t) for t in tokens]
+        rows = await self._batcher.submit(
+            tokens, lengths, tenant=tenant, priority=priority, deadline=deadline
+        )
+        return np.stack(rows)
+
+    @property
+    def queued_tokens_limit(self) -> int:
+        return self._machine.queued_tokens if self._machine else 0
+
+    def load(self) -> Load:
+        return self._batcher.load() if self._batcher else Load()
+
+    async def check_health(self) -> None:
+        """Raises Unavailable before the start and after the close, DeviceLost where the device
+        failed or a batch hangs."""
+        self._owner.check()
+        if self._batcher is None:
+            raise Unavailable(self._name, "it is still loading")
+        age = self._batcher.load().running_s
+        if age > STALLED_S:
+            raise DeviceLost(self._name, f"a batch has been running for {age:.0f} s")
+
+    async def close(self) -> None:
+        """Refuses new work, finishes what was accepted, frees the device. May be called twice."""
+        if self._batcher is not None:
+            await self._batcher.close()
+        self._batcher = self._loaded = None
+        self._owner.close()
+
+    def _limits(self, machine: Machine, loaded: Loaded) -> Limits:
+        return Limits(
+            batch_tokens=machine.batch_tokens,
+            bulk_batch_tokens=machine.bulk_batch_tokens,
+            batch_items=self._batch_items or (32 if machine.on_cpu else 1 << 20),
+            queued_tokens=machine.queued_tokens,
+            padded=loaded.padded,
+            ahead=0 if machine.on_cpu else 1,
+        )
+
+    async def _run(self, tokens: Sequence[Tokens]) -> list[Floats]:
+        machine, loaded = self._machine, self._loaded
+        assert machine is not None
+        assert loaded is not None
+        if machine.on_cpu:
+            batch, rows, seconds = await self._owner.do(_pack_and_forward, loaded, tokens)
+        else:
+            batch = await asyncio.to_thread(pack, tokens)
+            rows, seconds = await self._owner.do(_forward, loaded, batch)
+        self._observe("forward_s", seconds)
+        if loaded.padded:
+            computed = len(batch) * int(batch.lengths.max())
+            self._observe("padding_share", 1 - len(batch.ids) / computed)
+        else:
+            self._observe("padding_share", 0.0)
+        answers: list[Floats] = [rows[0]] * len(tokens)
+        for row, index in zip(rows, batch.order, strict=True):
+            answers[index] = row
+        return answers
+
+
+def _pack_and_forward(loaded: Loaded, tokens: Sequence[Tokens]) -> tuple[Pack, Floats, float]:
+    batch = pack(tokens)
+    return batch, *_forward(loaded, batch)
+
+
+def _forward(loaded: Loaded, batch: Pack) -> tuple[Floats, float]:
+    start = time.perf_counter()
+    rows = loaded.forward(batch).float().cpu().numpy()
+    return rows, time.perf_counter() - start
+
+
+def _warm_up(loaded: Loaded, machine: Machine) -> None:
+    """One run at each kind of shape that occurs: alone, a mixed batch, the longest texts."""
+    longest = min(loaded.longest, machine.batch_tokens)
+    shapes = [[12], [12, 30, 30, 60], [longest] * max(1, machine.batch_tokens // longest)]
+    if not machine.on_cpu:
+        for share in (16, 8, 4, 2, 1):
+            length = min(64, longest)
+            shapes.append([length] * max(1, machine.batch_tokens // share // length))
+    for lengths in shapes:
+        ones = [np.ones(min(length, longest), np.int32) for length in lengths]
+        with torch.inference_mode():
+            _forward(loaded, pack([Tokens(ids, np.zeros_like(ids)) for ids in ones]))

@@ -1,0 +1,163 @@
+"""What can be set about an embedder and a reranker. Frozen, validated when made.
+
+Reading the environment is not done here. Sizes carry their unit in the name. `None` means "the
+provider's or the model's own". Defaults are those of the settings of the same meaning in the
+Hindsight API server, so that an existing deployment's environment keeps its sense.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PRECISIONS = ("auto", "fp32", "bf16", "fp16")
+
+EMBEDDER_PROVIDERS = ("local", "tei", "openai", "openrouter", "requesty", "litellm")
+RERANKER_PROVIDERS = (
+    "local",
+    "tei",
+    "cohere",
+    "jina",
+    "vllm",
+    "openrouter",
+    "siliconflow",
+    "alibaba",
+    "zeroentropy",
+    "litellm",
+    "rrf",
+)
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be right; names the field and what would be."""
+
+
+def _at_least(low: float, **fields: float | None) -> None:
+    for name, value in fields.items():
+        if value is not None and value < low:
+            raise SettingsError(f"{name} is {value}: it must be at least {low:g}")
+
+
+def _known(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise SettingsError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
+
+
+def _needs_url(provider: str, url: str) -> None:
+    if not url.startswith(("http://", "https://")):
+        raise SettingsError(f"provider {provider} needs a url that starts with http(s)://")
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """How a local model uses its machine.
+
+    device: "auto" (CUDA, else MPS where allowed, else CPU), "cpu", "cuda", "cuda:1", "mps".
+    precision: "auto" is bf16 where the device computes in it, else fp32.
+    threads: 0 = what the control group and the CPU affinity allow.
+    batch_tokens / bulk_batch_tokens: bounds of one batch; 0 = by device (CPU 2,048 and 512: at
+    most about 0.1 s for a MiniLM; GPU 16,384, the default of TEI).
+    queued_tokens: bound of each waiting line; 0 = 64 batches.
+    """
+
+    device: str = "auto"
+    allow_mps: bool = False
+    precision: str = "auto"
+    threads: int = 0
+    batch_tokens: int = 0
+    bulk_batch_tokens: int = 0
+    queued_tokens: int = 0
+    trust_remote_code: bool = False
+    init_timeout_s: float = 300.0
+
+    def __post_init__(self) -> None:
+        _known("precision", self.precision, PRECISIONS)
+        _at_least(
+            0,
+            threads=self.threads,
+            batch_tokens=self.batch_tokens,
+            bulk_batch_tokens=self.bulk_batch_tokens,
+            queued_tokens=self.queued_tokens,
+        )
+        if self.init_timeout_s <= 0:
+            raise SettingsError("init_timeout_s must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderSettings:
+    """One embedder.
+
+    model: a folder, a hub id, or "packaged" (all-MiniLM-L6-v2 from its wheel, no network).
+    max_input_tokens: cut texts to so many cl100k tokens before anything else sees them.
+    query_prefix / passage_prefix: for servers that take plain text; a local model uses its own
+    prompts. batch_size: texts per HTTP call (default: tei 32, others 100). dimensions: asked of
+    servers that can shorten vectors. max_concurrent: HTTP calls at once.
+    cached_queries: how many recent query vectors are kept.
+    """
+
+    provider: str = "local"
+    model: str | None = None
+    url: str = ""
+    api_key: str = ""
+    batch_size: int | None = None
+    max_concurrent: int = 8
+    timeout_s: float = 30.0
+    dimensions: int | None = None
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    max_input_tokens: int | None = None
+    cached_queries: int = 1024
+    compute: Compute = Compute()
+
+    def __post_init__(self) -> None:
+        _known("embedder provider", self.provider, EMBEDDER_PROVIDERS)
+        if self.provider in ("tei", "litellm") or self.url:
+            _needs_url(self.provider, self.url)
+        _at_least(
+            1,
+            batch_size=self.batch_size,
+            dimensions=self.dimensions,
+            max_input_tokens=self.max_input_tokens,
+            max_concurrent=self.max_concurrent,
+        )
+        _at_least(0, cached_queries=self.cached_queries)
+        if self.timeout_s <= 0:
+            raise SettingsError("timeout_s must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class RerankerSettings:
+    """One member of the reranker chain.
+
+    model: as for the embedder; for servers the name they know. batch_size: pairs per batch
+    (default: local 32 on a CPU and bounded by tokens alone on a GPU, tei 128, other servers all
+    pairs of a recall). max_concurrent: batches (HTTP) or recalls (local) at once, over all recalls.
+    timeout_s: the most one call may take (default: tei 30, other servers 60, local none).
+    bucket_batching is accepted for compatibility: pairs are always sorted by length.
+    raw_scores: ask TEI for logits. send_bank_as_header: tell the server which bank asks.
+    """
+
+    provider: str = "local"
+    model: str | None = None
+    url: str = ""
+    api_key: str = ""
+    batch_size: int | None = None
+    max_concurrent: int | None = None
+    timeout_s: float | None = None
+    max_tokens_per_doc: int | None = None
+    bucket_batching: bool = False
+    raw_scores: bool = False
+    send_bank_as_header: bool = False
+    compute: Compute = Compute()
+
+    def __post_init__(self) -> None:
+        _known("reranker provider", self.provider, RERANKER_PROVIDERS)
+        if self.provider in ("tei", "vllm", "litellm") or self.url:
+            _needs_url(self.provider, self.url)
+        _at_least(
+            1,
+            batch_size=self.batch_size,
+            max_concurrent=self.max_concurrent,
+            max_tokens_per_doc=self.max_tokens_per_doc,
+        )
+        if self.timeout_s is not None and self.timeout_s <= 0:
+            raise SettingsError("timeout_s must be positive")

@@ -1,0 +1,81 @@
+"""The graph arm: memories that neither word nor vector finds, reached from those that do.
+
+The walk starts at seeds (the memories that fit the question best, and those about entities it
+names) and follows links for one to three hops. A link hands on a share of its parent's strength:
+
+    shared entities  0.4 * tanh(0.5 * sum of rarity over the entities both mention)
+    subject          0.6 * rarity: the parent mentions what the memory is about
+    semantic         0.4 * weight
+    causal           0.6 * weight, both ways; 0.9 towards causes if the question asks why
+    sequence         0.5: next to the parent in its document
+
+    rarity(e) = ln(N / frequency(e)) / ln(N / 2), at most 1; below 0.2 the entity is not followed
+
+so an entity that two memories mention counts in full and one that most of the bank mentions
+carries nothing. Strength of a seed: its affinity to the question (ranking/score_fusion.py); of a
+memory reached later: its own affinity or what reached it, whichever is more. *Evidence* is the
+best share that a memory receives; the arm orders by affinity + evidence, lists its seeds too, and
+leaves out what falls short of a fifth of the best, so it may be short.
+
+With `hub_damping` off it is plain link expansion of one hop from the seeds: tanh(0.5 * number of
+distinct entities shared with any seed) + best semantic weight + best causal weight, seeds not
+among the results unless a causal link leads to them, equal scores by similarity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from retrieval.arms.adjacency import Adjacency, GraphHits, GraphSettings, LinkRows, PathLink
+from retrieval.arms.link_expansion import link_expansion
+from retrieval.arms.walk import Walk
+from retrieval.types import Bools, Doubles, Hits, Ints
+
+__all__ = [
+    "SEEDS",
+    "Adjacency",
+    "GraphHits",
+    "GraphSettings",
+    "LinkRows",
+    "PathLink",
+    "expand",
+    "pick_seeds",
+]
+
+SEEDS = 20
+
+
+def pick_seeds(lists: Iterable[Hits], affinity: Callable[[Ints], Doubles]) -> Ints:
+    """The SEEDS best of these arms' memories by affinity, best first, equal ones by ordinal."""
+    ordinals = np.unique(np.concatenate([np.empty(0, np.int32), *(h.ordinals for h in lists)]))
+    order = np.argsort(-affinity(ordinals), kind="stable")[:SEEDS]
+    return ordinals[order].astype(np.int32)
+
+
+def expand(
+    graph: Adjacency,
+    seeds: Ints,
+    affinity: Callable[[Ints], Doubles],
+    allowed: Bools,
+    settings: GraphSettings,
+    *,
+    named: Ints | None = None,
+    late: Callable[[], bool] = lambda: False,
+) -> GraphHits:
+    """The graph arm's answer.
+
+    seeds int32, distinct, best first; `affinity` gives float64 per ordinal (any real numbers; with
+    damping about 0 for the average memory). allowed bool (size,): no other memory is returned or
+    walked through, and the cap per entity counts only these. named: entities the question names;
+    memories about them join the seeds. `late` is asked before each search through entities: once
+    true, only links are followed. Empty where there is no seed. Pure; any thread.
+    """
+    seeds = seeds[allowed[seeds]]
+    if not settings.hub_damping:
+        return link_expansion(graph, seeds[:SEEDS], affinity, allowed, settings, late)
+    walk = Walk(graph, affinity, allowed, settings, late)
+    if named is not None and len(named):
+        seeds = np.concatenate([seeds, np.setdiff1d(walk.about(named), seeds)])
+    return walk.run(seeds)

@@ -1,0 +1,217 @@
+"""The temporal arm: memories that touch the question's window, and their neighbours in the story.
+
+Per fact type: the memories most similar to the question among those that touch the window (the
+pool) are thinned to entry points that cover the window, and relevance spreads from them along
+temporal and causal links. A window ranks, it never filters other arms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.bank.resident import ResidentBank
+from retrieval.bank.vectors import Scan
+from retrieval.filters import overlaps
+from retrieval.ranking.scoring import proximity
+from retrieval.types import CAUSAL, NO_TIME, Bools, Doubles, FactType, Floats, Ints, LinkType, Longs
+
+POOL = 60
+BUCKETS = 8
+ENTRY_POINTS = 10
+BATCH = 20
+NEIGHBOURS = 10
+ROUNDS = 5
+LINK_FLOOR = 0.1
+PROPAGATION = 0.7
+FRONTIER_FLOOR = 0.2
+UNDATED_ENTRY = 0.5
+UNDATED_NEIGHBOUR = 0.3
+
+_CAUSAL_BOOST = np.ones(len(LinkType))
+_CAUSAL_BOOST[[LinkType.CAUSES, LinkType.CAUSED_BY]] = 2.0
+_CAUSAL_BOOST[[LinkType.ENABLES, LinkType.PREVENTS]] = 1.5
+
+Bounds = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class TemporalHits:
+    """Hits in coverage order, then spreading order; per hit its proximity to the window, [0, 1].
+
+    ordinals int32 (n,), scores float32 (n,) in [0, 1], proximity float64 (n,).
+    """
+
+    ordinals: Ints
+    scores: Floats
+    proximity: Doubles
+
+    def __len__(self) -> int:
+        return len(self.ordinals)
+
+
+def search(
+    bank: ResidentBank,
+    scan: Scan,
+    allowed: Bools,
+    kind: FactType,
+    window: Bounds,
+    *,
+    limit: int,
+    min_similarity: float,
+) -> TemporalHits:
+    """The arm's answer for one fact type: at most `limit` hits, or the entry points if more."""
+    columns = bank.columns
+    touching = allowed & (columns.fact_type == kind)
+    touching &= overlaps(columns.occurred_start, columns.occurred_end, columns.mentioned_at, window)
+    found = np.flatnonzero(touching).astype(np.int32)
+    similarity = scan.at(found)
+    found, similarity = _best(found, similarity, min_similarity, POOL)
+    entries = found[cover(_coverage_date(bank, found), similarity, window)]
+    near = _near(bank, entries, window, UNDATED_ENTRY)
+    return _spread(bank, scan, allowed, kind, window, entries, near, limit, min_similarity)
+
+
+def cover(dates: Longs, similarity: Floats, window: Bounds) -> Ints:
+    """Positions of at most ENTRY_POINTS of the pool, so that every part of the window speaks.
+
+    The window is cut into BUCKETS; the best of every bucket comes first, then the second best,
+    each tier by similarity. An open side is taken from the pool's own dates. A memory without a
+    date falls into the first bucket. `similarity` is non-increasing.
+    """
+    n = len(dates)
+    if n <= ENTRY_POINTS:
+        return np.arange(n, dtype=np.int32)
+    known = dates != NO_TIME
+    low, high = window
+    if low is None:
+        low = int(dates[known].min()) if known.any() else 0
+    if high is None:
+        high = int(dates[known].max()) if known.any() else low
+    bucket = np.zeros(n, np.int64)
+    if high > low:
+        share = (np.where(known, dates, low) - low).astype(np.float64) / (high - low)
+        bucket = np.clip((BUCKETS * share).astype(np.int64), 0, BUCKETS - 1)
+    tier = np.zeros(n, np.int64)
+    for value in range(BUCKETS):
+        mine = bucket == value
+        tier[mine] = np.arange(int(mine.sum()))
+    return np.lexsort((-similarity, tier))[:ENTRY_POINTS].astype(np.int32)
+
+
+def merge(parts: Sequence[TemporalHits], similarity: Sequence[Floats]) -> TemporalHits:
+    """Fact types rank by rank: every type's first by similarity, then every second, ...
+
+    Coverage order inside a type is kept; sorting by date proximity would undo the selection.
+    """
+    ordinals = np.concatenate([p.ordinals for p in parts])
+    rank = np.concatenate([np.arange(len(p)) for p in parts])
+    order = np.lexsort((-np.concatenate(similarity), rank))
+    scores = np.concatenate([p.scores for p in parts])
+    near = np.concatenate([p.proximity for p in parts])
+    return TemporalHits(ordinals[order], scores[order], near[order])
+
+
+def _best(found: Ints, similarity: Floats, floor: float, limit: int) -> tuple[Ints, Floats]:
+    good = similarity >= floor
+    found, similarity = found[good], similarity[good]
+    if len(found) > limit:
+        part = np.argpartition(-similarity, limit - 1)[:limit]
+        # The cut falls between equal similarities by ordinal, not by the partition's whim.
+        edge = similarity[part].min()
+        part = np.flatnonzero(similarity >= edge)
+        found, similarity = found[part], similarity[part]
+    order = np.lexsort((found, -similarity))[:limit]
+    return found[order], similarity[order]
+
+
+def _coverage_date(bank: ResidentBank, ordinals: Ints) -> Longs:
+    columns = bank.columns
+    start = columns.occurred_start[ordinals]
+    mentioned = columns.mentioned_at[ordinals]
+    end = columns.occurred_end[ordinals]
+    return np.where(start != NO_TIME, start, np.where(mentioned != NO_TIME, mentioned, end))
+
+
+def _near(bank: ResidentBank, ordinals: Ints, window: Bounds, undated: float) -> Doubles:
+    columns = bank.columns
+    near = proximity(
+        columns.occurred_start[ordinals],
+        columns.occurred_end[ordinals],
+        columns.mentioned_at[ordinals],
+        window,
+    )
+    return np.where(np.isnan(near), undated, near)
+
+
+def _spread(
+    bank: ResidentBank,
+    scan: Scan,
+    allowed: Bools,
+    kind: FactType,
+    window: Bounds,
+    entries: Ints,
+    near: Doubles,
+    limit: int,
+    min_similarity: float,
+) -> TemporalHits:
+    """Breadth-first along temporal and causal links, strongest first, in bounded rounds."""
+    ordinals, scores, nears = [entries], [near], [near]
+    visited = set(entries.tolist())
+    frontier = list(zip(entries.tolist(), [1.0] * len(entries), strict=True))
+    remaining = limit - len(entries)
+    for _ in range(ROUNDS):
+        if not frontier or remaining <= 0:
+            break
+        batch, frontier = frontier[:BATCH], frontier[BATCH:]
+        sources = np.array([ordinal for ordinal, _ in batch], np.int32)
+        held = np.array([score for _, score in batch])
+        row, target, weight, type_ = _outgoing(bank, sources)
+        fits = allowed[target] & (bank.columns.fact_type[target] == kind)
+        fits &= ~np.isin(target, np.fromiter(visited, np.int32, len(visited)))
+        row, target, weight, type_ = row[fits], target[fits], weight[fits], type_[fits]
+        similar = scan.at(target) >= min_similarity
+        row, target, weight, type_ = row[similar], target[similar], weight[similar], type_[similar]
+        _, first = np.unique(target, return_index=True)
+        first = np.sort(first)[:remaining]
+        row, target, weight, type_ = row[first], target[first], weight[first], type_[first]
+        if not len(target):
+            continue
+        own = _near(bank, target, window, UNDATED_NEIGHBOUR)
+        carried = np.minimum(held[row] * weight * _CAUSAL_BOOST[type_] * PROPAGATION, 1.0)
+        score = np.maximum(own, carried)
+        ordinals.append(target)
+        scores.append(score)
+        nears.append(own)
+        visited.update(target.tolist())
+        remaining -= len(target)
+        going = score > FRONTIER_FLOOR
+        frontier += zip(target[going].tolist(), score[going].tolist(), strict=True)
+    return TemporalHits(
+        np.concatenate(ordinals).astype(np.int32),
+        np.concatenate(scores).astype(np.float32),
+        np.concatenate(nears),
+    )
+
+
+def _outgoing(bank: ResidentBank, sources: Ints) -> tuple[Ints, Ints, Doubles, NDArray[np.uint8]]:
+    """Each source's strongest NEIGHBOURS links, in source order, weight descending."""
+    stored = bank.links.neighbours(sources, (LinkType.TEMPORAL, *CAUSAL))
+    forward = stored.direction >= 0
+    close = bank.temporal_neighbours(sources)
+    row = np.concatenate([stored.row[forward], close.row])
+    target = np.concatenate([stored.target[forward], close.target])
+    weight = np.concatenate([stored.weight[forward], close.weight]).astype(np.float64)
+    type_ = np.concatenate(
+        [stored.type[forward], np.full(len(close.row), LinkType.TEMPORAL, np.uint8)]
+    )
+    strong = weight >= LINK_FLOOR
+    row, target, weight, type_ = row[strong], target[strong], weight[strong], type_[strong]
+    order = np.lexsort((target, -weight, row))
+    row, target, weight, type_ = row[order], target[order], weight[order], type_[order]
+    start = np.searchsorted(row, row, side="left")
+    kept = np.arange(len(row)) - start < NEIGHBOURS
+    return row[kept], target[kept], weight[kept], type_[kept]

@@ -1,0 +1,307 @@
+"""The damped walk of the graph arm; graph.py states its formula."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.arms.adjacency import (
+    NOBODY,
+    Adjacency,
+    GraphHits,
+    GraphSettings,
+    LinkRows,
+    PathLink,
+)
+from retrieval.types import CAUSAL, Bools, Doubles, Hits, Ints, LinkType
+
+_NAMED_PER_ENTITY = 5
+_FRONTIER = 20
+_SHARED, _SUBJECT, _SEMANTIC, _CAUSAL, _CAUSE_ASKED, _SEQUENCE = 0.4, 0.6, 0.4, 0.6, 0.9, 0.5
+_LEAST_RARITY = 0.2
+_MOST_UNITS = 10_000
+_FLOOR = 0.2
+"""Shares and rarity: measured together with the fused order, see ranking/score_fusion.py. At most
+10,000 mentions are read per hop, those of the rarest entities first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """Links from a frontier: per link the index of its parent there, its target, the share it
+    hands on, its kind, the entity it goes through."""
+
+    parent: NDArray[np.intp]
+    target: Ints
+    share: Doubles
+    link: NDArray[np.uint8]
+    via: Ints
+
+    @classmethod
+    def of(
+        cls, parent: NDArray[np.intp] | Ints, target: Ints, share: Doubles, link: PathLink
+    ) -> _Steps:
+        count = len(target)
+        return cls(
+            parent.astype(np.intp),
+            target,
+            share,
+            np.full(count, link, np.uint8),
+            np.full(count, NOBODY, np.int32),
+        )
+
+    @classmethod
+    def joined(cls, parts: Iterable[_Steps]) -> _Steps:
+        every = list(parts)
+        return cls(
+            np.concatenate([p.parent for p in every]),
+            np.concatenate([p.target for p in every]),
+            np.concatenate([p.share for p in every]),
+            np.concatenate([p.link for p in every]),
+            np.concatenate([p.via for p in every]),
+        )
+
+    def where(self, kept: Bools) -> _Steps:
+        return _Steps(
+            self.parent[kept], self.target[kept], self.share[kept], self.link[kept], self.via[kept]
+        )
+
+
+class Walk:
+    """One damped walk. Arrays over ordinals hold what reached each memory so far."""
+
+    def __init__(
+        self,
+        graph: Adjacency,
+        affinity: Callable[[Ints], Doubles],
+        allowed: Bools,
+        settings: GraphSettings,
+        late: Callable[[], bool],
+    ) -> None:
+        self._graph, self._affinity, self._allowed = graph, affinity, allowed
+        self._settings, self._late = settings, late
+        size = graph.size
+        self._reached = np.zeros(size)
+        self._evidence = np.zeros(size, np.float32)
+        self._parent = np.full(size, NOBODY, np.int32)
+        self._via = np.full(size, NOBODY, np.int32)
+        self._link = np.zeros(size, np.uint8)
+        self._hop = np.zeros(size, np.int8)
+        self._visited = np.zeros(size, np.bool_)
+
+    def about(self, entities: Ints) -> Ints:
+        """The memories that fit best among those mentioning each of these entities."""
+        entities = np.unique(entities)
+        rare = _rarity(self._graph, entities) >= _LEAST_RARITY
+        _, unit = self._mentions(entities[rare], _NAMED_PER_ENTITY, self._allowed)
+        return np.unique(unit)
+
+    def run(self, seeds: Ints) -> GraphHits:
+        frontier = seeds
+        strength = np.maximum(self._affinity(seeds), 0.0)
+        self._visited[seeds] = True
+        listed = [seeds]
+        for hop in range(1, self._settings.hops + 1):
+            if not len(frontier):
+                break
+            steps = self._steps(frontier)
+            # Seeds support one another; later hops never come back to where the walk has been.
+            steps = steps.where(
+                self._allowed[steps.target] if hop == 1 else self._open(steps.target)
+            )
+            new = self._take(frontier, strength, steps, hop)
+            listed.append(new)
+            own, reached = self._affinity(new), self._reached[new]
+            best = np.argsort(-(own + reached), kind="stable")[:_FRONTIER]
+            frontier, strength = new[best], np.maximum(own, reached)[best]
+        return self._answer(np.concatenate(listed))
+
+    def _open(self, target: Ints) -> Bools:
+        return self._allowed[target] & ~self._visited[target]
+
+    def _take(self, frontier: Ints, strength: Doubles, steps: _Steps, hop: int) -> Ints:
+        """Hands strength on; returns the memories not seen before, ascending."""
+        handed = strength[steps.parent] * steps.share
+        steps, handed = steps.where(handed > 0), handed[handed > 0]
+        np.maximum.at(self._reached, steps.target, handed)
+        linked = steps.link != PathLink.SEQUENCE
+        np.maximum.at(self._evidence, steps.target[linked], handed[linked].astype(np.float32))
+        new = np.unique(steps.target[~self._visited[steps.target]])
+        # The link that handed on most tells the path; of equals the first.
+        chosen = ~self._visited[steps.target] & (handed >= self._reached[steps.target])
+        path = steps.where(chosen)
+        back = slice(None, None, -1)
+        target = path.target[back]
+        self._parent[target] = frontier[path.parent[back]]
+        self._link[target] = path.link[back]
+        self._via[target] = path.via[back]
+        self._hop[target] = hop
+        self._visited[new] = True
+        return new.astype(np.int32)
+
+    def _answer(self, listed: Ints) -> GraphHits:
+        own = self._affinity(listed)
+        score = own + self._reached[listed]
+        order = np.lexsort((listed, -own, -score))
+        if len(order):
+            order = order[score[order] >= _FLOOR * max(score[order[0]], 0.0)]
+        order = order[: self._settings.limit]
+        ordinals = listed[order]
+        return GraphHits(
+            Hits(ordinals, score[order].astype(np.float32)),
+            self._parent[ordinals],
+            self._link[ordinals],
+            self._hop[ordinals],
+            self._via[ordinals],
+            self._evidence[ordinals],
+        )
+
+    def _steps(self, frontier: Ints) -> _Steps:
+        parts = []
+        if not self._late():
+            parts += [self._through_entities(frontier), self._through_observations(frontier)]
+        parts += [self._through_links(frontier), self._through_sequence(frontier)]
+        return _Steps.joined(parts)
+
+    def _through_links(self, frontier: Ints) -> _Steps:
+        rows = self._graph.neighbours(frontier, (LinkType.SEMANTIC, *CAUSAL))
+        semantic = rows.type == LinkType.SEMANTIC
+        share = np.where(semantic, _SEMANTIC, _CAUSAL)
+        if self._settings.causes:
+            share[_towards_cause(rows)] = _CAUSE_ASKED
+        steps = _Steps.of(rows.row, rows.target, share * rows.weight, PathLink.CAUSAL)
+        steps.link[semantic] = PathLink.SEMANTIC
+        return steps
+
+    def _through_sequence(self, frontier: Ints) -> _Steps:
+        target = np.concatenate([self._graph.previous[frontier], self._graph.next[frontier]])
+        parent = np.tile(np.arange(len(frontier)), 2)
+        there = target >= 0
+        share = np.full(int(there.sum()), _SEQUENCE)
+        return _Steps.of(parent[there], target[there], share, PathLink.SEQUENCE)
+
+    def _through_entities(self, frontier: Ints) -> _Steps:
+        row, entity = self._graph.of_units(frontier)
+        pairs = self._companions(row, entity, self._allowed)
+        kept = pairs.unit != frontier[pairs.row]
+        return self._shared(pairs.where(kept))
+
+    def _through_observations(self, frontier: Ints) -> _Steps:
+        """Observations mention nothing themselves: their sources' entities lead to other facts,
+        and those to the observations made from them. Filters hold for what is returned, not for the
+        facts walked through."""
+        seed, source = self._graph.sources_of(frontier)
+        if not len(source):
+            return _Steps.joined([_Steps.of(_none(), _none(), np.empty(0), PathLink.ENTITY)])
+        index, entity = self._graph.of_units(source)
+        told = np.unique(np.stack([seed[index], entity], axis=1), axis=0)
+        pairs = self._companions(told[:, 0], told[:, 1], None)
+        own = np.unique(_key(seed, source))
+        pairs = pairs.where(~np.isin(_key(pairs.row, pairs.unit), own))
+        # One connected source counts once, with the rarest entity that connects it.
+        order = np.lexsort((-pairs.rarity, _key(pairs.row, pairs.unit)))
+        pairs = pairs.where(order)
+        first = np.ones(len(order), np.bool_)
+        keys = _key(pairs.row, pairs.unit)
+        first[1:] = keys[1:] != keys[:-1]
+        pairs = pairs.where(first)
+        at, observation = self._graph.observations_of(pairs.unit)
+        steps = _Pairs(pairs.row[at], observation, pairs.entity[at], pairs.rarity[at])
+        return self._shared(steps.where(observation != frontier[steps.row]))
+
+    def _companions(self, row: Ints, entity: Ints, allowed: Bools | None) -> _Pairs:
+        """Who else mentions what the frontier mentions: a pair for each shared entity."""
+        entities, inverse = np.unique(entity, return_inverse=True)
+        rarity = _rarity(self._graph, entities)
+        frequency = self._graph.frequency[entities]
+        order = np.argsort(frequency, kind="stable")
+        within = np.cumsum(frequency[order]) <= _MOST_UNITS
+        followed = np.zeros(len(entities), np.bool_)
+        followed[order[within]] = True
+        followed &= (rarity >= _LEAST_RARITY) & (frequency > 1)
+        index, unit = self._mentions(entities[followed], self._settings.per_entity, allowed)
+        number = np.cumsum(followed) - 1
+        kept = followed[inverse]
+        row, inverse = row[kept], inverse[kept]
+        starts = np.searchsorted(index, np.arange(int(followed.sum()) + 1))
+        asked = number[inverse]
+        sizes = starts[asked + 1] - starts[asked]
+        owner = np.repeat(np.arange(len(row)), sizes)
+        inside = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        mention = starts[asked][owner] + inside
+        return _Pairs(row[owner], unit[mention], entities[inverse][owner], rarity[inverse][owner])
+
+    def _mentions(self, entities: Ints, limit: int, allowed: Bools | None) -> tuple[Ints, Ints]:
+        """(index, ordinal) of the allowed memories of each entity, at most `limit` of each: those
+        that fit the question best."""
+        index, unit = self._graph.units_of(entities)
+        if allowed is not None:
+            kept = allowed[unit]
+            index, unit = index[kept], unit[kept]
+        sizes = np.bincount(index, minlength=len(entities))
+        if len(sizes) and sizes.max() > limit:
+            order = np.lexsort((-self._affinity(unit), index))
+            place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+            order = order[place < limit]
+            index, unit = index[order], unit[order]
+        return index, unit
+
+    def _shared(self, pairs: _Pairs) -> _Steps:
+        """One step per (parent, memory): by what they share, or by what the memory is about."""
+        if not len(pairs.unit):
+            return _Steps.of(_none(), _none(), np.empty(0), PathLink.ENTITY)
+        key = _key(pairs.row, pairs.unit)
+        order = np.lexsort((-pairs.rarity, key))
+        key, pairs = key[order], pairs.where(order)
+        start = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
+        shared = _SHARED * np.tanh(0.5 * np.add.reduceat(pairs.rarity, start))
+        about = self._graph.subject[pairs.unit] == pairs.entity
+        subject = _SUBJECT * np.maximum.reduceat(np.where(about, pairs.rarity, 0.0), start)
+        steps = _Steps.of(
+            pairs.row[start], pairs.unit[start], np.maximum(shared, subject), PathLink.ENTITY
+        )
+        led = subject >= shared
+        steps.link[led] = PathLink.SUBJECT
+        steps.via[:] = np.where(led, self._graph.subject[steps.target], pairs.entity[start])
+        return steps
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """A frontier row and a memory that share an entity, with that entity's rarity."""
+
+    row: Ints
+    unit: Ints
+    entity: Ints
+    rarity: Doubles
+
+    def where(self, kept: Bools | NDArray[np.intp]) -> _Pairs:
+        return _Pairs(self.row[kept], self.unit[kept], self.entity[kept], self.rarity[kept])
+
+
+def _key(row: Ints, unit: Ints) -> NDArray[np.int64]:
+    return (row.astype(np.int64) << 32) | unit
+
+
+def _none() -> Ints:
+    return np.empty(0, np.int32)
+
+
+def _rarity(graph: Adjacency, entities: Ints) -> Doubles:
+    """1 for an entity in at most two memories, 0 for one in all, logarithmic between."""
+    if graph.size <= 2:
+        return np.zeros(len(entities))
+    frequency = np.maximum(graph.frequency[entities], 1)
+    rarity: Doubles = np.log(graph.size / frequency) / np.log(graph.size / 2)
+    return np.clip(rarity, 0.0, 1.0)
+
+
+def _towards_cause(rows: LinkRows) -> Bools:
+    """Edges whose far end is the cause of the near one."""
+    leaves = rows.direction > 0
+    caused = rows.type == LinkType.CAUSED_BY
+    causing = np.isin(rows.type, (LinkType.CAUSES, LinkType.ENABLES))
+    towards: Bools = (leaves & caused) | (~leaves & causing)
+    return towards

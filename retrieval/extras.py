@@ -1,0 +1,152 @@
+"""What goes along with the ranked memories: result fields, entities, chunks, source facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import asyncpg
+import numpy as np
+
+from retrieval import tokens
+from retrieval.shortlist import Shortlist
+from retrieval.store import chunks, memories
+from retrieval.types import FactType, Ints, MemoryRow, RecallQuery
+
+EntityNames = Mapping[int, Sequence[tuple[str, str]]]
+"""ordinal -> (entity id, canonical name), in the order they are shown."""
+
+_PAGE = 64
+
+
+def result(row: MemoryRow, names: EntityNames | None) -> dict[str, Any]:
+    """One memory as the API shows it; keys without a value are left out."""
+    shown: dict[str, Any] = {"id": row.id, "text": row.text, "type": row.fact_type.wire}
+    if names is not None and (own := names.get(row.ordinal)):
+        shown["entities"] = [name for _, name in own]
+    optional = {
+        "context": row.context,
+        "occurred_start": row.occurred_start,
+        "occurred_end": row.occurred_end,
+        "mentioned_at": row.mentioned_at,
+        "document_id": row.document_id,
+        "metadata": dict(row.metadata) if row.metadata else None,
+        "chunk_id": row.chunk_id,
+        "tags": list(row.tags) if row.tags else None,
+        "proof_count": row.proof_count,
+    }
+    shown.update((key, value) for key, value in optional.items() if value is not None)
+    return shown
+
+
+def entity_map(rows: Iterable[MemoryRow], names: EntityNames) -> dict[str, dict[str, Any]]:
+    """Canonical name -> entity, in order of first appearance among the results."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        for entity_id, name in names.get(row.ordinal, ()):
+            found.setdefault(
+                name, {"entity_id": entity_id, "canonical_name": name, "observations": []}
+            )
+    return found
+
+
+async def fetch(
+    pool: asyncpg.Pool,
+    query: RecallQuery,
+    shortlist: Shortlist,
+    order: Ints,
+    rows: Mapping[int, MemoryRow],
+) -> dict[str, Any]:
+    """The optional parts of the answer that were asked for; they never change the ranking."""
+    found: dict[str, Any] = {}
+    if query.include.chunks is not None:
+        picked = await _chunks(pool, shortlist, order, query.include.chunks)
+        if picked:
+            found["chunks"] = picked
+    if query.include.source_facts is not None:
+        found.update(await _source_facts(pool, query, shortlist, rows))
+    return found
+
+
+async def _chunks(
+    pool: asyncpg.Pool, shortlist: Shortlist, order: Ints, budget: int
+) -> dict[str, dict[str, Any]]:
+    """Distinct chunks of the ranked memories, in rank order, whole until the budget is used up;
+    the next one is cut to what is left, and the walk ends. An observation stands for its
+    sources' chunks."""
+    bank = shortlist.head.bank
+    picked: dict[str, dict[str, Any]] = {}
+    seen: set[str] = set()
+    left = budget
+    for begin in range(0, len(order), _PAGE):
+        if left <= 0:
+            break
+        page = order[begin : begin + _PAGE]
+        groups = [_provenance(shortlist, int(i)) for i in page]
+        rows = await memories.rows(pool, bank, np.unique(np.concatenate(groups)))
+        chunk_of = {row.ordinal: row.chunk_id for row in rows}
+        wanted: list[str] = []
+        for group in groups:
+            for ordinal in group.tolist():
+                chunk_id = chunk_of.get(ordinal)
+                if chunk_id is not None and chunk_id not in seen:
+                    seen.add(chunk_id)
+                    wanted.append(chunk_id)
+        texts = {c["chunk_id"]: c for c in await chunks.chunks(pool, bank, wanted)}
+        for chunk_id in wanted:
+            chunk = texts.get(chunk_id)
+            if chunk is None:
+                continue
+            text, cost = chunk["chunk_text"], tokens.count(chunk["chunk_text"])
+            truncated = cost > left
+            picked[chunk_id] = {
+                "id": chunk_id,
+                "text": tokens.cut(text, left) if truncated else text,
+                "chunk_index": chunk["chunk_index"],
+                "truncated": truncated,
+            }
+            left -= min(cost, left)
+            if left <= 0:
+                break
+    return picked
+
+
+def _provenance(shortlist: Shortlist, i: int) -> Ints:
+    """The ordinals whose chunks stand for candidate i."""
+    if shortlist.facts.fact_type[i] == FactType.OBSERVATION:
+        return shortlist.source_ordinals[shortlist.source_ptr[i] : shortlist.source_ptr[i + 1]]
+    return shortlist.found.ordinals[i : i + 1]
+
+
+async def _source_facts(
+    pool: asyncpg.Pool,
+    query: RecallQuery,
+    shortlist: Shortlist,
+    rows: Mapping[int, MemoryRow],
+) -> dict[str, Any]:
+    """The memories that the returned observations were made from, within the budgets."""
+    per_observation = query.include.source_facts_per_observation
+    shared = query.include.source_facts if query.include.source_facts is not None else -1
+    observations = [row for row in rows.values() if row.source_ids]
+    ids = list(dict.fromkeys(i for row in observations for i in row.source_ids))
+    known = {row.id: row for row in await memories.by_ids(pool, shortlist.head.bank, ids)}
+    costs = dict(zip(known, tokens.counts([row.text for row in known.values()]), strict=True))
+    picked: dict[str, dict[str, Any]] = {}
+    used = 0
+    for row in observations:
+        own = 0
+        for source in row.source_ids:
+            if source not in known or source in picked:
+                continue
+            cost = costs[source]
+            if per_observation >= 0:
+                fits = own + cost <= per_observation
+            else:
+                fits = shared < 0 or used + cost <= shared
+            if fits:
+                picked[source] = result(known[source], None)
+                own, used = own + cost, used + cost
+    found: dict[str, Any] = {"source_facts_truncated": any(i not in picked for i in known)}
+    if picked:
+        found["source_facts"] = picked
+    return found

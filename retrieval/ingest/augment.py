@@ -1,0 +1,76 @@
+"""What a fact's text is surrounded with for the arms; the stored text stays as it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+
+from retrieval import tokens
+from retrieval.errors import FourfoldError, Unavailable
+from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest.facts import Fact, Prepared
+from retrieval.keyword.analyser import Document
+from retrieval.settings import RetainSettings
+from retrieval.types import FactType
+
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September",
+    "October", "November", "December",
+)  # fmt: skip
+
+
+def _month(time: datetime) -> str:
+    return f"{_MONTHS[time.month - 1]} {time.year}"
+
+
+def embedding_text(fact: Fact) -> str:
+    """The text that is embedded: with month and names; an observation's is bare."""
+    if fact.fact_type is FactType.OBSERVATION:
+        return fact.text
+    parts = [fact.text]
+    if (start := fact.event_date) is not None:
+        end = fact.occurred_end
+        if end is not None and end != start:
+            parts.append(f"(happened from {_month(start)} to {_month(end)})")
+        else:
+            parts.append(f"(happened in {_month(start)})")
+    if fact.mentions:
+        parts.append("[" + ", ".join(mention.name for mention in fact.mentions) + "]")
+    return " ".join(parts)
+
+
+def signals(fact: Fact) -> str | None:
+    """Names and readable dates for the keyword arm; None if there are none."""
+    parts = [mention.name for mention in fact.mentions]
+    days = dict.fromkeys(
+        f"{_MONTHS[time.month - 1]} {time.day} {time.year}"
+        for time in (fact.occurred_start, fact.occurred_end)
+        if time is not None
+    )
+    return " ".join([*parts, *days]) or None
+
+
+async def prepare(
+    deps: IngestDeps, settings: RetainSettings, facts: Sequence[Fact], tenant: str
+) -> Prepared:
+    """Vectors, postings and counts of the facts; heavy work leaves the event loop."""
+    found = [signals(fact) for fact in facts]
+    documents = [
+        Document(fact.text, fact.context, signal) for fact, signal in zip(facts, found, strict=True)
+    ]
+    texts = [fact.text for fact in facts]
+    analysing = asyncio.to_thread(deps.analyser(settings).weigh, documents)
+    counting = asyncio.to_thread(tokens.counts, texts)
+    embedding = deps.embedder.embed_passages(
+        [embedding_text(fact) for fact in facts], tenant=tenant
+    )
+    try:
+        vectors, postings, counts = await asyncio.gather(embedding, analysing, counting)
+    except FourfoldError:
+        raise
+    except (OSError, RuntimeError) as error:
+        raise Unavailable("the embedder", str(error) or type(error).__name__) from error
+    if vectors.shape != (len(facts), deps.embedder.dimension):
+        raise Unavailable("the embedder", f"it gave {vectors.shape} for {len(facts)} texts")
+    return Prepared(facts, vectors, postings, counts, found)

@@ -1,0 +1,73 @@
+"""What every write needs, put together once by the composition root."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from retrieval.keyword.analyser import Analyser
+from retrieval.protocols import LLM, Embedder, Neighbours
+from retrieval.settings import RetainSettings
+from retrieval.store.pool import Pool
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@lru_cache(maxsize=64)
+def analyser(language: str, segmenter: str) -> Analyser:
+    """The shared analyser of a language: warm ones are worth keeping."""
+    return Analyser(language, segmenter)
+
+
+def analyser_for(settings: RetainSettings) -> Analyser:
+    return analyser(settings.text_search_language, settings.text_search_segmenter)
+
+
+class Turns:
+    """Whose turn it is to write a bank, inside this process.
+
+    A waiting writer must not hold a connection: the one that writes needs more of them to read
+    the bank's neighbours.
+    """
+
+    def __init__(self) -> None:
+        self._locks: weakref.WeakValueDictionary[tuple[str, str], asyncio.Lock] = (
+            weakref.WeakValueDictionary()
+        )
+        self._writers: asyncio.Semaphore | None = None
+
+    @asynccontextmanager
+    async def of(self, pool: Pool, tenant: str, bank_id: str) -> AsyncIterator[None]:
+        if self._writers is None:
+            self._writers = asyncio.Semaphore(max(1, pool.get_max_size() // 2))
+        lock = self._locks.get((tenant, bank_id))
+        if lock is None:
+            lock = self._locks[tenant, bank_id] = asyncio.Lock()
+        async with lock, self._writers:
+            yield
+
+
+@dataclass(frozen=True, slots=True)
+class IngestDeps:
+    """`llm` may be None: extraction then stores chunks as they are."""
+
+    pool: Pool
+    embedder: Embedder
+    neighbours: Neighbours
+    settings: RetainSettings = field(default_factory=RetainSettings)
+    llm: LLM | None = None
+    analyser: Callable[[RetainSettings], Analyser] = analyser_for
+    clock: Callable[[], datetime] = utc_now
+    turns: Turns = field(default_factory=Turns)
+
+    @property
+    def vector_set(self) -> str:
+        """The name of the vectors this process makes."""
+        return f"{self.embedder.model_id}:{self.embedder.dimension}"

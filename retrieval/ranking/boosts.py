@@ -1,0 +1,71 @@
+"""Strategy boosts: an operator prefers some arms.
+
+Stage 1 orders candidates before the reranker's cap: a boosted arm's ranks are divided, so rank r
+of a boosted arm beats rank s of another exactly when r < divisor * s. Stage 2 adds a flat amount
+after scoring. Ranks are divided rather than scores multiplied, because a multiplied arm would fill
+the whole cap with its own tail.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import numpy as np
+
+from retrieval.ranking.fusion import Candidates, rank_scores
+from retrieval.types import Arm, Doubles
+
+_log = logging.getLogger(__name__)
+
+_LEVELS = {"low": (2.0, 0.05), "medium": (4.0, 0.20), "high": (8.0, 0.50)}
+"""Level -> (rank divisor of stage 1, addend of stage 2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boosts:
+    """divisors float64 (4,), addends float64 (4,), and the levels as read, by arm."""
+
+    divisors: Doubles
+    addends: Doubles
+    levels: dict[str, str]
+
+    def __bool__(self) -> bool:
+        return bool(self.levels)
+
+
+def parse(text: str) -> Boosts:
+    """Reads "graph:high, bm25". Unknown arms or levels are warned about and skipped; the last
+    of several entries for one arm wins; a missing level means medium."""
+    levels: dict[str, str] = {}
+    arms = {arm.wire for arm in Arm}
+    for entry in filter(None, (part.strip().lower() for part in text.split(","))):
+        arm, _, level = (piece.strip() for piece in entry.partition(":"))
+        level = level or "medium"
+        if arm not in arms or level not in _LEVELS:
+            _log.warning("strategy boost %r skipped: use arm:low|medium|high", entry)
+            continue
+        levels[arm] = level
+    divisors, addends = np.ones(len(Arm)), np.zeros(len(Arm))
+    for arm, level in levels.items():
+        divisors[Arm[arm.upper()]], addends[Arm[arm.upper()]] = _LEVELS[level]
+    return Boosts(divisors, addends, levels)
+
+
+def cut(found: Candidates, boosts: Boosts, cap: int) -> Candidates:
+    """At most `cap` candidates for the reranker, best boosted fusion score first.
+
+    A pool within the cap is left in its order: a reranker reads all of it anyway.
+    """
+    if len(found) <= cap:
+        return found
+    if not boosts:
+        return found.take(slice(0, max(cap, 0)))
+    key = rank_scores(found.ranks, boosts.divisors)
+    order = np.argsort(-key, kind="stable")[: max(cap, 0)]
+    return found.take(order.astype(np.int32))
+
+
+def addends(found: Candidates, boosts: Boosts) -> Doubles:
+    """What stage 2 adds to each candidate's weight, float64 (c,)."""
+    return (found.ranks > 0) @ boosts.addends

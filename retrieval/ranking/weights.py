@@ -1,0 +1,133 @@
+"""From scores to an order: every candidate's weight, and what removes candidates after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from retrieval.filters import microseconds
+from retrieval.ranking import boosts, scoring
+from retrieval.settings import RecallSettings
+from retrieval.shortlist import Shortlist
+from retrieval.types import Bools, Doubles, FactType, Ints, RecallQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """scores float64 (c,) or None from a passthrough; `member` names who answered."""
+
+    scores: Doubles | None
+    scale: str
+    member: str
+    degraded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The shortlist after scoring: everything float64 (c,), in the shortlist's order.
+
+    `order` lists the survivors of the floors, best first; `raw` is None where nothing reranked.
+    """
+
+    order: Ints
+    weight: Doubles
+    combined: Doubles
+    base: Doubles
+    raw: Doubles | None
+    recency: Doubles
+    proximity: Doubles
+    proof: Doubles
+    member: str
+    dropped: Mapping[int, str]
+
+
+def rank(
+    query: RecallQuery, shortlist: Shortlist, scores: Scores, settings: RecallSettings
+) -> Ranked:
+    """Base score x recency x proximity x proof, plus strategy boosts; floors; best first."""
+    facts = shortlist.facts
+    raw: Doubles | None = None
+    if scores.scores is not None:
+        reranked = scoring.normalise(scores.scores, scores.scale)
+        raw, base = reranked.raw, reranked.normalised
+    elif scores.member == "rrf":
+        base = scoring.passthrough(len(shortlist))
+    else:
+        base = shortlist.fused
+    recent = scoring.recency(
+        facts.occurred_start,
+        facts.occurred_end,
+        facts.mentioned_at,
+        microseconds(query.now),
+        function=settings.recency_decay_function,
+        window_days=settings.recency_decay_linear_window_days,
+        halflife_days=settings.recency_decay_halflife_days,
+    )
+    near = np.where(np.isnan(shortlist.proximity), scoring.NEUTRAL, shortlist.proximity)
+    proven = scoring.proof(facts.proof)
+    combined = scoring.combine(base, recent, near, proven)
+    strategy = boosts.parse(settings.recall_strategy_boosts)
+    weight = combined + boosts.addends(shortlist.found, strategy) if strategy else combined
+    first = np.argsort(-base, kind="stable")
+    order = first[np.argsort(-weight[first], kind="stable")].astype(np.int32)
+    dropped: dict[int, str] = {}
+    floors = query.min_scores
+    if floors.reranker is not None and raw is not None:
+        order = _floor(order, base >= floors.reranker, "min_scores.reranker", dropped)
+    if floors.final is not None:
+        order = _floor(order, weight >= floors.final, "min_scores.final", dropped)
+    return Ranked(
+        order, weight, combined, base, raw, recent, near, proven, scores.member, dropped
+    )  # fmt: skip
+
+
+def without_sources(shortlist: Shortlist, order: Ints, dropped: dict[int, str]) -> Ints:
+    """Drops world and experience memories that a leading observation was made from."""
+    head = order[: 2 * shortlist.budget]
+    observations = head[shortlist.facts.fact_type[head] == FactType.OBSERVATION]
+    ptr = shortlist.source_ptr
+    spans = [shortlist.source_ordinals[ptr[i] : ptr[i + 1]] for i in observations]
+    if not spans:
+        return order
+    told = np.isin(shortlist.found.ordinals[order], np.concatenate(spans))
+    told &= shortlist.facts.fact_type[order] != FactType.OBSERVATION
+    dropped.update((int(i), "told_by_observation") for i in order[told])
+    return order[~told]
+
+
+def without_duplicates(
+    shortlist: Shortlist, order: Ints, threshold: float, dropped: dict[int, str]
+) -> tuple[Ints, dict[int, int]]:
+    """Keeps the best of every group of memories whose vectors agree to `threshold` (cosine).
+
+    The second value counts, per kept position, how many were merged into it.
+    """
+    assert shortlist.vectors is not None
+    vectors = shortlist.vectors[order]
+    alike = vectors @ vectors.T >= threshold
+    free: Bools = np.ones(len(order), np.bool_)
+    kept, merged = [], {}
+    for i in range(len(order)):
+        if not free[i]:
+            continue
+        group = np.flatnonzero(alike[i] & free)
+        group = group[group > i]
+        free[group] = False
+        kept.append(i)
+        if len(group):
+            merged[int(order[i])] = len(group)
+            dropped.update((int(order[j]), "duplicate") for j in group)
+    return order[kept], merged
+
+
+def _floor(order: Ints, passes: Bools, reason: str, dropped: dict[int, str]) -> Ints:
+    good = passes[order]
+    dropped.update((int(i), reason) for i in order[~good])
+    return order[good]
+
+
+def cut(order: Ints, limit: int, reason: str, dropped: dict[int, str]) -> Ints:
+    dropped.update((int(i), reason) for i in order[limit:])
+    return order[:limit]

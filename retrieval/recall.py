@@ -1,0 +1,307 @@
+"""One recall, top to bottom.
+
+    clean the question -> retrieve a shortlist (four arms, fused, cut) -> rerank -> combine scores
+    -> floors -> prefer observations -> group duplicates -> pack -> fetch texts -> answer
+
+Everything per candidate is an array operation; the database is asked by ordinal, and an ordinal's
+content never changes, so what is returned is what was ranked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import asyncpg
+import numpy as np
+
+from retrieval import extras, tokens, trace
+from retrieval.errors import DeadlineExceeded, InvalidInput
+from retrieval.protocols import Reranker
+from retrieval.ranking import packing
+from retrieval.ranking.document import document
+from retrieval.ranking.weights import (
+    Ranked,
+    Scores,
+    cut,
+    rank,
+    without_duplicates,
+    without_sources,
+)
+from retrieval.settings import RecallSettings
+from retrieval.shortlist import Shortlist
+from retrieval.store import memories
+from retrieval.types import (
+    Arm,
+    FactType,
+    Ints,
+    MemoryRow,
+    RecallQuery,
+)
+
+_log = logging.getLogger(__name__)
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+
+RERANK_RESERVE_S = 0.15
+"""Time kept back from a reranker for packing and fetching, so that its lateness degrades the
+answer instead of ending it."""
+
+
+class Retriever(Protocol):
+    """Finds the shortlist of a recall; in process or behind a handle, near the bank's arrays."""
+
+    async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
+        """Candidates of `query` (its text already cleaned) at the bank's newest version.
+
+        `texts` asks for what a cross-encoder reads. Raises NotFound, DeadlineExceeded,
+        Unavailable; a lost arm or embedding is named in `degraded` instead.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecallResult:
+    """`body` is the answer, ready for orjson; `degraded` names stages that were left out."""
+
+    body: dict[str, Any]
+    degraded: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+class RecallEngine:
+    """Answers recalls. Holds no state of its own; safe for any number of concurrent calls."""
+
+    def __init__(
+        self,
+        pool: asyncpg.Pool,
+        retriever: Retriever,
+        reranker: Reranker,
+        settings: RecallSettings,
+    ) -> None:
+        self._pool = pool
+        self._retriever = retriever
+        self._reranker = reranker
+        self._settings = settings
+
+    async def recall(self, query: RecallQuery) -> RecallResult:
+        """Raises InvalidInput, NotFound, Overloaded, DeadlineExceeded, Unavailable."""
+        clock = Stopwatch()
+        query = self._checked(query)
+        if not query.filters.types:
+            return RecallResult({"results": []})
+        async with clock.stage("parallel_retrieval", query.deadline):
+            shortlist = await self._retriever.retrieve(query, texts=self._reranker.reads_text)
+        settings = self._settings.with_overrides(shortlist.head.config)
+        degraded = list(shortlist.degraded)
+
+        async with clock.stage("reranking", query.deadline):
+            scores = await self._rerank(query, shortlist, settings)
+        if scores.degraded:
+            degraded.append("rerank")
+        with clock.step("combined_scoring"):
+            ranked = rank(query, shortlist, scores, settings)
+            order, dropped = ranked.order, dict(ranked.dropped)
+            if _prefers_observations(query, settings):
+                order = without_sources(shortlist, order, dropped)
+            if query.dedupe is not None and shortlist.vectors is not None:
+                order, merged = without_duplicates(shortlist, order, query.dedupe, dropped)
+            else:
+                merged = {}
+            order = cut(order, 2 * shortlist.budget, "rank", dropped)
+            if query.limit is not None:
+                order = cut(order, query.limit, "limit", dropped)
+        with clock.step("token_filtering"):
+            packed = packing.pack(shortlist.facts.tokens[order], query.max_tokens)
+            kept = order[packed.kept]
+            dropped.update((int(i), "tokens") for i in np.setdiff1d(order, kept))
+
+        async with clock.stage("hydrate_results", query.deadline):
+            rows = await self._rows(shortlist, kept)
+            body = await self._answer(query, shortlist, ranked, rows, merged)
+            found = await extras.fetch(self._pool, query, shortlist, order, rows)
+        body.update(found)
+        body["results_truncated"] = packed.truncated
+        if degraded:
+            body["degraded"] = degraded
+        if query.trace:
+            with clock.step("trace_finalize"):
+                body["trace"] = await trace.build(
+                    self._pool, query, shortlist, ranked, settings, order, packed, dropped,
+                    body["results"], clock.seconds,
+                )  # fmt: skip
+        return RecallResult(body, tuple(degraded), {}, {**shortlist.seconds, **clock.seconds})
+
+    def _checked(self, query: RecallQuery) -> RecallQuery:
+        """The query with its text cleaned; InvalidInput where it is empty or too long."""
+        text = _CONTROL.sub("", query.text)
+        limit = self._settings.recall_max_query_tokens
+        if limit > 0 and len(text) > limit and tokens.count(text) > limit:
+            raise InvalidInput(
+                f"query is longer than {limit} tokens ({tokens.count(text)}): shorten it", "query"
+            )
+        return dataclasses.replace(query, text=text)
+
+    async def _rerank(
+        self, query: RecallQuery, shortlist: Shortlist, settings: RecallSettings
+    ) -> Scores:
+        """The cross-encoder's scores, or which passthrough orders the list."""
+        if not settings.enable_reranking:
+            return Scores(None, "unknown", "rrf")
+        if len(shortlist) == 0:
+            return Scores(None, "unknown", "fused")
+        documents: list[str] = []
+        if shortlist.texts is not None:
+            documents = [document(*text) for text in shortlist.texts]
+        deadline = None if query.deadline is None else query.deadline - RERANK_RESERVE_S
+        try:
+            answer = await self._reranker.rerank(
+                query.text,
+                documents,
+                tenant=query.tenant,
+                bank=query.bank_id,
+                deadline=deadline,
+            )
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # a lost reranker costs quality, never the answer
+            _log.warning("reranker failed (%s: %s)", type(error).__name__, error)
+            return Scores(None, "unknown", "fused", degraded=True)
+        if answer.scores is not None and len(answer.scores) != len(shortlist):
+            _log.warning("reranker %s gave a wrong number of scores", answer.member)
+            return Scores(None, "unknown", "fused", degraded=True)
+        return Scores(
+            None if answer.scores is None else np.asarray(answer.scores, np.float64),
+            answer.scale,
+            answer.member,
+            answer.degraded,
+        )
+
+    async def _rows(self, shortlist: Shortlist, kept: Ints) -> dict[int, MemoryRow]:
+        """The kept candidates' stored rows by position; deleted ones are missing."""
+        if len(kept) == 0:
+            return {}
+        ordinals = shortlist.found.ordinals[kept]
+        rows = await memories.rows(self._pool, shortlist.head.bank, ordinals)
+        place = dict(zip(ordinals.tolist(), kept.tolist(), strict=True))
+        return {place[row.ordinal]: row for row in rows}
+
+    async def _answer(
+        self,
+        query: RecallQuery,
+        shortlist: Shortlist,
+        ranked: Ranked,
+        rows: dict[int, MemoryRow],
+        merged: Mapping[int, int],
+    ) -> dict[str, Any]:
+        names = None
+        if query.include.entities is not None and rows:
+            ordinals = shortlist.found.ordinals[np.fromiter(rows, np.int64, len(rows))]
+            names = await memories.entity_names(self._pool, shortlist.head.bank, ordinals)
+        results = []
+        for position, row in rows.items():
+            result = extras.result(row, names)
+            result["scores"] = _scores(shortlist, ranked, position)
+            result["explain"] = _explain(shortlist, ranked, position)
+            if query.include.source_facts is not None and row.source_ids:
+                result["source_fact_ids"] = list(row.source_ids)
+            if position in merged:
+                result["merged"] = merged[position]
+            results.append(result)
+        body: dict[str, Any] = {"results": results}
+        if names:
+            body["entities"] = extras.entity_map(rows.values(), names)
+        return body
+
+
+def _prefers_observations(query: RecallQuery, settings: RecallSettings) -> bool:
+    wanted = query.prefer_observations
+    if wanted is None:
+        wanted = settings.recall_prefer_observations
+    types = set(query.filters.types)
+    return wanted and FactType.OBSERVATION in types and len(types) > 1
+
+
+def _scores(shortlist: Shortlist, ranked: Ranked, i: int) -> dict[str, float | None]:
+    arm_scores = shortlist.found.scores[i]
+    semantic, keyword = float(arm_scores[Arm.SEMANTIC]), float(arm_scores[Arm.BM25])
+    return {
+        "final": float(ranked.weight[i]),
+        "reranker": None if ranked.raw is None else float(ranked.base[i]),
+        "semantic": None if semantic != semantic else semantic,
+        "keyword": None if keyword != keyword else keyword,
+    }
+
+
+def _explain(shortlist: Shortlist, ranked: Ranked, i: int) -> dict[str, Any]:
+    """Why a memory stands where it does: its rank and score per arm, fusion, and each factor."""
+    ranks = shortlist.found.ranks[i].tolist()
+    scores = shortlist.found.scores[i].tolist()
+    explained: dict[str, Any] = {
+        "arms": {arm.wire: [ranks[arm], round(scores[arm], 6)] for arm in Arm if ranks[arm] > 0},
+        "fused_rank": i + 1,
+        "rrf": round(float(shortlist.found.rrf[i]), 6),
+        "ranked_by": ranked.member,
+        "base": round(float(ranked.base[i]), 6),
+        "recency": round(float(ranked.recency[i]), 4),
+        "temporal": round(float(ranked.proximity[i]), 4),
+        "proof": round(float(ranked.proof[i]), 4),
+    }
+    path = shortlist.paths.get(i)
+    if path is not None:
+        explained["path"] = {"from": path.parent, "link": path.link, "hop": path.hop}
+        if path.via is not None:
+            explained["path"]["via"] = path.via
+    return explained
+
+
+class Stopwatch:
+    """Seconds per stage; a stage that outlives the request's deadline raises and names itself."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def step(self, name: str) -> _Step:
+        return _Step(self.seconds, name)
+
+    def stage(self, name: str, deadline: float | None) -> _Stage:
+        return _Stage(self.seconds, name, deadline)
+
+
+class _Step:
+    def __init__(self, seconds: dict[str, float], name: str) -> None:
+        self._seconds, self._name = seconds, name
+
+    def __enter__(self) -> None:
+        self._begin = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        spent = time.perf_counter() - self._begin
+        self._seconds[self._name] = self._seconds.get(self._name, 0.0) + spent
+
+
+class _Stage:
+    def __init__(self, seconds: dict[str, float], name: str, deadline: float | None) -> None:
+        self._step, self._name = _Step(seconds, name), name
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        self._timeout = asyncio.timeout(left)
+
+    async def __aenter__(self) -> None:
+        self._step.__enter__()
+        await self._timeout.__aenter__()
+
+    async def __aexit__(self, *exc: Any) -> None:
+        self._step.__exit__()
+        try:
+            await self._timeout.__aexit__(*exc)
+        except TimeoutError as error:
+            if self._timeout.expired():
+                raise DeadlineExceeded(self._name) from error
+            raise

@@ -1,0 +1,202 @@
+"""The retriever: opens a bank at its newest version and finds the shortlist of a recall."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import replace
+from datetime import timedelta
+from typing import TypeVar, TypeVarTuple, Unpack
+
+import asyncpg
+import numpy as np
+
+from retrieval import search, timex
+from retrieval.bank.residency import Residency
+from retrieval.bank.resident import ResidentBank
+from retrieval.errors import FourfoldError
+from retrieval.keyword.analyser import Analyser
+from retrieval.protocols import Embedder
+from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
+from retrieval.settings import RecallSettings
+from retrieval.shortlist import EventFound, Question, Shortlist, empty
+from retrieval.store import banks, memories
+from retrieval.store.heads import BankHead
+from retrieval.types import Floats, Ints, RecallQuery, TemporalMode, Window
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+
+INLINE_SIZE = 4_000
+"""Banks up to this size are searched on the event loop: their array work stays under 5 ms."""
+
+
+class LocalRetriever:
+    """Retrieval in this process. Safe for any number of concurrent calls."""
+
+    def __init__(
+        self,
+        pool: asyncpg.Pool,
+        residency: Residency,
+        embedder: Embedder,
+        settings: RecallSettings,
+        executor: Executor,
+        analysers: Callable[[BankHead], Analyser],
+    ) -> None:
+        self._pool = pool
+        self._residency = residency
+        self._embedder = embedder
+        self._settings = settings
+        self._executor = executor
+        self._analysers = analysers
+
+    async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
+        """See retrieval.recall.Retriever."""
+        seconds: dict[str, float] = {}
+        begin = time.perf_counter()
+        event = timex.anchor_event(query.text) if query.window is None else None
+        asked = [query.text] if event is None else [query.text, event.phrase]
+        embedding = asyncio.create_task(self._embed(asked, query))
+        try:
+            head = await banks.head(self._pool, query.tenant, query.bank_id)
+            seconds["backend_acquisition"] = time.perf_counter() - begin
+            settings = self._settings.with_overrides(head.config)
+            budget = recall_budget(settings, query.budget, query.max_tokens)
+            question = await self._question(query, settings)
+            if head.next_ordinal == 0:
+                return empty(head, question, budget)
+            bank, metadata = await asyncio.gather(
+                self._residency.open(head), self._metadata(head, query)
+            )
+            vectors = await embedding
+            seconds["generate_query_embedding"] = time.perf_counter() - begin
+        finally:
+            embedding.cancel()
+        analyser = self._analysers(head)
+        usable = vectors is not None and bank.vectors.dimension == vectors.shape[1]
+        if question.window is None and event is not None and settings.event_windows and usable:
+            assert vectors is not None
+            question = await self._anchored(bank, question, event, vectors[1], analyser, settings)
+        plan = search.Plan(
+            query=_filtered(query, question),
+            settings=settings,
+            question=question,
+            terms=analyser.query(question.text),
+            budget=budget,
+            cap=reranker_cap(settings, query.budget),
+            hops=graph_hops(settings, query.budget),
+            vector=vectors[0] if usable and vectors is not None else None,
+            metadata=metadata,
+        )
+        shortlist = await self._compute(bank, search.run, bank, plan)
+        if texts and settings.enable_reranking:
+            shortlist = await self._hydrated(shortlist)
+        return replace(shortlist, seconds={**seconds, **shortlist.seconds})
+
+    async def _embed(self, texts: list[str], query: RecallQuery) -> Floats | None:
+        """Query vectors, or None where the embedder failed: the other arms still answer."""
+        try:
+            vectors = await self._embedder.embed_queries(
+                texts, tenant=query.tenant, deadline=query.deadline
+            )
+        except (FourfoldError, TimeoutError) as error:
+            _log.warning("embedding failed (%s: %s)", type(error).__name__, error)
+            return None
+        except Exception:
+            _log.exception("embedding failed")
+            return None
+        if vectors.shape[0] != len(texts) or not np.isfinite(vectors).all():
+            _log.warning("the embedder gave unusable vectors")
+            return None
+        return vectors
+
+    async def _question(self, query: RecallQuery, settings: RecallSettings) -> Question:
+        """The window: the caller's, or read from the text; a failing analyser means none."""
+        if not settings.enable_temporal_retrieval:
+            return Question(query.text)
+        if query.window is not None:
+            return Question(query.text, query.window, "explicit")
+        loop = asyncio.get_running_loop()
+        options = timex.Settings(
+            hemisphere=settings.hemisphere,
+            fiscal_year_start_month=settings.fiscal_year_start_month,
+            day_first=settings.temporal_day_first,
+        )
+        try:
+            found = await loop.run_in_executor(
+                self._executor, timex.parse, query.text, query.now, options
+            )
+        except Exception:
+            _log.exception("time analysis failed")
+            return Question(query.text)
+        if found is None:
+            return Question(query.text)
+        return Question(query.text, found.window, found.rule)
+
+    async def _metadata(self, head: BankHead, query: RecallQuery) -> Ints | None:
+        if query.filters.metadata is None:
+            return None
+        return await memories.matching_metadata(self._pool, head.bank, query.filters.metadata)
+
+    async def _anchored(
+        self,
+        bank: ResidentBank,
+        question: Question,
+        event: timex.EventReference,
+        vector: Floats,
+        analyser: Analyser,
+        settings: RecallSettings,
+    ) -> Question:
+        """The question with the window that its event gives, if the bank knows the event."""
+        found = await self._compute(
+            bank, search.find_event, bank, analyser.query(event.phrase), vector, settings
+        )
+        if found is None:
+            return question
+        ordinal, start, end, confidence = found
+        window = {
+            "before": Window(None, start - timedelta(microseconds=1)),
+            "until": Window(None, end),
+            "after": Window(end + timedelta(microseconds=1), None),
+            "since": Window(start, None),
+            "during": Window(start, end),
+        }[event.relation]
+        anchor = EventFound(
+            event.phrase,
+            event.relation,
+            ordinal,
+            search.uuid_of(bank.columns.id[ordinal]),
+            confidence,
+        )
+        return Question(question.text, window, f"event:{event.relation}", anchor)
+
+    async def _compute(
+        self, bank: ResidentBank, function: Callable[[Unpack[Args]], T], *args: *Args
+    ) -> T:
+        """Array work: inline where it is short, otherwise off the event loop."""
+        if bank.size <= INLINE_SIZE:
+            return function(*args)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, function, *args)
+
+    async def _hydrated(self, shortlist: Shortlist) -> Shortlist:
+        """With the texts a cross-encoder reads; memories deleted meanwhile fall out."""
+        rows = await memories.texts(self._pool, shortlist.head.bank, shortlist.found.ordinals)
+        by_ordinal = {ordinal: tuple(rest) for ordinal, *rest in rows}
+        present = np.array([o in by_ordinal for o in shortlist.found.ordinals.tolist()], np.bool_)
+        if not present.all():
+            shortlist = search.take(shortlist, np.flatnonzero(present).astype(np.int32))
+        texts = tuple(by_ordinal[o] for o in shortlist.found.ordinals.tolist())
+        return replace(shortlist, texts=texts)
+
+
+def _filtered(query: RecallQuery, question: Question) -> RecallQuery:
+    """With `temporal_mode: filter` the window becomes a hard filter of every arm."""
+    if query.temporal_mode is TemporalMode.FILTER and question.window is not None:
+        return replace(query, filters=replace(query.filters, window=question.window))
+    return query

@@ -1,0 +1,131 @@
+"""What travels from the retriever to the ranking: at most a few hundred candidates, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.ranking.fusion import Candidates
+from retrieval.store.heads import BankHead
+from retrieval.types import Arm, Doubles, FactType, Floats, Hits, Ints, Longs, Window
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A recall's text, cleaned, and what was read from it."""
+
+    text: str
+    window: Window | None = None
+    rule: str | None = None
+    event: EventFound | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EventFound:
+    """The memory that an event-anchored window ("after the outage") was taken from."""
+
+    phrase: str
+    relation: str
+    ordinal: int
+    id: str
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The columns that ranking needs, one row per candidate."""
+
+    ids: NDArray[np.uint8]
+    fact_type: NDArray[np.uint8]
+    occurred_start: Longs
+    occurred_end: Longs
+    mentioned_at: Longs
+    proof: Ints
+    tokens: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """How the graph arm came to a memory: from which one, along what, in how many hops."""
+
+    parent: str
+    link: str
+    hop: int
+    via: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArmList:
+    """One arm's answer for one fact type, kept for the trace."""
+
+    arm: Arm
+    fact_type: FactType
+    hits: Hits
+    ids: NDArray[np.uint8]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shortlist:
+    """Candidates in fusion order with all that ranking reads of them; c candidates.
+
+    `proximity` float64 (c,), NaN where the temporal arm did not surface the candidate; `fused`
+    float64 (c,) in (0, 1], the score that orders the list when nothing reranks; `sources` holds,
+    per candidate, positions in `source_ids` (the memories an observation was made from).
+    `vectors` only where near-duplicates are to be grouped, `texts` only where a reranker reads.
+    """
+
+    head: BankHead
+    question: Question
+    budget: int
+    found: Candidates
+    facts: Facts
+    proximity: Doubles
+    fused: Doubles
+    source_ptr: Ints
+    source_ordinals: Ints
+    paths: Mapping[int, Path]
+    texts: tuple[tuple[str, str | None, datetime | None], ...] | None = None
+    vectors: Floats | None = None
+    query_vector: Floats | None = None
+    dropped: int = 0
+    cap: int = 0
+    degraded: tuple[str, ...] = ()
+    arms: tuple[ArmList, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+
+def empty(head: BankHead, question: Question, budget: int) -> Shortlist:
+    """A shortlist without candidates: a bank without memories, or only unknown types asked."""
+    return Shortlist(
+        head=head,
+        question=question,
+        budget=budget,
+        found=Candidates(
+            np.empty(0, np.int32),
+            np.zeros((0, len(Arm)), np.int32),
+            np.zeros((0, len(Arm)), np.float32),
+            np.empty(0),
+        ),
+        facts=Facts(
+            np.empty((0, 16), np.uint8),
+            np.empty(0, np.uint8),
+            np.empty(0, np.int64),
+            np.empty(0, np.int64),
+            np.empty(0, np.int64),
+            np.empty(0, np.int32),
+            np.empty(0, np.int32),
+        ),
+        proximity=np.empty(0),
+        fused=np.empty(0),
+        source_ptr=np.zeros(1, np.int32),
+        source_ordinals=np.empty(0, np.int32),
+        paths={},
+    )

@@ -1,0 +1,206 @@
+"""From a text to its expressions of time: which languages to try, all rules in order, one choice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta, timezone
+
+from retrieval.timex.composition import COMPOSED, LATE_BARE
+from retrieval.timex.dates import BARE, NAMED
+from retrieval.timex.expression import Settings, TimeExpression
+from retrieval.timex.grammar import DATE, Context, Span, Token
+from retrieval.timex.holidays import HOLIDAYS
+from retrieval.timex.lexicon import LANGUAGES, Lexicon, lexicon
+from retrieval.timex.periods import PERIODS
+from retrieval.timex.ranges import OPEN, RANGES
+from retrieval.timex.text import WORDS, Folded
+from retrieval.types import Window
+
+MAX_CHARACTERS = 20_000
+"""A longer text is read up to here: questions are short, and time spent must be bounded."""
+
+_STEPS = (
+    NAMED, PERIODS, HOLIDAYS, COMPOSED, BARE, COMPOSED, LATE_BARE, COMPOSED, RANGES, COMPOSED, OPEN,
+)  # fmt: skip
+_DAY_FIRST_REGIONS = frozenset({"GB", "AU", "NZ", "IE", "IN", "ZA"})
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one language's rules found in a text; `void` where it says that there is no window."""
+
+    language: str
+    found: tuple[tuple[Span, int, int], ...]
+    void: bool
+    score: tuple[int, int]
+
+
+def candidates(folded: str) -> list[Lexicon]:
+    """The languages in which the text may name a time, likeliest first; empty for most texts."""
+    words = frozenset(WORDS.findall(folded))
+    digits = any(c in folded for c in "0123456789")
+    scripts = _scripts(folded)
+    likely: list[tuple[int, int, Lexicon]] = []
+    most = 0
+    for order, name in enumerate(LANGUAGES):
+        words_of = lexicon(name)
+        if words_of.script not in scripts:
+            continue
+        known = len(words & words_of.common)
+        most = max(most, known)
+        if words_of.has_trigger(words, folded) or (digits and (known or name == "en")):
+            likely.append((-known, order, words_of))
+    likely.sort(key=lambda entry: entry[:2])
+    return [words_of for known, _, words_of in likely if -2 * known >= most]
+
+
+def _scripts(folded: str) -> frozenset[str]:
+    if folded.isascii():
+        return _LATIN
+    found = {"latin"}
+    for character in set(folded):
+        if character < "\u0400":
+            continue
+        if "\u0400" <= character <= "\u052f":
+            found.add("cyrillic")
+        elif "\u0600" <= character <= "\u06ff":
+            found.add("arabic")
+        elif "\u0900" <= character <= "\u097f":
+            found.add("devanagari")
+        elif "\u3041" <= character <= "\u30ff":
+            found.add("kana")
+        elif "\uac00" <= character <= "\ud7a3":
+            found.add("hangul")
+        elif "\u4e00" <= character <= "\u9fff":
+            found.add("han")
+    if "kana" in found:
+        found.discard("han")
+    elif "han" in found:
+        found.add("kana")
+    return frozenset(found)
+
+
+_LATIN = frozenset({"latin"})
+
+
+def context_of(words: Lexicon, anchor: datetime, settings: Settings) -> Context:
+    day_first = settings.day_first
+    if day_first is None:
+        day_first = words.day_first or (settings.region or "").upper() in _DAY_FIRST_REGIONS
+    return Context(anchor, settings, words.language, day_first, words.options)
+
+
+def read(words: Lexicon, context: Context, folded: str) -> Reading:
+    """All expressions that one language finds, left to right, none inside another."""
+    tokens = words.tokens(context, folded)
+    for step in _STEPS:
+        tokens = step.reduce(context, tokens)
+    spans = [
+        (t.value, t.start, t.end) for t in tokens if t.kind == DATE and isinstance(t.value, Span)
+    ]
+    covered = sum(end - start for span, start, end in spans)
+    known = len(frozenset(WORDS.findall(folded)) & words.common)
+    return Reading(
+        words.language,
+        tuple(s for s in spans if not s[0].void),
+        any(s[0].void for s in spans),
+        (covered, known),
+    )
+
+
+def best_reading(folded: str, anchor: datetime, settings: Settings) -> Reading | None:
+    """The reading that explains most of the text; the likelier language where two explain the same."""
+    best: Reading | None = None
+    for words in candidates(folded):
+        reading = read(words, context_of(words, anchor, settings), folded)
+        if (reading.found or reading.void) and (best is None or reading.score > best.score):
+            best = reading
+    return best
+
+
+def aware(anchor: datetime) -> datetime:
+    """The anchor with an offset; a naive one is UTC."""
+    if anchor.tzinfo is None or anchor.utcoffset() is None:
+        return anchor.replace(tzinfo=timezone.utc)
+    return anchor
+
+
+def expression(
+    folded: Folded, span: Span, start: int, end: int, anchor: datetime
+) -> TimeExpression | None:
+    """The span as whole days (or exact moments) of the anchor's offset, bounds in UTC."""
+    try:
+        if span.moments is not None:
+            first, last = (m.astimezone(timezone.utc) for m in span.moments)
+            window = Window(first, last)
+        else:
+            zone = anchor.tzinfo
+            opened = closed = None
+            if span.first is not None:
+                opened = datetime.combine(span.first, time.min, zone).astimezone(timezone.utc)
+            if span.last is not None:
+                closed = datetime.combine(span.last, time.max, zone).astimezone(timezone.utc)
+            window = Window(opened, closed)
+    except (OverflowError, ValueError):
+        return None
+    if window.start is None and window.end is None:
+        return None
+    first_char, last_char = folded.original_span(start, end)
+    return TimeExpression(
+        window,
+        first_char,
+        last_char,
+        folded.original[first_char:last_char],
+        span.rule,
+        round(span.confidence, 3),
+        span.grain,
+    )
+
+
+_GRAINS = (
+    "hour", "day", "weekend", "week", "fortnight", "month", "quarter", "season", "half", "year",
+    "decade", "century",
+)  # fmt: skip
+
+
+def combine(found: Iterable[TimeExpression]) -> TimeExpression | None:
+    """One window for a text with several expressions.
+
+    Of two that overlap, the inner one, or their common part, counts; of two apart, the one with the
+    finer unit, and of equals the one that comes first in the text.
+    """
+    chosen: TimeExpression | None = None
+    for one in found:
+        chosen = one if chosen is None else _narrower(chosen, one)
+    return chosen
+
+
+def _narrower(first: TimeExpression, second: TimeExpression) -> TimeExpression:
+    starts = [w.start for w in (first.window, second.window) if w.start is not None]
+    ends = [w.end for w in (first.window, second.window) if w.end is not None]
+    start = max(starts) if starts else None
+    end = min(ends) if ends else None
+    finer = first if _fineness(first) <= _fineness(second) else second
+    if start is not None and end is not None and end < start:
+        return finer
+    common = Window(start, end)
+    for one in (first, second):
+        if one.window == common:
+            return one
+    return TimeExpression(
+        common,
+        min(first.start, second.start),
+        max(first.end, second.end),
+        finer.text,
+        f"{first.rule} and {second.rule}",
+        min(first.confidence, second.confidence),
+        finer.granularity,
+    )
+
+
+def _fineness(one: TimeExpression) -> int:
+    if one.window.start is None or one.window.end is None:
+        return len(_GRAINS)
+    return _GRAINS.index(one.granularity) if one.granularity in _GRAINS else len(_GRAINS)

@@ -1,0 +1,374 @@
+"""Rules that build on expressions already read: the first week of May, early next year, two days after."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from retrieval.timex import days
+from retrieval.timex.dates import day_of_month, exact, latest_month
+from retrieval.timex.grammar import Context, Match, Rules, Span, change, chars_of
+from retrieval.timex.periods import (
+    DURATION,
+    amounts,
+    bounds,
+    cut,
+    earlier_in,
+    later_in,
+    latest_season,
+    moved,
+    part_of_year,
+    plausible,
+    season,
+    shifted,
+    unit_of,
+)
+
+COMPOSED = Rules()
+"""Run before and after the bare words are read."""
+
+LATE_BARE = Rules()
+"""Periods without anything to complete them: "Q3", "the first Sunday", "end of the month"."""
+
+_IN = "(OF|IN|THE|ON|COMMA|DASH|AT)*"
+_P = "(DATE | MON | UYEAR? YEAR YMARK?)"
+
+
+def _scope(context: Context, m: Match) -> Span:
+    """The period that a composition refers to: a span, or a month by its name."""
+    spans = m.spans()
+    if spans:
+        return spans[-1]
+    if m.has("YEAR"):
+        year = m.number("YEAR")
+        if not plausible(context, year):
+            raise LookupError("no year")
+        return Span(*days.year(year), "year", 0.95, explicit=True)
+    return latest_month(context, m.number("MON"))
+
+
+def _nth(m: Match) -> int:
+    token = m.one("ORD", "LASTORD", "PREV", "NUM")
+    if token is None:
+        return 1
+    if token.kind in chars_of("LASTORD") | chars_of("PREV"):
+        return -1
+    return int(str(token.value))
+
+
+@COMPOSED("weekday of the period", f"THE? (ORD|LASTORD|PREV) WEEKDAY {_IN} {_P}")
+@COMPOSED("weekday of the period", f"{_P} OF? (THE|OF|IN)* (ORD|LASTORD|PREV) WEEKDAY")
+def _weekday_of(context: Context, m: Match) -> Span | None:
+    span = _scope(context, m)
+    if span.grain not in ("month", "year", "quarter"):
+        return None
+    return exact(days.nth_weekday(bounds(span), m.number("WEEKDAY") - 1, _nth(m)), 0.95)
+
+
+@COMPOSED("part of the period", f"THE? (ORD|LASTORD|PREV) (UNIT|MMONTH) {_IN} {_P}")
+@COMPOSED("part of the period", f"{_P} OF? (THE|OF|IN)* (ORD|LASTORD) (UNIT|MMONTH)")
+def _unit_of(context: Context, m: Match) -> Span | None:
+    span, nth = _scope(context, m), _nth(m)
+    first, last = bounds(span)
+    unit = "month" if m.has("MMONTH") else unit_of(m.all("UNIT")[0])
+    if unit == "week":
+        if span.grain not in ("month", "year", "quarter"):
+            return None
+        if span.grain == "year" and nth > 0:
+            return Span(*days.iso_week(first.year, nth), "week", 0.95)
+        return Span(*days.nth_week((first, last), nth), "week", 0.95)
+    if unit == "day":
+        found = days.plus_days(first, nth - 1) if nth > 0 else last
+        return exact(found, 0.95) if first <= found <= last else None
+    if unit == "weekend":
+        saturday = days.nth_weekday((first, last), 5, nth)
+        return Span(saturday, days.plus_days(saturday, 1), "weekend", 0.95)
+    if nth > 0:
+        start = days.plus(first, unit, nth - 1)
+    else:
+        start = days.plus(days.plus_days(last, 1), unit, -1)
+    end = days.plus_days(days.plus(start, unit, 1), -1)
+    return Span(start, end, unit, 0.95) if first <= start and end <= last else None
+
+
+@COMPOSED("first or last units", f"THE? (ORD|LASTORD|PREV) NUM UNIT {_IN} {_P}")
+@COMPOSED("first or last units", f"{_P} OF? THE? (ORD|LASTORD|PREV) NUM UNIT")
+def _edge_units(context: Context, m: Match) -> Span | None:
+    span = _scope(context, m)
+    first, last = bounds(span)
+    parts = [(float(m.all("NUM")[0].value or 0), unit_of(m.all("UNIT")[0]))]  # type: ignore[arg-type]
+    if parts[0][1] == "week" and span.grain == "year":
+        week = days.nth_week((first, last), -1 if _nth(m) < 0 else 1)
+        first, last = (first, week[1]) if _nth(m) < 0 else (week[0], last)
+    if _nth(m) < 0:
+        return Span(days.plus_days(moved(last, parts, -1), 1), last, "day", 0.9)
+    return Span(first, days.plus_days(moved(first, parts, 1), -1), "day", 0.9)
+
+
+@COMPOSED("week of", "THE? UWEEK (STARTING|OF|IN|THE|ON|WITH|FROM|BEFORE)* DATE")
+@COMPOSED("week of", "DATE (OF|STARTING|FROM)* UWEEK")
+@COMPOSED("week of", "THE? WEEKCOMMENCING DATE")
+@COMPOSED("month of", "THE? (UMONTH|MMONTH) (OF|IN|THE)* DATE")
+@COMPOSED("month of", "DATE OF (UMONTH|MMONTH)")
+def _period_of_day(context: Context, m: Match) -> Span | None:
+    span = m.spans()[0]
+    if span.grain != "day" or m.has("BEFORE"):
+        return None
+    first, _ = bounds(span)
+    if m.has("STARTING", "WEEKCOMMENCING") and m.has("UWEEK", "WEEKCOMMENCING"):
+        return Span(first, days.plus_days(first, 6), "week", 0.9)
+    unit = "week" if m.has("UWEEK", "WEEKCOMMENCING") else "month"
+    return Span(*days.period(unit, first), unit, 0.9)
+
+
+@COMPOSED("weekend of", "DATE UWEEKEND")
+def _weekend_of(context: Context, m: Match) -> Span | None:
+    span = m.spans()[0]
+    if span.grain != "day":
+        return None
+    first, _ = bounds(span)
+    saturday = days.nth_weekday((days.plus_days(first, -3), days.plus_days(first, 3)), 5, 1)
+    return Span(min(saturday, first), max(first, days.plus_days(saturday, 1)), "weekend", 0.8)
+
+
+@COMPOSED("day of the month", f"(ON|THE)* DOM DOT? UDAYS? {_IN} DATE")
+@COMPOSED("day of the month", "DATE (OF|THE|ON|IN)* DOM MDAY")
+@COMPOSED("day of the month", "DATE (OF|THE|ON|IN)* ORD UDAY?")
+def _day_of(context: Context, m: Match) -> Span | None:
+    span = m.spans()[0]
+    if span.grain != "month":
+        return None
+    first, _ = bounds(span)
+    try:
+        return exact(days.day(first.year, first.month, day_of_month(m.all("DOM")[0])), 0.95)
+    except OverflowError:
+        return Span(None, None, "none", void=True)
+
+
+@COMPOSED("days of the month", "(FROM|BETWEEN)? THE? DOM (DASH|TO|UNTIL|AND) THE? DOM (OF|IN|THE)* DATE")
+@COMPOSED("days of the month", "DATE (FROM|BETWEEN|OF)* DOM UDAYS? FROM? (DASH|TO|AND) DOM UDAYS")
+def _days_of(context: Context, m: Match) -> Span | None:
+    span = m.spans()[0]
+    if span.grain != "month":
+        return None
+    month, _ = bounds(span)
+    first, last = (days.day(month.year, month.month, day_of_month(t)) for t in m.all("DOM")[:2])
+    return Span(first, last, "day", 0.9) if first <= last else None
+
+
+@COMPOSED("month of the year", f"MON DOT? {_IN} DATE")
+@COMPOSED("month of the year", "DATE (OF|IN|COMMA|THE)* MON")
+def _month_of(context: Context, m: Match) -> Span | None:
+    span = m.spans()[0]
+    if span.grain != "year":
+        return None
+    return Span(*days.month(bounds(span)[0].year, m.number("MON")), "month", 0.95)
+
+
+@COMPOSED("month and day of the year", f"DATE {_IN} DATE")
+def _together(context: Context, m: Match) -> Span | None:
+    """Two readings of one time, side by side: a weekday and a date, a date and its year."""
+    one, two = m.spans()[:2]
+    for part, scope in ((one, two), (two, one)):
+        if scope.grain == "year" and part.month is not None and part.day is not None:
+            return exact(days.day(bounds(scope)[0].year, part.month, part.day), 0.95)
+        if scope.grain == "year" and part.event_year is not None:
+            return exact(part.event_year(bounds(scope)[0].year), 0.95)
+        if scope.grain == "year" and part.month is not None and part.grain == "month":
+            return Span(*days.month(bounds(scope)[0].year, part.month), "month", 0.95)
+        if scope.grain == "year" and part.rule == "week number":
+            number = days.plus_days(bounds(part)[0], 3).isocalendar().week
+            return Span(*days.iso_week(bounds(scope)[0].year, number), "week", 0.95)
+        if scope.grain == "week" and part.weekday is not None:
+            return exact(days.plus_days(bounds(scope)[0], part.weekday), 0.95)
+        if scope.grain == "year" and part.grain in ("quarter", "half", "season") and part.relative:
+            first, last = bounds(part)
+            year = bounds(scope)[0].year
+            shift = 12 * (year - first.year)
+            return change(
+                part,
+                first=days.plus_months(first, shift),
+                last=days.plus_days(days.plus_months(days.plus_days(last, 1), shift), -1),
+            )
+    linked = len(m.tokens) == 2 or m.has("COMMA")
+    if linked and {one.grain, two.grain} == {"day"} and one.weekday is not None:
+        return two
+    if linked and two.weekday is not None and one.grain == "day" and (one.day or one.explicit):
+        return one
+    if one.grain == "day" and two.weekday is not None and one.relative:
+        return one if bounds(one)[0].weekday() == two.weekday else None
+    return None
+
+
+@COMPOSED("weekday and date", "DATE (OPEN|DASH|THE|ON)* (MD | DATE) CLOSE?")
+def _weekday_with_date(context: Context, m: Match) -> Span | None:
+    """"This Friday 7/6": the numbers say which day; the word before them, which year."""
+    weekday, given = m.spans()[:2]
+    if weekday.grain != "day" or not (weekday.relative or weekday.weekday is not None):
+        return None
+    if given.month is None or given.day is None:
+        return None
+    if weekday.weekday is not None:
+        return change(given, confidence=0.9)
+    return exact(days.day(context.today.year, given.month, given.day), 0.9)
+
+
+@COMPOSED("weekday and date", "(THIS|NEXT|PREV) WEEKDAY? (OPEN|DASH|COMMA|OF)* (MD | DATE) CLOSE?")
+def _moved_date(context: Context, m: Match) -> Span | None:
+    given = m.spans()[0]
+    if given.month is None or given.day is None:
+        return None
+    if m.has("WEEKDAY") or m.has("THIS"):
+        shift = 0
+    else:
+        shift = -1 if m.has("PREV") else 1
+    return exact(days.day(context.today.year + shift, given.month, given.day), 0.9)
+
+
+@COMPOSED("part of the year", f"(QN | HN | ORD UQUARTER | ORD UHALF | NUM UQUARTER) {_IN} DATE")
+@COMPOSED("part of the year", "DATE (OF|IN|COMMA|THE)* (QN | HN | ORD UQUARTER | ORD UHALF | NUM UQUARTER)")
+def _part_of(context: Context, m: Match) -> Span | None:
+    span = m.spans()[0]
+    if span.grain != "year":
+        return None
+    return change(part_of_year(m, bounds(span)[0].year), explicit=False)
+
+
+@COMPOSED("season", f"SEASON {_IN} DATE")
+@COMPOSED("season", "DATE (OF|IN|THE)* SEASON")
+def _season_of(context: Context, m: Match) -> Span | None:
+    span = m.spans()[0]
+    if span.grain != "year":
+        return None
+    return season(context, m.number("SEASON"), bounds(span)[0].year)
+
+
+@COMPOSED("decade", "THE? (ORD|LASTORD) UDECADE (OF|THE)* DATE")
+@COMPOSED("decade", "DATE (OF|IN|THE)* (ORD|LASTORD) UDECADE")
+@COMPOSED("decade", "DATE OF? NUM DECS")
+def _decade_of(context: Context, m: Match) -> Span | None:
+    span = m.spans()[0]
+    if span.grain != "century":
+        return None
+    century = bounds(span)[0].year // 100 * 100
+    if m.has("DECS"):
+        first = century + m.number("NUM") // 10 * 10
+    else:
+        first = century + (10 * (_nth(m) - 1) if _nth(m) > 0 else 90)
+    return Span(*days.years(first, first + 9), "decade", 0.95)
+
+
+@COMPOSED("part of the period", f"(THE|IN|AT)* (EARLY|MID|LATE|EARLIER) (OF|IN|THE|DASH)* {_P}")
+@COMPOSED("part of the period", f"{_P} (OF|THE|DASH|IN)* (EARLY|MID|LATE)")
+def _cut(context: Context, m: Match) -> Span | None:
+    part = "early" if m.has("EARLY", "EARLIER") else "mid" if m.has("MID") else "late"
+    return cut(context, _scope(context, m), part)
+
+
+@COMPOSED("to date", "DATE TODATE")
+def _to_date(context: Context, m: Match) -> Span:
+    first, last = bounds(m.spans()[0])
+    return Span(first, min(last, days.plus_days(context.today, -1)), "day", 0.9, relative=True)
+
+
+@COMPOSED("earlier in the period", "EARLIERIN DATE")
+@COMPOSED("earlier in the period", "DATE (OF|IN|AND|COMMA)* EARLIERIN")
+def _earlier(context: Context, m: Match) -> Span | None:
+    span = m.spans()[0]
+    return earlier_in(context, span)
+
+
+@COMPOSED("later in the period", "LATERIN (THE|OF|IN)* DATE")
+@COMPOSED("later in the period", "DATE (OF|IN|THE|COMMA)* LATERIN")
+def _later(context: Context, m: Match) -> Span | None:
+    span = m.spans()[0]
+    return later_in(context, span)
+
+
+@COMPOSED("rest of", "THE? REST (OF|THE)* DATE")
+@COMPOSED("rest of", "DATE (OF|THE)* REST")
+def _rest(context: Context, m: Match) -> Span | None:
+    first, last = bounds(m.spans()[0])
+    if last < context.today:
+        return None
+    return Span(max(first, context.today), last, "day", 0.9, relative=True)
+
+
+@COMPOSED("away from a day", f"{DURATION} (AFTER|FROM|SINCE|LATER) (THE|OF|FROM|IN)* DATE")
+@COMPOSED("away from a day", f"IN {DURATION} (FROM|SINCE|AFTER) (DATE | YEAR)")
+@COMPOSED("away from a day", f"DATE (OF|FROM|PAFTER|PSINCE)* {DURATION} (LATER|PAFTER)")
+@COMPOSED("away from a day", f"DATE PAFTER {DURATION}")
+def _after(context: Context, m: Match) -> Span | None:
+    return _away(context, m, 1)
+
+
+@COMPOSED("away from a day", f"{DURATION} (BEFORE|AGO) (THE|OF|FROM|IN)* DATE")
+@COMPOSED("away from a day", f"DATE (OF|FROM|PBEFORE)* {DURATION} (PBEFORE|AGO)")
+@COMPOSED("away from a day", f"DATE PBEFORE {DURATION}")
+def _before(context: Context, m: Match) -> Span | None:
+    return _away(context, m, -1)
+
+
+def _away(context: Context, m: Match, sign: int) -> Span | None:
+    span = _scope(context, m)
+    if span.grain not in ("day", "year") or span.first is None:
+        return None
+    first = span.first
+    if span.weekday is not None and sign > 0 and first < context.today:
+        first = days.plus_days(first, 7)  # "three days from Tuesday" looks ahead
+    parts = amounts(m)
+    found = moved(first, parts[:1] if m.has("YEAR") else parts, sign)
+    return exact(found, 0.9, relative=True)
+
+
+@LATE_BARE("part of the period", "(THE|IN|AT)* (EARLY|MID|LATE) (OF|IN|THE)* (UWEEK|UMONTH|UYEAR|UDECADE)")
+@LATE_BARE("part of the period", "THE? (UWEEK|UMONTH|UYEARS|UDECADE) (OF|THE)* (EARLY|MID|LATE)")
+@LATE_BARE("part of the period", "MONTHPHASE | YEARPHASE")
+def _bare_cut(context: Context, m: Match) -> Span | None:
+    if m.has("MONTHPHASE", "YEARPHASE"):
+        unit = "month" if m.has("MONTHPHASE") else "year"
+        part = m.word("MONTHPHASE", "YEARPHASE")
+    else:
+        unit = unit_of(m.all("UNIT")[0])
+        part = "early" if m.has("EARLY") else "mid" if m.has("MID") else "late"
+    return cut(context, shifted(context, unit, 0), part)
+
+
+@COMPOSED("part of the period", f"{_P} OF? (MONTHPHASE | YEARPHASE)")
+def _phase(context: Context, m: Match) -> Span | None:
+    span = _scope(context, m)
+    if span.grain != ("month" if m.has("MONTHPHASE") else "year"):
+        return None
+    return cut(context, span, m.word("MONTHPHASE", "YEARPHASE"))
+
+
+@LATE_BARE("quarter", "(IN|THE|DURING)* (QN | HN | ORD UQUARTER | ORD UHALF) (OF THE? UYEAR)?")
+def _bare_part(context: Context, m: Match) -> Span | None:
+    """This year's, or last year's where that one has not begun."""
+    if m.has("QN", "HN") and not m.has("IN", "DURING") and m.before is not None:
+        return None
+    year = context.today.year
+    span = part_of_year(m, year)
+    if span.first is not None and span.first > context.today and "part_of_this_year" not in context.options:
+        span = part_of_year(m, year - 1)
+    return change(span, confidence=0.8, relative=True, explicit=False)
+
+
+@LATE_BARE("season", "LONESEASON")
+def _lone_season(context: Context, m: Match) -> Span:
+    return latest_season(context, m.number("LONESEASON"))
+
+
+@LATE_BARE("calendar period", "(MY|ON|THIS) (UDAY|UWEEK|UWEEKEND|UMONTH|UYEAR)")
+@LATE_BARE("calendar period", "(ON|THE|IN)* UWEEKEND")
+def _running(context: Context, m: Match) -> Span | None:
+    unit = unit_of(m.all("UNIT")[0])
+    if m.has("ON") and unit not in ("weekend",):
+        return None
+    return change(shifted(context, unit, 0), confidence=0.75)
+
+
+@LATE_BARE("day before", "THE UDAY (BEFORE|AFTER) (?=STOP|DOT|$)")
+def _day_beside(context: Context, m: Match) -> Span:
+    return exact(days.plus_days(context.today, -1 if m.has("BEFORE") else 1), 0.7, relative=True)
+
+

@@ -1,0 +1,315 @@
+"""Rules for days that are named: day and month, with or without a year, and days of a month.
+
+A day without a year is its latest instance up to the anchor; so is a day without a month.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+
+from retrieval.timex import days
+from retrieval.timex.grammar import OTHER, Context, Match, Rules, Span, Token, change, chars_of
+from retrieval.timex.numeric import full_year
+
+NAMED = Rules()
+"""Days and months spelled out; run first."""
+
+BARE = Rules()
+"""What counts only where nothing completes it: a lone month, weekday, "the 21st"; run late."""
+
+_PREFIX = "(WEEKDAY DOT? COMMA? (THE|ON)? (OPEN|DASH)?)?"
+_YEAR = "(YEAR YMARK? | APOSTROPHE NUM)"
+
+
+def exact(found: date, /, confidence: float = 1.0, **more: object) -> Span:
+    """The span of one day."""
+    return change(Span(found, found, "day", confidence), **more)
+
+
+def day_of_month(token: Token | None) -> int:
+    if token is None or not isinstance(token.value, int) or not 1 <= token.value <= 31:
+        raise LookupError("no day of a month")
+    return token.value
+
+
+def year_of(context: Context, token: Token | None) -> int:
+    if token is None or not isinstance(token.value, int):
+        raise LookupError("no year")
+    return full_year(token.text or str(token.value), context.today)
+
+
+def latest_day(context: Context, month: int, day: int) -> Span:
+    """The latest such day up to the anchor's."""
+    today = context.today
+    for year in range(today.year, max(today.year - 9, 0), -1):
+        try:
+            found = days.day(year, month, day)
+        except OverflowError:
+            continue
+        if found <= today:
+            return exact(found, 0.85, month=month, day=day)
+    raise OverflowError("no such day")
+
+
+def latest_month(context: Context, month: int) -> Span:
+    """The latest such month that has begun."""
+    today = context.today
+    first, last = days.month(today.year - (month > today.month), month)
+    return Span(first, last, "month", 0.85, month=month)
+
+
+def _range(context: Context, m: Match, year: int | None) -> Span:
+    first, second = (day_of_month(t) for t in m.all("DOM")[:2])
+    month = m.number("MON")
+    if second < first:
+        raise LookupError("a range that runs backwards")
+    if year is not None:
+        return Span(
+            days.day(year, month, first), days.day(year, month, second), "day", explicit=True
+        )
+    start = latest_day(context, month, first).first
+    assert start is not None
+    return Span(start, days.day(start.year, month, second), "day", 0.8)
+
+
+_TO = "(DASH|TO|UNTIL|AND)"
+_NOT_COUNTED = "(?! UNIT | UTIME | X | NUM | OF | DASH | SLASH | PERCENT)"
+
+
+@NAMED("days of a month", f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON LINK* YEAR")
+@NAMED("days of a month", f"MON (FROM|BETWEEN)? THE? DOM UDAYS? {_TO} THE? DOM UDAYS? LINK* YEAR")
+@NAMED("days of a month", f"(FROM|BETWEEN)? MON THE? DOM UDAYS? {_TO} THE? DOM UDAYS? LINK* YEAR")
+@NAMED("days of a month", f"(FROM|BETWEEN)? YEAR LINK* YMARK? MON DOM UDAYS? FROM? {_TO} DOM UDAYS TO?")
+def _days_of_month_and_year(context: Context, m: Match) -> Span:
+    return _range(context, m, m.number("YEAR"))
+
+
+@NAMED("date", f"{_PREFIX} THE? DOM UDAYS? DOT? LINK* MON DOT? LINK* UYEAR? {_YEAR}")
+@NAMED("date", f"{_PREFIX} MON DOT? LINK* DOM UDAYS? LINK* UYEAR? {_YEAR}")
+@NAMED("date", "YEAR YMARK? LINK* MON DOT? LINK* DOM MDAY?")
+def _date(context: Context, m: Match) -> Span | None:
+    numbers = m.all("DOM")
+    if m.has("APOSTROPHE"):
+        year = year_of(context, numbers[-1])
+    else:
+        year = m.number("YEAR")
+    return exact(days.day(year, m.number("MON"), day_of_month(numbers[0])), explicit=True)
+
+
+@NAMED("date", "NUM YMARK MON DOM MDAY?")
+def _date_short_year(context: Context, m: Match) -> Span:
+    year, day = m.all("DOM")
+    return exact(
+        days.day(year_of(context, year), m.number("MON"), day_of_month(day)), 0.95, explicit=True
+    )
+
+
+@NAMED("date", f"{_PREFIX} THE? DOM UDAYS? DOT? LINK* MON DOT? LINK* NUM")
+@NAMED("date", f"{_PREFIX} MON DOT? LINK* DOM UDAYS? LINK* NUM")
+def _date_two_digits(context: Context, m: Match) -> Span | None:
+    numbers = m.all("DOM")
+    year = numbers[-1]
+    if len(year.text) != 2 or len(numbers) != 2:
+        return None
+    counted = m.after is not None and m.after.kind in _COUNTED
+    if counted and not (numbers[0].kind in chars_of("ORD") and m.after.kind == OTHER):  # type: ignore[union-attr]
+        return None
+    found = days.day(year_of(context, year), m.number("MON"), day_of_month(numbers[0]))
+    return exact(found, 0.9, explicit=True)
+
+
+_COUNTED = frozenset().union(*map(chars_of, "X MON ORD TO DASH UDAY UWEEK UMONTH UYEAR UHOUR UMINUTE CLOCK AND MONTH".split()))
+
+
+@NAMED("date", "YEAR SLASH NUM SLASH MON")
+@NAMED("date", "NUM DASH YEAR DASH MON")
+@NAMED("date", "MON DASH YEAR DASH NUM")
+@NAMED("date", "YEAR NUM NUM")
+def _date_in_odd_order(context: Context, m: Match) -> Span | None:
+    numbers = m.all("NUM")
+    year = m.number("YEAR")
+    if m.has("MON"):
+        return exact(
+            days.day(year, m.number("MON"), day_of_month(numbers[0])), 0.95, explicit=True
+        )
+    if any(len(t.text) != 2 for t in numbers):
+        return None
+    month, day = (int(t.text) for t in numbers)
+    return exact(days.day(year, month, day), 0.8, explicit=True)
+
+
+@NAMED("date", "MD COMMA YEAR")
+def _numbers_and_year(context: Context, m: Match) -> Span:
+    span = m.spans()[0]
+    assert span.month is not None
+    assert span.day is not None
+    return exact(days.day(m.number("YEAR"), span.month, span.day), 0.95, explicit=True)
+
+
+@NAMED("days of a month", f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON")
+@NAMED("days of a month", f"MON (FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS?")
+@NAMED("days of a month", f"(FROM|BETWEEN) MON THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS?")
+def _days_of_month(context: Context, m: Match) -> Span | None:
+    if m.after is not None and m.after.kind in chars_of("MONTH") | chars_of("WMONTH"):
+        return None
+    return _range(context, m, None)
+
+
+@NAMED("month and year", "MON DOT? LINK* UYEARS? OF? YEAR YMARK?")
+@NAMED("month and year", "YEAR UYEARS? LINK* MON")
+def _month_and_year(context: Context, m: Match) -> Span:
+    year = m.number("YEAR")
+    if year < 1:
+        return Span(None, None, "none", void=True)
+    first, last = days.month(year, m.number("MON"))
+    return Span(first, last, "month", explicit=True)
+
+
+@NAMED("month and year", "MON DOT? OF? APOSTROPHE NUM")
+@NAMED("month and year", "MON OF NUM")
+@NAMED("month and year", "MON NUM")
+@NAMED("month and year", "NUM YMARK OF? MON")
+def _month_and_short_year(context: Context, m: Match) -> Span | None:
+    number = m.all("NUM")[0]
+    if len(number.text) != 2 and not m.has("YMARK"):
+        return None
+    if not m.has("APOSTROPHE", "YMARK") and m.number("NUM") <= 31:
+        return None
+    first, last = days.month(year_of(context, number), m.number("MON"))
+    return Span(first, last, "month", 0.9, explicit=True)
+
+
+@NAMED("month and day", f"{_PREFIX} THE? ORD LINK* MON")
+@NAMED("month and day", f"{_PREFIX} THE? DOM UDAYS? DOT? (OF|DASH|SLASH|IN|COMMA)? THE? MON")
+@NAMED("month and day", f"{_PREFIX} MON DOT? (OF|DASH|SLASH|COMMA)? (THE|ON)? DOM UDAYS?")
+def _month_and_day(context: Context, m: Match) -> Span | None:
+    number = m.all("DOM")[0]
+    day = day_of_month(number)
+    if m.after is not None and m.after.kind in _UNITS and not m.has("UDAYS"):
+        return None
+    if m.has("WMONTH") and number.kind in chars_of("NUM") and not number.text:
+        if m.tokens.index(number) < m.tokens.index(m.all("MON")[0]):
+            return None  # "one may ask"
+    return latest_day(context, m.number("MON"), day)
+
+
+_UNITS = frozenset().union(*map(chars_of, "UDAY UWEEK UMONTH UYEAR UHOUR UMINUTE UQUARTER".split()))
+
+
+@BARE("month and day", "(ON|IN|WEEKDAY|THE|COMMA)? MD")
+def _numbers(context: Context, m: Match) -> Span | None:
+    token = m.all("MD")[0]
+    span = m.spans()[0]
+    if m.has("ON", "IN", "WEEKDAY"):
+        return span
+    if "/" not in token.text:
+        return None
+    first, second = (int(part) for part in token.text.replace(" ", "").split("/"))
+    if first < second <= 10 or (first, second) == (24, 7):
+        return span if not m.has("COMMA") and m.before is None and m.after is None else None
+    return change(span, confidence=0.7)
+
+
+@BARE("month", "(IN|THE|OF|DURING) WMONTH")
+@BARE("month", "MONTH DOT?")
+def _month(context: Context, m: Match) -> Span:
+    return latest_month(context, m.number("MON"))
+
+
+@NAMED("date", "NUM OF NUM OF YEAR")
+@BARE("month and day", f"(THE | ON | IN) NUM OF NUM (?! UNIT | UTIME | NUM)")
+def _numbered_month(context: Context, m: Match) -> Span | None:
+    if "numbered_months" not in context.options:
+        return None
+    day, month = m.all("NUM")
+    if not day.text or not month.text:
+        return None
+    if m.has("YEAR"):
+        found = days.day(m.number("YEAR"), day_of_month(month), day_of_month(day))
+        return exact(found, 0.95, explicit=True)
+    return latest_day(context, day_of_month(month), day_of_month(day))
+
+
+@BARE("day of the month", "WEEKDAY COMMA? (THE|ON)? UDAY? DOM DOT?")
+def _weekday_and_number(context: Context, m: Match) -> Span | None:
+    """With an article, this month's such day if its weekday is right; else the latest that fits."""
+    weekday, number = m.number("WEEKDAY") - 1, day_of_month(m.one("DOM"))
+    today = context.today
+    if m.after is not None and m.after.kind in _COUNTED | _UNITS and not m.has("ORD"):
+        if not (m.after.kind == OTHER and "verb_last" in context.options):
+            return None
+    first = 0 if m.has("THE") else None
+    for back in range(240):
+        try:
+            month = days.plus_months(today.replace(day=1), -back)
+            found = days.day(month.year, month.month, number)
+        except OverflowError:
+            continue
+        if found.weekday() == weekday and (found <= today or back == first):
+            return exact(found, 0.85)
+    return None
+
+
+_BEFORE_DAY = frozenset().union(*map(chars_of, "ON IN STOP COMMA OF SINCE BEFORE AFTER UNTIL FROM TO STARTING DATE AND BETWEEN".split()))
+
+
+@BARE("day of the month", "ON? THE ORD (?! UNIT | X | NUM | OF | WMONTH)")
+@BARE("day of the month", "ON THE ORD (?= X)")
+@BARE("day of the month", "ON THE? DOM DOT? (?! UNIT | X | NUM | OF | UTIME | CLOCK | AND | SLASH | DASH | COLON | PERCENT)")
+@BARE("day of the month", "THE NUM DOT? (?! UNIT | X | NUM | OF | UTIME | CLOCK | AND | SLASH | DASH | COLON)")
+@BARE("day of the month", f"(ON | THE)+ UDAY NUM {_NOT_COUNTED}")
+@BARE("day of the month", "THE? NUM MDAY")
+def _day_of_month(context: Context, m: Match) -> Span | None:
+    number = m.all("DOM")[0]
+    if m.after is not None and m.after.kind == OTHER and m.has("ORD"):
+        if "verb_last" not in context.options:
+            return None
+    if m.before is not None and m.before.kind not in _BEFORE_DAY and not m.has("ON", "MDAY", "UDAY"):
+        return None
+    day = day_of_month(number)
+    today = context.today
+    month = today.replace(day=1)
+    for _ in range(12):
+        try:
+            found = days.day(month.year, month.month, day)
+        except OverflowError:
+            found = None
+        if found is not None and found <= today:
+            return exact(found, 0.8, day=day)
+        month = days.plus_months(month, -1)
+    return None
+
+
+@BARE("weekday of this month", "THE? ORD WEEKDAY")
+def _nth_weekday(context: Context, m: Match) -> Span | None:
+    month = days.period("month", context.today)
+    return exact(days.nth_weekday(month, m.number("WEEKDAY") - 1, m.number("ORD")), 0.8)
+
+
+
+
+@BARE("month and day", "WEEKDAY NUM DASH NUM")
+@BARE("month and day", "(IN | ON | THE) NUM DASH NUM (?! UNIT | UTIME | NUM | OF | DASH | SLASH | PERCENT)")
+def _weekday_and_numbers(context: Context, m: Match) -> Span | None:
+    first, second = (day_of_month(t) for t in m.all("NUM"))
+    if first <= 12 and second <= 12 and not m.has("WEEKDAY", "IN", "ON"):
+        return None
+    if any(not t.text for t in m.all("NUM")):
+        return None
+    first, second = (day_of_month(t) for t in m.all("NUM"))
+    swap = first > 12 or (context.day_first and second <= 12)
+    month, day = (second, first) if swap else (first, second)
+    return latest_day(context, month, day)
+
+
+@BARE("weekday", "DAY DOT?")
+@BARE("weekday", "(?<=ON) WDAY")
+def _weekday(context: Context, m: Match) -> Span:
+    """The last one before today; in languages that count so, the one of this week."""
+    weekday = m.number("WEEKDAY") - 1
+    today = context.today
+    if "weekday_of_this_week" in context.options:
+        found = days.plus_days(days.week(today)[0], weekday)
+    else:
+        found = days.plus_days(today, -((today.weekday() - weekday - 1) % 7 + 1))
+    return exact(found, 0.85, weekday=weekday)

@@ -1,0 +1,323 @@
+"""The words of one language, read from its data file, and the tokens they make of a text.
+
+A data file (languages/<code>.toml) has tables of kinds: `MONTH.5 = "may"`, `PREV = "last|previous"`.
+Alternatives are divided by "|"; a phrase of several words is written with spaces. `[meta]` says how
+the language is recognised and read:
+
+- `script`: latin, cyrillic, han, kana, hangul, devanagari, arabic
+- `day_first`: 3/7/2017 is 3 July
+- `common`: everyday words by which the language is recognised
+- `ordinal`: what follows digits to make an ordinal
+- `options`: names of habits that rules ask for
+- `compound`: number words are written together, joined by these words
+- `[suffixes]`: endings that are cut off a word, each with the kind of token that it becomes
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, Union
+
+from retrieval.timex.grammar import OTHER, Context, Token, Value, composite, kind_of
+from retrieval.timex.numeric import numeric_tokens
+from retrieval.timex.numerals import HAN_DIGITS, compound_number, han_number, merge_numbers
+from retrieval.timex.text import Piece, fold, pieces
+
+ALL_LANGUAGES = (
+    "en", "es", "fr", "de", "it", "pt", "nl", "sv", "tr", "ru", "zh", "ja", "ko", "hi", "ar",
+)  # fmt: skip
+
+_MARKS = {
+    ",": "COMMA", ".": "DOT", "-": "DASH", "/": "SLASH", "'": "APOSTROPHE", "(": "OPEN",
+    ")": "CLOSE", "?": "STOP", "!": "STOP", ";": "STOP", ":": "COLON", "|": "STOP",
+}  # fmt: skip
+# Kinds that can carry a time by themselves: without one of them in a text there is nothing to find.
+_CARRIERS = frozenset(
+    "MONTH WMONTH DAY WDAY REL PREV NEXT AGO PREAGO LATER UDAY UWEEK UMONTH UYEAR UQUARTER UHALF "
+    "UWEEKEND UDECADE UCENTURY UWORKDAY UWORKWEEK UFORTNIGHT UHOUR UMINUTE SEASON HOLIDAY DECADE "
+    "PART RECENT FISCAL QN HN EARLY LATE TODATE PERIOD".split()
+)
+
+Node = dict[str, Union["Node", tuple[str, Value]]]
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    language: str
+    script: str
+    day_first: bool
+    common: frozenset[str]
+    ordinal: frozenset[str]
+    options: frozenset[str]
+    tree: Node
+    triggers: frozenset[str]
+    numbers: tuple[tuple[str, int], ...]
+    number_words: tuple[str, ...]
+    joints: tuple[str, ...] | None
+    suffixes: tuple[tuple[str, str], ...]
+    prefixes: tuple[tuple[str, str], ...]
+    unspaced: re.Pattern[str] | None
+
+    def tokens(self, context: Context, folded: str) -> list[Token]:
+        """Every piece of the text as a token; pieces that say nothing of time are X."""
+        found = list(self._raw_tokens(context, folded))
+        return merge_numbers(found, "free" in self.options)
+
+    def _raw_tokens(self, context: Context, folded: str) -> Iterator[Token]:
+        runs = numeric_tokens(context, folded)
+        cut = pieces(folded)
+        at = 0
+        count = len(cut)
+        previous: Piece | None = None
+        while at < count:
+            piece = cut[at]
+            if piece.start in runs:
+                made = runs[piece.start]
+                yield from made
+                end = made[-1].end
+                while at < count and cut[at].start < end:
+                    previous = cut[at]
+                    at += 1
+                continue
+            hit = None if _is_symbol(previous, piece) else self._longest(cut, at)
+            if hit is not None:
+                kind, value, used = hit
+                yield Token(kind, value, piece.start, cut[at + used - 1].end)
+                previous = cut[at + used - 1]
+                at += used
+                continue
+            following = cut[at + 1] if at + 1 < count else None
+            if piece.text.isdigit():
+                token, used = self._digits(piece, previous, following)
+                yield token
+                at += used
+            else:
+                han = self._han(cut, at)
+                if han is not None:
+                    token, used = han
+                    yield token
+                    at += used
+                else:
+                    yield from self._word(piece)
+                    at += 1
+            previous = cut[at - 1]
+
+    def _longest(self, cut: list[Piece], at: int) -> tuple[str, Value, int] | None:
+        node: Node = self.tree
+        best: tuple[str, Value, int] | None = None
+        used = 0
+        while at + used < len(cut):
+            step = node.get(cut[at + used].text)
+            if not isinstance(step, dict):
+                break
+            node = step
+            used += 1
+            leaf = node.get("")
+            if isinstance(leaf, tuple):
+                best = (leaf[0], leaf[1], used)
+        return best
+
+    def _digits(
+        self, piece: Piece, previous: Piece | None, following: Piece | None
+    ) -> tuple[Token, int]:
+        glued_left = (
+            previous is not None
+            and previous.end == piece.start
+            and (previous.text in "$€£#@°_\\" or _is_word(previous.text))
+            and previous.text not in self.tree
+        )
+        size = len(piece.text)
+        if glued_left or size > 6:
+            return Token(OTHER, None, piece.start, piece.end), 1
+        value = int(piece.text)
+        if following is not None and following.start == piece.end:
+            if following.text in self.ordinal:
+                return Token(kind_of("ORD"), value, piece.start, following.end, piece.text), 2
+            known = following.text in self.tree or any(
+                following.text == ending for ending, _ in self.suffixes
+            )
+            if (_is_word(following.text) and not known) or following.text in "%°":
+                return Token(OTHER, None, piece.start, piece.end), 1
+        kind = "YEAR" if size == 4 else "NUM"
+        return Token(kind_of(kind), value, piece.start, piece.end, piece.text), 1
+
+    def _han(self, cut: list[Piece], at: int) -> tuple[Token, int] | None:
+        if self.script not in ("han", "kana") or cut[at].text not in HAN_DIGITS:
+            return None
+        end = at
+        while end < len(cut) and cut[end].text in HAN_DIGITS and (
+            end == at or cut[end].start == cut[end - 1].end
+        ):
+            end += 1
+        written = "".join(p.text for p in cut[at:end])
+        value = han_number(written)
+        if value is None:
+            return None
+        kind = "YEAR" if len(written) == 4 and value >= 1000 and "十" not in written else "NUM"
+        return Token(kind_of(kind), value, cut[at].start, cut[end - 1].end), end - at
+
+    def _word(self, piece: Piece) -> Iterator[Token]:
+        text = piece.text
+        mark = _MARKS.get(text)
+        if mark is not None:
+            yield Token(kind_of(mark), None, piece.start, piece.end)
+            return
+        if len(text) > 2:
+            if self.joints is not None:
+                number = compound_number(text, self.numbers, self.joints)
+                if number is not None:
+                    value, ordinal = number
+                    kind = "ORD" if ordinal else "YEAR" if 1000 <= value <= 2999 else "NUM"
+                    yield Token(kind_of(kind), value, piece.start, piece.end)
+                    return
+            for ending, kind in self.suffixes:
+                leaf = self._stem(text[: -len(ending)]) if text.endswith(ending) else None
+                if leaf is not None:
+                    middle = piece.end - len(ending)
+                    yield Token(leaf[0], leaf[1], piece.start, middle)
+                    yield Token(kind_of(kind), None, middle, piece.end)
+                    return
+            for beginning, kind in self.prefixes:
+                leaf = self._stem(text[len(beginning) :]) if text.startswith(beginning) else None
+                if leaf is not None:
+                    middle = piece.start + len(beginning)
+                    yield Token(kind_of(kind), None, piece.start, middle)
+                    yield Token(leaf[0], leaf[1], middle, piece.end)
+                    return
+        yield Token(OTHER, None, piece.start, piece.end)
+
+    def _stem(self, stem: str) -> tuple[str, Value] | None:
+        node = self.tree.get(stem)
+        leaf = node.get("") if isinstance(node, dict) else None
+        return leaf if isinstance(leaf, tuple) else None
+
+    def has_trigger(self, words: frozenset[str], folded: str) -> bool:
+        """Whether anything in the text could carry a time in this language."""
+        if self.unspaced is not None and self.unspaced.search(folded):
+            return True
+        if not self.triggers.isdisjoint(words):
+            return True
+        if self.joints is not None and any(self._is_year(word) for word in words):
+            return True
+        return bool(self.suffixes or self.prefixes) and any(self._inflected(w) for w in words)
+
+    def _is_year(self, word: str) -> bool:
+        if len(word) < 12 or not word.startswith(self.number_words):
+            return False
+        return compound_number(word, self.numbers, self.joints or ()) is not None
+
+    def _inflected(self, word: str) -> bool:
+        return any(
+            word.endswith(ending) and word[: -len(ending)] in self.triggers
+            for ending, _ in self.suffixes
+        ) or any(
+            word.startswith(beginning) and word[len(beginning) :] in self.triggers
+            for beginning, _ in self.prefixes
+        )
+
+
+def _is_symbol(previous: Piece | None, piece: Piece) -> bool:
+    """A name such as $DEC or #may."""
+    return previous is not None and previous.end == piece.start and previous.text in "$#@_"
+
+
+def _is_word(text: str) -> bool:
+    return "a" <= text[0] <= "z"
+
+
+@lru_cache(maxsize=None)
+def lexicon(language: str) -> Lexicon:
+    """The lexicon of one of LANGUAGES, loaded once."""
+    raw = tomllib.loads(
+        (files("retrieval.timex") / "languages" / f"{language}.toml").read_text(encoding="utf-8")
+    )
+    meta: dict[str, Any] = raw.pop("meta", {})
+    suffixes = _affixes(raw.pop("suffixes", {}))
+    prefixes = _affixes(raw.pop("prefixes", {}))
+    tree: Node = {}
+    triggers: set[str] = set()
+    unspaced: set[str] = set()
+    numbers: dict[str, int] = {}
+    for kind, entries in raw.items():
+        table = entries if isinstance(entries, dict) else {"": entries}
+        for key, phrases in table.items():
+            value = _value(key)
+            for phrase in str(phrases).split("|"):
+                folded = fold(phrase.strip())
+                if not folded:
+                    continue
+                words = [p.text for p in pieces(folded)]
+                _plant(tree, words, kind_of(kind), value)
+                if kind == "NUM" and isinstance(value, int) and len(words) == 1:
+                    numbers[folded] = value
+                if kind in _CARRIERS:
+                    if _is_unspaced(words[0]):
+                        unspaced.add("".join(words))
+                    else:
+                        triggers.add(max(words, key=len))
+    return Lexicon(
+        language,
+        str(meta.get("script", "latin")),
+        bool(meta.get("day_first", True)),
+        frozenset(fold(w) for w in str(meta.get("common", "")).split()),
+        frozenset(fold(w) for w in str(meta.get("ordinal", "")).split()),
+        frozenset(str(meta.get("options", "")).split()),
+        tree,
+        frozenset(triggers),
+        tuple(sorted(numbers.items(), key=lambda item: -len(item[0]))),
+        tuple(numbers),
+        tuple(fold(w) for w in meta["compound"].split()) if "compound" in meta else None,
+        suffixes,
+        prefixes,
+        _alternatives(unspaced),
+    )
+
+
+def _value(key: str) -> Value:
+    if not key:
+        return None
+    return int(key) if key.lstrip("+-").isdigit() else key
+
+
+def _affixes(table: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    found = [
+        (fold(affix), kind) for kind, affixes in table.items() for affix in affixes.split("|")
+    ]
+    return tuple(sorted(found, key=lambda pair: -len(pair[0])))
+
+
+def _plant(tree: Node, words: list[str], kind: str, value: Value) -> None:
+    node = tree
+    for word in words:
+        step = node.setdefault(word, {})
+        assert isinstance(step, dict)
+        node = step
+    known = node.get("")
+    if isinstance(known, tuple) and known[0] != kind:
+        both = composite(known[0], kind)
+        if both is None:
+            if _DEBUG: print(" ".join(words)); node[""]=(kind,value); return
+            raise ValueError(f"{' '.join(words)!r} is of two kinds that no rule takes together")
+        kind, value = both, known[1] if value is None else value
+    node[""] = (kind, value)
+
+
+def _is_unspaced(word: str) -> bool:
+    return word[0] >= "\u3040"
+
+
+def _alternatives(words: set[str]) -> re.Pattern[str] | None:
+    """One pattern for a set of unspaced words; a word that starts with another one is redundant."""
+    short = {w for w in words if not any(w[:n] in words for n in range(1, len(w)))}
+    return re.compile("|".join(map(re.escape, sorted(short)))) if short else None
+
+
+_DEBUG = False
+LANGUAGES = tuple(
+    name for name in ALL_LANGUAGES if (files("retrieval.timex") / "languages" / f"{name}.toml").is_file()
+)

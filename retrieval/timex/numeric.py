@@ -1,0 +1,155 @@
+"""Dates written in digits: 2024-05-10, 13.7.2024, 7/13/24, 2024/05, 7/13, and ranges of them.
+
+Everything else that joins numbers by marks (versions, addresses, telephone numbers, times of day)
+becomes one opaque token, so that no rule takes a piece of it for a day or a year.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+
+from retrieval.timex.days import day, month
+from retrieval.timex.grammar import DATE, OTHER, Context, Span, Token, kind_of
+
+_RUN = re.compile(
+    r"(?<![a-z0-9_#$€£@°\\])(?<![0-9][.,])(?:"
+    r"(?P<iso>\d{4}-\d{2}-\d{2})(?:t|[ ](?=\d\d:))\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?:z|[+-]\d\d:?\d\d)?"
+    r"|(?P<date>\d{4}-\d{2}-\d{2})|(?<![a-z]-)(?P<run>\d+(?:(?:\s{0,2}[-/]\s{0,2}|[.:,])\d+)+)"
+    r")(?![a-z_°]|[.,:/-]?\d|[/-][a-z])"
+)
+_SPLIT = re.compile(r"\s*([-/.:,])\s*")
+_COMPACT = re.compile(r"(?<![\w.])((?:19|20)\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?![\d_])")
+
+CLOCK = kind_of("CLOCK")
+MONTH_DAY = kind_of("MD")
+DASH = kind_of("DASH")
+
+
+def full_year(written: str, today: date) -> int:
+    """A year as written; two digits mean the century that puts it at most 20 years ahead."""
+    value = int(written)
+    if len(written) > 2:
+        return value
+    year = today.year // 100 * 100 + value
+    return year - 100 if year > today.year + 20 else year
+
+
+def numeric_tokens(context: Context, folded: str) -> dict[int, list[Token]]:
+    """Tokens of the digit groups that are joined by marks, by the place where they start."""
+    found: dict[int, list[Token]] = {}
+    for hit in _RUN.finditer(folded):
+        start, end = hit.span()
+        written = hit["iso"] or hit["date"] or hit["run"]
+        found[start] = _read(context, written, start, end)
+    for hit in _COMPACT.finditer(folded):
+        try:
+            span = _one_day(int(hit[1]), int(hit[2]), int(hit[3]), 0.7)
+        except OverflowError:
+            continue
+        found[hit.start()] = [Token(DATE, span, hit.start(), hit.end())]
+    return {start: tokens for start, tokens in found.items() if tokens}
+
+
+def _one_day(year: int, month_: int, day_: int, confidence: float = 1.0) -> Span:
+    found = day(year, month_, day_)
+    return Span(found, found, "day", confidence, rule="numeric date", explicit=True)
+
+
+def _read(context: Context, written: str, start: int, end: int) -> list[Token]:
+    parts = _SPLIT.split(written)
+    numbers, marks = parts[::2], parts[1::2]
+    if ":" in marks:
+        return [Token(CLOCK, None, start, end)]
+    if marks == ["-"] and (len(numbers[0]) == len(numbers[1]) == 4 or len(numbers[1]) <= 2):
+        if max(map(len, numbers)) <= 2 or len(numbers[0]) == len(numbers[1]) == 4:
+            return []  # "19-20", "2014-2018": the rules see numbers and a dash
+    try:
+        groups = _group(numbers, marks)
+        spans = [_point(context, n, m) for n, m in groups]
+    except (OverflowError, ValueError):
+        return [Token(OTHER, None, start, end)]
+    tokens: list[Token] = []
+    for span in spans:
+        if tokens:
+            tokens.append(Token(DASH, None, start, end))
+        bare = span.grain == "day" and span.month is not None
+        tokens.append(Token(MONTH_DAY if bare else DATE, span, start, end, written))
+    return tokens
+
+
+def _group(numbers: list[str], marks: list[str]) -> list[tuple[list[str], list[str]]]:
+    count = len(numbers)
+    if count <= 3:
+        return [(numbers, marks)]
+    if count > 6:
+        raise ValueError("too many groups")
+    half = count // 2
+    if marks[half - 1] != "-":
+        raise ValueError("no range")
+    return [(numbers[:half], marks[: half - 1]), (numbers[half:], marks[half:])]
+
+
+def _point(context: Context, numbers: list[str], marks: list[str]) -> Span:
+    if len(numbers) == 3:
+        return _three(context, numbers, marks)
+    first, second = numbers
+    if marks[0] == ",":
+        raise ValueError("a decimal comma")
+    if len(first) == 4 and len(second) <= 2:
+        return _month(int(first), int(second))
+    if len(second) == 4 and len(first) <= 2:
+        return _month(int(second), int(first))
+    if len(first) > 2 or len(second) > 2:
+        raise ValueError("no date")
+    month_, day_ = _order(context, int(first), int(second), marks[0])
+    day(2024, month_, day_)
+    today = context.today
+    for year in range(today.year, today.year - 9, -1):
+        try:
+            found = day(year, month_, day_)
+        except OverflowError:
+            continue
+        if found <= today:
+            return Span(found, found, "day", 0.8, rule="month and day", month=month_, day=day_)
+    raise OverflowError
+
+
+def _month(year: int, month_: int) -> Span:
+    first, last = month(year, month_)
+    return Span(first, last, "month", rule="numeric month", explicit=True)
+
+
+def _three(context: Context, numbers: list[str], marks: list[str]) -> Span:
+    first, second, third = numbers
+    if marks[0] != marks[1] and marks != ["/", ","]:
+        raise ValueError("mixed marks")
+    if "," in marks and marks != ["/", ","]:
+        raise ValueError("decimal commas")
+    if len(first) == 4 and len(second) <= 2 and len(third) <= 2:
+        try:
+            return _one_day(int(first), int(second), int(third))
+        except OverflowError:
+            return _one_day(int(first), int(third), int(second))
+    if len(first) > 2 or len(second) > 2 or len(third) not in (2, 4):
+        raise ValueError("no date")
+    if len(third) == 2:
+        if marks[0] == "." and (len(second) != 2 or "dotted" not in context.options):
+            raise ValueError("a version")
+        if "year_first" in context.options and len(first) == 2:
+            try:
+                return _one_day(full_year(first, context.today), int(second), int(third), 0.8)
+            except OverflowError:
+                pass
+    month_, day_ = _order(context, int(first), int(second), marks[0])
+    return _one_day(full_year(third, context.today), month_, day_, 0.95)
+
+
+def _order(context: Context, first: int, second: int, mark: str) -> tuple[int, int]:
+    """(month, day) of two numbers, in the order of the language unless only the other is a date."""
+    day_first = context.day_first
+    if first > 12 >= second:
+        day_first = True
+    elif second > 12 >= first:
+        day_first = False
+    return (second, first) if day_first else (first, second)

@@ -1,0 +1,194 @@
+"""Rules for spans between two times, and for spans that are open on one side."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from retrieval.timex import days
+from retrieval.timex.dates import exact
+from retrieval.timex.grammar import Context, Match, Rules, Span, change, chars_of, kind_of
+from retrieval.timex.periods import DURATION, amounts, moved, plausible
+
+RANGES = Rules()
+OPEN = Rules()
+
+_D = "(DATE | YEAR YMARK? | NOW)"
+_FILL = "(THE|ON|IN|OF|COMMA|UYEAR|UNTIL|TO)*"
+
+
+def _ends(context: Context, m: Match) -> list[Span] | None:
+    """The two ends; a lone number counts where it is plausible as a year."""
+    ends: list[Span] = []
+    for token in m.tokens:
+        if isinstance(token.value, Span):
+            ends.append(token.value)
+        elif token.kind in chars_of("NOW"):
+            ends.append(exact(context.today, relative=True))
+        elif token.kind in chars_of("YEAR"):
+            if not isinstance(token.value, int) or not plausible(context, token.value):
+                return None
+            ends.append(Span(*days.year(token.value), "year", 0.9, explicit=True))
+    return ends
+
+
+@RANGES("between", f"BETWEEN {_FILL} {_D} (AND|TO|DASH|UNTIL) {_FILL} {_D}")
+@RANGES("between", f"{_D} (AND|TO|DASH|OF) {_D} OF? PBETWEEN")
+@RANGES("from to", f"FROM {_FILL} {_D} COMMA? (TO|DASH|UNTIL|AND) {_FILL} {_D}")
+@RANGES("from to", f"{_D} FROM (TO|DASH|OF)? {_FILL} {_D} (TO|UNTIL|DASH)*")
+@RANGES("from to", f"{_D} (DASH|TO|UNTIL) {_FILL} {_D} (UNTIL|TO)?")
+def _range(context: Context, m: Match) -> Span | None:
+    ends = _ends(context, m)
+    if ends is None or len(ends) != 2:
+        return None
+    return between(context, ends[0], ends[1])
+
+
+def between(context: Context, start: Span, end: Span) -> Span | None:
+    """From the first day of one span to the last day of the other.
+
+    What the writer left out is taken from the other end: "Nov to Feb 2017" starts in 2016, "from
+    May to October 2020" in 2020. Where both lack the year, the range is the latest that has begun.
+    """
+    if start.first is None or end.last is None:
+        return None
+    first, last = start.first, end.last
+    if start.weekday is not None and end.weekday is not None and start.relative == end.relative:
+        last = days.plus_days(first, (end.weekday - start.weekday) % 7)
+    elif end.weekday is not None and start.grain in ("day", "week"):
+        last = days.plus_days(first, (end.weekday - first.weekday()) % 7)
+    elif start.month is not None and end.month is None and end.first is not None:
+        first = _with_year(start, end.first.year)
+        if first > last:
+            first = _with_year(start, end.first.year - 1)
+    elif end.month is not None:
+        last = _last_with_year(end, first.year)
+        if last < first:
+            last = _last_with_year(end, first.year + 1)
+    elif end.day is not None and end.month is None and start.grain == "day":
+        last = days.day(first.year, first.month, end.day)
+        if last < first:
+            following = days.plus_months(first.replace(day=1), 1)
+            last = days.day(following.year, following.month, end.day)
+    if last < first:
+        return None
+    grain = start.grain if start.grain == end.grain else "day"
+    confidence = min(start.confidence, end.confidence)
+    return Span(first, last, grain, confidence, explicit=start.explicit and end.explicit)
+
+
+def _with_year(span: Span, year: int) -> date:
+    assert span.month is not None
+    return days.day(year, span.month, span.day or 1)
+
+
+def _last_with_year(span: Span, year: int) -> date:
+    assert span.month is not None
+    if span.day is not None:
+        return days.day(year, span.month, span.day)
+    if span.part and span.last is not None:
+        return days.day(year, span.month, min(span.last.day, days.month(year, span.month)[1].day))
+    return days.month(year, span.month)[1]
+
+
+@RANGES("duration from", f"(FOR|IN)? {DURATION} COMMA? (STARTING|FROM|SINCE) (FROM|ON|THE)* DATE")
+def _duration_from(context: Context, m: Match) -> Span | None:
+    start = m.spans()[0].first
+    if start is None or m.has("SINCE") or not m.has("STARTING", "FOR"):
+        return None
+    return Span(start, days.plus_days(moved(start, amounts(m), 1), -1), "day", 0.85)
+
+
+# Dutch "voor" is "for" as often as "before"; only an edge such as "the end of May" decides it.
+_FOR_OR_BEFORE = kind_of("ON BEFORE")
+_POINT = "(DATE | UYEAR? YEAR YMARK?)"
+
+
+def _point(context: Context, m: Match) -> Span | None:
+    spans = m.spans()
+    if spans:
+        return spans[-1]
+    year = m.number("YEAR")
+    if not plausible(context, year):
+        return None
+    return Span(*days.year(year), "year", 0.9, explicit=True)
+
+
+def _since(context: Context, span: Span, closed: bool) -> Span | None:
+    first = span.first
+    if first is None:
+        return None
+    if closed:
+        if first > context.today:
+            return Span(None, None, "none", void=True)
+        return change(span, first=first, last=context.today, part="", whole=None)
+    return change(span, first=first, last=None, part="", whole=None)
+
+
+@OPEN("since", f"SINCE {_FILL} {_POINT}")
+@OPEN("since", f"{_POINT} (OF|FROM)? PSINCE")
+def _since_rule(context: Context, m: Match) -> Span | None:
+    """A named year, or month of a year, runs up to the anchor; other beginnings stay open."""
+    span = _point(context, m)
+    if span is None:
+        return None
+    named = span.explicit and span.grain in ("year", "month") and not span.part
+    token = m.one("SINCE", "PSINCE")
+    return _since(context, span, named or (token is not None and token.value == "now"))
+
+
+@OPEN("from on", f"(STARTING | FROM) (FROM|ON|IN|THE|OF)* {_POINT} (ONWARD | PSTARTING | ORLATER)")
+@OPEN("from on", f"STARTING (FROM|ON|IN|THE|OF|WITH)* {_POINT}")
+@OPEN("from on", f"{_POINT} COMMA? FROM? (ONWARD | ORLATER | PSTARTING)")
+@OPEN("from on", f"(NOTBEFORE | AFTER (OR|ON|IN|EQUAL)+) (THE|ON|IN|OF)* {_POINT}")
+@OPEN("from on", f"(ON | IN)? OR? AFTER (OR | EQUAL) (ON|IN|TO)* {_POINT}")
+def _onward(context: Context, m: Match) -> Span | None:
+    span = _point(context, m)
+    return None if span is None else _since(context, span, False)
+
+
+@OPEN("after", f"AFTER {_FILL} {_POINT}")
+@OPEN("after", f"UYEARS? IS? (LATERTHAN) {_FILL} {_POINT}")
+@OPEN("after", f"{_POINT} (OF|FROM)* PAFTER")
+def _after(context: Context, m: Match) -> Span | None:
+    span = _point(context, m)
+    if span is None or span.last is None or span.first is None:
+        return None
+    # "After the beginning of March" leaves open how much of March it means: all but nothing.
+    first = span.first if span.part == "early" else days.plus_days(span.last, 1)
+    return change(span, first=first, last=None, part="", whole=None)
+
+
+@OPEN("until", f"(BEFORE | UNTIL) (OR | EQUAL) (ON|IN|THE|TO)* {_POINT}")
+@OPEN("until", f"{_POINT} ORBEFORE")
+def _until_with(context: Context, m: Match) -> Span | None:
+    span = _point(context, m)
+    if span is None or span.last is None:
+        return None
+    return change(span, first=None, last=span.last, part="", whole=None)
+
+
+@OPEN("before", f"(BEFORE | EARLIERTHAN) {_FILL} {_POINT}")
+@OPEN("before", f"{_POINT} (OF|FROM)* PBEFORE")
+def _before(context: Context, m: Match) -> Span | None:
+    span = _point(context, m)
+    if span is None or span.first is None or span.last is None:
+        return None
+    if m.tokens[0].kind == _FOR_OR_BEFORE and not span.part:
+        return None
+    if any(t.value == "void" for t in m.all("PBEFORE")):
+        return Span(None, None, "none", void=True)
+    # "Before the end of December" takes in all of December.
+    last = span.last if span.part == "late" else days.plus_days(span.first, -1)
+    return change(span, first=None, last=last, part="", whole=None)
+
+
+@OPEN("until", f"UNTIL {_FILL} {_POINT}")
+@OPEN("until", f"{_POINT} (OF|TO)? PUNTIL")
+def _until(context: Context, m: Match) -> Span | None:
+    """Up to a day, that day with it; up to a month or a year, not into it."""
+    span = _point(context, m)
+    if span is None or span.last is None or span.first is None:
+        return None
+    if span.grain in ("month", "year") and not span.part:
+        return change(span, first=None, last=days.plus_days(span.first, -1))
+    return change(span, first=None, last=span.last, part="", whole=None)

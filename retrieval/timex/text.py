@@ -1,0 +1,139 @@
+"""Text as the grammar sees it: folded, cut into pieces, every piece knowing where it came from.
+
+Folding is per character, so that a place in the folded text leads back to the original: compatibility
+forms become plain ones, case and accents go, every script's digits become ASCII, and the Chinese
+characters that time words use become simplified ones.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from typing import NamedTuple
+
+_SPECIAL = {
+    "ı": "i",
+    "ß": "ss",
+    "æ": "ae",
+    "ø": "o",
+    "œ": "oe",
+    "’": "'",
+    "‘": "'",
+    "ʼ": "'",
+    "`": "'",
+    "´": "'",
+    "–": "-",
+    "—": "-",
+    "−": "-",
+    "‐": "-",
+    "‑": "-",
+    "〜": "-",
+    "～": "-",
+    "~": "-",
+    "ى": "ي",
+    "ة": "ه",
+    "ـ": "",
+    "。": ".",
+    "、": ",",
+    "،": ",",
+    "।": ".",
+    "\u200b": "",
+    "\u200c": "",
+    "\u200d": "",
+    "\u200e": "",
+    "\u200f": "",
+    "\xa0": " ",
+    "º": "º",
+    "ª": "ª",
+}
+_TRADITIONAL = dict(
+    zip(
+        "週禮個兩幾後這過來現倆內間號當數開時鐘鍾頭",
+        "周礼个两几后这过来现俩内间号当数开时钟钟头",
+        strict=True,
+    )
+)
+# Accents above, below and through a letter, the Indic nukta, Arabic vowel signs.
+_DROPPED_CLASSES = frozenset({1, 7, 202, 220, 230, 27, 28, 29, 30, 31, 32, 33, 34, 35})
+
+
+def _fold_character(character: str) -> str:
+    if character in _SPECIAL:
+        return _SPECIAL[character]
+    if character in _TRADITIONAL:
+        return _TRADITIONAL[character]
+    decimal = unicodedata.decimal(character, None)
+    if decimal is not None:
+        return str(decimal)
+    apart = unicodedata.normalize("NFKD", character)
+    kept = "".join(c for c in apart if unicodedata.combining(c) not in _DROPPED_CLASSES)
+    whole = unicodedata.normalize("NFC", kept).lower()
+    return "".join(_TRADITIONAL.get(c, _SPECIAL.get(c, c)) for c in whole if c != "\u0307")
+
+
+class _Table(dict[int, str]):
+    """Filled as characters are met, so that translating is one pass in C."""
+
+    def __missing__(self, code: int) -> str:
+        folded = _fold_character(chr(code))
+        if len(self) < 50_000:
+            self[code] = folded
+        return folded
+
+
+_TABLE = _Table()
+
+
+class Folded:
+    """A text and its folded form; `original_span` leads from the second to the first."""
+
+    __slots__ = ("_offsets", "original", "text")
+
+    def __init__(self, original: str) -> None:
+        self.original = original
+        self.text = original.translate(_TABLE)
+        self._offsets: list[int] | None = None
+
+    def original_span(self, start: int, end: int) -> tuple[int, int]:
+        """The characters of the original that gave the folded characters [start, end)."""
+        if len(self.text) == len(self.original) and self.original.isascii():
+            return start, end
+        if self._offsets is None:
+            offsets: list[int] = []
+            position = 0
+            for character in self.original:
+                offsets.append(position)
+                position += len(_TABLE[ord(character)])
+            self._offsets = offsets
+        offsets = self._offsets
+        first = bisect_right(offsets, start) - 1
+        last = bisect_right(offsets, end - 1) - 1
+        return first, last + 1
+
+
+def fold(text: str) -> str:
+    return text.translate(_TABLE)
+
+
+class Piece(NamedTuple):
+    """One word, number, unspaced character or mark of the folded text."""
+
+    text: str
+    start: int
+    end: int
+
+
+# Scripts written without spaces come character by character, so that the lexicon finds its words.
+_PIECE = re.compile(
+    r"[a-z\u00df-\u024f\u0250-\u02af\u0400-\u052f\u0590-\u065f\u066e-\u06d3\u06d5-\u06ff"
+    r"\u0900-\u0963\u0970-\u097f]+"
+    r"|\d+|[^\s]"
+)
+WORDS = re.compile(
+    r"[a-z\u00df-\u024f\u0400-\u052f\u0620-\u065f\u066e-\u06d3\u0900-\u0963\u0970-\u097f]+"
+)
+
+
+def pieces(folded: str) -> list[Piece]:
+    return [Piece(m.group(), m.start(), m.end()) for m in _PIECE.finditer(folded)]

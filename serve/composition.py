@@ -1,0 +1,321 @@
+"""The composition root: settings to objects. The only place that knows every part.
+
+Each `open_*` builds one stage and the resources it needs; what it opened is closed by the exit
+stack it is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import SecretStr
+
+from models.catalog import build_embedder, build_reranker
+from models.chain import Member
+from models.passthrough import Passthrough
+from models.settings import Compute, EmbedderSettings, RerankerSettings
+from models.types import ModelError, Observe
+from models.weights import find
+from retrieval.bank.residency import Residency, ResidencySettings
+from retrieval.ingest.deps import IngestDeps, analyser_for
+from retrieval.ingest.worker import Worker
+from retrieval.keyword.analyser import Analyser
+from retrieval.protocols import Embedder, Reranker
+from retrieval.recall import RecallEngine, Retriever
+from retrieval.retriever import LocalRetriever
+from retrieval.store.heads import BankHead
+from retrieval.store.pool import Pool, PoolSettings, open_pool
+from serve import metrics
+from serve.door import Door
+from serve.services import Services, Writer
+from serve.settings import Settings
+from serve.writer import LocalWriter
+from serve.settings.model import RerankerMember
+
+log = logging.getLogger(__name__)
+
+ARRAY_THREADS = 2
+"""Threads for array work that would hold up the event loop; numpy lets go of the lock inside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Stages that run elsewhere; None means: in this process."""
+
+    retriever: Retriever | None = None
+    embedder: Embedder | None = None
+    reranker: Reranker | None = None
+    writer: Writer | None = None
+
+
+def pool_settings(settings: Settings) -> PoolSettings:
+    database = settings.database
+    if database.database_url is None:
+        raise ValueError("database_url is not set: the launcher sets it when it starts its own")
+    return PoolSettings(
+        dsn=database.database_url.get_secret_value(),
+        schema=database.database_schema,
+        min_size=min(database.db_pool_min_size, database.db_pool_max_size),
+        max_size=database.db_pool_max_size,
+        command_timeout_s=database.db_command_timeout_s,
+        acquire_timeout_s=database.db_acquire_timeout_s,
+        statement_timeout_s=database.db_statement_timeout_s,
+        statement_cache_size=database.db_statement_cache_size,
+    )
+
+
+async def open_database(settings: Settings, stack: AsyncExitStack) -> Pool:
+    pool = await open_pool(pool_settings(settings))
+    stack.push_async_callback(pool.close)
+    return pool
+
+
+def _secret(value: SecretStr | None) -> str:
+    return "" if value is None else value.get_secret_value()
+
+
+def embedder_settings(settings: Settings) -> EmbedderSettings:
+    """What the models package needs to know of our embeddings section."""
+    own = settings.embeddings
+    provider = own.embeddings_provider
+    model, url, key, batch, dimensions = {
+        "local": (own.embeddings_local_model, "", "", None, None),
+        "tei": (None, own.embeddings_tei_url or "", _secret(own.embeddings_tei_api_key), 32, None),
+        "openai": (
+            own.embeddings_openai_model,
+            own.embeddings_openai_base_url or "",
+            _secret(own.embeddings_openai_api_key),
+            own.embeddings_openai_batch_size,
+            own.embeddings_openai_dimensions,
+        ),
+        "openrouter": (
+            own.embeddings_openrouter_model,
+            "",
+            _secret(own.embeddings_openrouter_api_key),
+            None,
+            None,
+        ),
+        "requesty": (
+            own.embeddings_requesty_model,
+            "",
+            _secret(own.embeddings_requesty_api_key),
+            None,
+            None,
+        ),
+        "litellm": (
+            own.embeddings_litellm_model,
+            own.embeddings_litellm_api_base or "",
+            _secret(own.embeddings_litellm_api_key),
+            None,
+            None,
+        ),
+    }[provider]
+    return EmbedderSettings(
+        provider=provider,
+        model=model,
+        url=url,
+        api_key=key,
+        batch_size=batch,
+        dimensions=dimensions,
+        query_prefix=own.embeddings_query_prefix,
+        passage_prefix=own.embeddings_passage_prefix,
+        max_input_tokens=own.embeddings_max_input_tokens,
+        cached_queries=own.embeddings_cached_queries,
+        compute=Compute(
+            device="cpu" if own.embeddings_local_force_cpu else "auto",
+            allow_mps=own.embeddings_local_allow_mps,
+            precision=own.embeddings_local_precision,
+            threads=own.embeddings_local_threads,
+            trust_remote_code=own.embeddings_local_trust_remote_code,
+            init_timeout_s=own.model_init_timeout_s,
+        ),
+    )
+
+
+def reranker_settings(member: RerankerMember, init_timeout_s: float) -> RerankerSettings:
+    """What the models package needs to know of one member of the chain."""
+
+    def own(name: str) -> Any:
+        return getattr(member, f"{member.provider}_{name}", None)
+
+    if member.provider == "local":
+        return RerankerSettings(
+            provider="local",
+            model=member.local_model,
+            batch_size=member.local_batch_size,
+            max_concurrent=member.local_max_concurrent,
+            bucket_batching=member.local_bucket_batching,
+            compute=Compute(
+                device="cpu" if member.local_force_cpu else "auto",
+                allow_mps=member.local_allow_mps,
+                precision="fp16" if member.local_fp16 else member.local_precision,
+                threads=member.local_threads,
+                trust_remote_code=member.local_trust_remote_code,
+                init_timeout_s=init_timeout_s,
+            ),
+        )
+    return RerankerSettings(
+        provider=member.provider,
+        model=own("model"),
+        url=own("url") or own("base_url") or own("api_base") or "",
+        api_key=_secret(own("api_key")),
+        batch_size=own("batch_size"),
+        max_concurrent=own("max_concurrent"),
+        timeout_s=own("http_timeout_s") or own("timeout_s"),
+        max_tokens_per_doc=own("max_tokens_per_doc"),
+        send_bank_as_header=member.send_bank_as_header,
+    )
+
+
+def observer(model: str) -> Observe:
+    """Measurements of a model's engine as Prometheus histograms."""
+    measures: dict[str, Any] = {}
+
+    def observe(name: str, value: float) -> None:
+        if name not in measures:
+            measures[name] = metrics.MODEL.labels(model, name)
+        measures[name].observe(value)
+
+    return observe
+
+
+async def open_embedder(settings: Settings, stack: AsyncExitStack) -> Any:
+    """The embedder, loaded and warm."""
+    embedder = build_embedder(embedder_settings(settings), observer("embedder"))
+    stack.push_async_callback(embedder.close)
+    await embedder.start()
+    return embedder
+
+
+async def open_reranker(settings: Settings, stack: AsyncExitStack) -> Member:
+    """The chain of rerankers, started.
+
+    Where nobody chose a reranker and the default's weights cannot be had, the fused order serves:
+    said once at start, instead of marking every answer as degraded.
+    """
+    members = settings.rerankers.members
+    reranker: Member
+    if members == (RerankerMember(),) and not await _obtainable(members[0].local_model):
+        reranker = Passthrough("fused")
+    else:
+        timeout = settings.embeddings.model_init_timeout_s
+        reranker = build_reranker(
+            [reranker_settings(member, timeout) for member in members],
+            observe=observer("reranker"),
+        )
+    stack.push_async_callback(reranker.close)
+    await reranker.start()
+    return reranker
+
+
+async def _obtainable(model: str) -> bool:
+    try:
+        await asyncio.to_thread(find, model)
+    except ModelError as error:
+        log.warning("no cross-encoder: %s; recalls keep the fused order", error)
+        return False
+    return True
+
+
+async def open_residency(settings: Settings, pool: Pool, stack: AsyncExitStack) -> Residency:
+    residency = Residency(pool, ResidencySettings(budget_bytes=settings.banks.bank_memory_bytes))
+    stack.push_async_callback(residency.close)
+    return residency
+
+
+def open_retriever(
+    settings: Settings, pool: Pool, residency: Residency, embedder: Embedder, stack: AsyncExitStack
+) -> LocalRetriever:
+    threads = ThreadPoolExecutor(ARRAY_THREADS, "arrays")
+    stack.callback(threads.shutdown, wait=False, cancel_futures=True)
+
+    def analyser(head: BankHead) -> Analyser:
+        return analyser_for(settings.retain.with_overrides(head.config))
+
+    return LocalRetriever(pool, residency, embedder, settings.recall, threads, analyser)
+
+
+async def open_writer(
+    settings: Settings, pool: Pool, residency: Residency, embedder: Embedder, stack: AsyncExitStack
+) -> LocalWriter:
+    """The writer, and the worker that runs queued operations beside it."""
+    deps = IngestDeps(pool, embedder, residency, settings.retain)
+    if settings.worker.worker_enabled:
+        worker = Worker(deps, poll_s=settings.worker.worker_poll_interval_ms / 1000)
+        await worker.start()
+        stack.push_async_callback(worker.stop)
+    return LocalWriter(deps)
+
+
+async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitStack) -> Services:
+    """Everything that the endpoints call, with what is not `elsewhere` in this process."""
+    pool = await open_database(settings, stack)
+    parts: list[Any] = []
+    reranker = elsewhere.reranker
+    if reranker is None:
+        reranker = await open_reranker(settings, stack)
+        parts.append(reranker)
+    retriever, writer = elsewhere.retriever, elsewhere.writer
+    described: dict[str, Any] = {"reranker": name_of(reranker)}
+    if retriever is None or writer is None:
+        embedder = elsewhere.embedder
+        if embedder is None:
+            embedder = await open_embedder(settings, stack)
+            parts.append(embedder)
+        residency = await open_residency(settings, pool, stack)
+        described["embedder"] = embedder.model_id
+        if retriever is None:
+            retriever = open_retriever(settings, pool, residency, embedder, stack)
+        if writer is None:
+            writer = await open_writer(settings, pool, residency, embedder, stack)
+    return Services(
+        settings=settings,
+        pool=pool,
+        recaller=RecallEngine(pool, retriever, reranker, settings.recall),
+        writer=writer,
+        recall_door=Door(
+            settings.recall.recall_max_concurrent,
+            settings.limits.recall_queue_max,
+            tenant_max=settings.limits.tenant_max_concurrent,
+            rate_per_s=settings.limits.tenant_requests_per_s,
+            burst=settings.limits.tenant_burst,
+        ),
+        write_door=Door(settings.limits.write_max_concurrent, settings.limits.write_queue_max),
+        models=described,
+        parts=tuple(parts),
+    )
+
+
+async def open_retriever_alone(
+    settings: Settings, elsewhere: Stages, stack: AsyncExitStack
+) -> LocalRetriever:
+    """A retriever with its own database connections and resident banks."""
+    pool = await open_database(settings, stack)
+    embedder = elsewhere.embedder or await open_embedder(settings, stack)
+    residency = await open_residency(settings, pool, stack)
+    return open_retriever(settings, pool, residency, embedder, stack)
+
+
+async def open_writer_alone(settings: Settings, elsewhere: Stages, stack: AsyncExitStack) -> Writer:
+    """A writer with its own database connections and resident banks."""
+    pool = await open_database(settings, stack)
+    embedder = elsewhere.embedder or await open_embedder(settings, stack)
+    residency = await open_residency(settings, pool, stack)
+    return await open_writer(settings, pool, residency, embedder, stack)
+
+
+async def check_health(services: Services) -> None:
+    """Raises where this process has to be replaced: a model that runs here lost its device."""
+    for part in services.parts:
+        await part.check_health()
+
+
+def name_of(reranker: Any) -> str:
+    """The members of a chain, in order."""
+    members = getattr(reranker, "members", None) or [reranker]
+    return " > ".join(getattr(member, "name", "remote") for member in members)

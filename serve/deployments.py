@@ -1,0 +1,239 @@
+"""The Serve application: one deployment per stage that does not run inside its caller.
+
+Recall (ingress) -> Retriever -> Embedder
+                 -> Reranker
+                 -> Ingest    -> Embedder
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+from fastapi import FastAPI
+from ray import serve
+from ray.serve.config import RequestRouterConfig
+
+from models.types import Load, Scores
+from retrieval.shortlist import Shortlist
+from retrieval.types import Floats, RecallQuery
+from serve import app, autoscaling, composition, logs, remote
+from serve.composition import Stages
+from serve.remote import Failure, Handle, outcome
+from serve.settings import Settings, parse
+from serve.settings.model import Stage
+
+APP = "fourfold"
+
+HEALTH_PERIOD_S = 1.0
+HEALTH_TIMEOUT_S = 10.0
+"""A replica that was killed is noticed within about a second."""
+
+
+class _Replica:
+    """Resources with the life of a replica: closed in reverse order when it goes."""
+
+    def __init__(self, settings: Settings) -> None:
+        logs.setup(settings)
+        self._settings = settings
+        self._stack = AsyncExitStack()
+
+    async def __del__(self) -> None:
+        await self._stack.aclose()
+
+
+class _Model(_Replica):
+    """What the replicas of the two models share."""
+
+    model: Any
+
+    async def check_health(self) -> None:
+        """Raises where the device is lost; Serve then replaces the replica."""
+        await self.model.check_health()
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        load: Load = self.model.load()
+        now = time.monotonic()
+        spent, busy = now - self._asked_at, load.busy_s - self._busy_s
+        self._asked_at, self._busy_s = now, load.busy_s
+        return {
+            autoscaling.QUEUED: float(load.queued_tokens),
+            autoscaling.SPEED: load.tokens_per_s,
+            autoscaling.BUSY: min(1.0, busy / spent) if spent > 0 else 0.0,
+        }
+
+    _asked_at = time.monotonic()
+    _busy_s = 0.0
+
+
+@serve.deployment(name="Embedder")
+class Embedder(_Model):
+    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
+        super().__init__(settings)
+        self.model = await composition.open_embedder(settings, self._stack)
+
+    async def describe(self) -> tuple[str, int]:
+        return self.model.model_id, self.model.dimension
+
+    async def embed(
+        self, texts: Sequence[str], passages: bool, tenant: str, left_s: float | None
+    ) -> Floats | Failure:
+        embed = self.model.embed_passages if passages else self.model.embed_queries
+        return await outcome(embed(texts, tenant=tenant, deadline=remote.deadline(left_s)))
+
+
+@serve.deployment(name="Reranker")
+class Reranker(_Model):
+    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
+        super().__init__(settings)
+        self.model = await composition.open_reranker(settings, self._stack)
+
+    async def describe(self) -> tuple[str, bool]:
+        return composition.name_of(self.model), self.model.reads_text
+
+    async def rerank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        tenant: str,
+        bank: str,
+        left_s: float | None,
+    ) -> Scores | Failure:
+        return await outcome(
+            self.model.rerank(
+                query, documents, tenant=tenant, bank=bank, deadline=remote.deadline(left_s)
+            )
+        )
+
+
+@serve.deployment(name="Retriever")
+class Retriever(_Replica):
+    async def __init__(  # type: ignore[misc]
+        self, settings: Settings, embedder: Handle | None
+    ) -> None:
+        super().__init__(settings)
+        stages = Stages(embedder=await _embedder(embedder))
+        self.retriever = await composition.open_retriever_alone(settings, stages, self._stack)
+
+    async def retrieve(
+        self, query: RecallQuery, texts: bool, left_s: float | None
+    ) -> Shortlist | Failure:
+        return await outcome(
+            self.retriever.retrieve(remote.with_deadline(query, left_s), texts=texts)
+        )
+
+
+@serve.deployment(name="Ingest")
+class Ingest(_Replica):
+    async def __init__(  # type: ignore[misc]
+        self, settings: Settings, embedder: Handle | None
+    ) -> None:
+        super().__init__(settings)
+        stages = Stages(embedder=await _embedder(embedder))
+        self.writer = await composition.open_writer_alone(settings, stages, self._stack)
+
+    async def do(self, method: str, args: Sequence[Any]) -> dict[str, Any] | Failure:
+        """One call of `serve.services.Writer`, by name."""
+        work = getattr(self.writer, method)
+        return await outcome(work(*args))
+
+
+@serve.deployment(name="Recall")
+@serve.ingress()
+class Recall(_Replica):
+    """The ingress: HTTP, and every stage that has no deployment of its own."""
+
+    async def __init__(  # type: ignore[misc]
+        self,
+        settings: Settings,
+        retriever: Handle | None,
+        embedder: Handle | None,
+        reranker: Handle | None,
+        ingest: Handle | None,
+    ) -> None:
+        super().__init__(settings)
+        elsewhere = Stages(
+            retriever=None if retriever is None else remote.RemoteRetriever(retriever),
+            embedder=await _embedder(embedder),
+            reranker=None if reranker is None else await remote.RemoteReranker(reranker).connect(),
+            writer=None if ingest is None else remote.RemoteWriter(ingest),
+        )
+        services = await composition.open_services(settings, elsewhere, self._stack)
+        self._services = services
+        self._api = app.create(settings, services)
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        return self._api
+
+    async def check_health(self) -> None:
+        await composition.check_health(self._services)
+
+
+async def _embedder(handle: Handle | None) -> remote.RemoteEmbedder | None:
+    return None if handle is None else await remote.RemoteEmbedder(handle).connect()
+
+
+def build(args: dict[str, Any]) -> serve.Application:
+    """The application from the sections of a configuration file and the environment."""
+    import os
+
+    return application(parse(args, os.environ))
+
+
+def application(settings: Settings) -> serve.Application:
+    """The application: which stages are deployments, and which run inside their caller."""
+    stages = settings.stages
+
+    def alone(stage: Stage) -> bool:
+        return stage.placement == "deployment"
+
+    embedder = (
+        _sized(Embedder, stages.embedder, settings).bind(settings)
+        if alone(stages.embedder)
+        else None
+    )
+    reranker = (
+        _sized(Reranker, stages.reranker, settings).bind(settings)
+        if alone(stages.reranker)
+        else None
+    )
+    retriever = (
+        _sized(Retriever, stages.retriever, settings)
+        .options(request_router_config=_same_bank_same_replica())
+        .bind(settings, embedder)
+        if alone(stages.retriever)
+        else None
+    )
+    ingest = (
+        _sized(Ingest, stages.ingest, settings).bind(settings, embedder)
+        if alone(stages.ingest)
+        else None
+    )
+    door = stages.recall.model_copy(update={"replicas": settings.server.workers})
+    return _sized(Recall, door, settings).bind(settings, retriever, embedder, reranker, ingest)
+
+
+def _same_bank_same_replica() -> RequestRouterConfig:
+    return RequestRouterConfig(
+        request_router_class="ray.serve.experimental.consistent_hash_router:ConsistentHashRouter"
+    )
+
+
+def _sized(deployment: serve.Deployment, stage: Stage, settings: Settings) -> serve.Deployment:
+    options: dict[str, Any] = {
+        "max_ongoing_requests": stage.max_ongoing,
+        "max_queued_requests": stage.max_queued,
+        "graceful_shutdown_timeout_s": settings.server.drain_s,
+        "graceful_shutdown_wait_loop_s": 0.2,
+        "health_check_period_s": HEALTH_PERIOD_S,
+        "health_check_timeout_s": HEALTH_TIMEOUT_S,
+        "max_constructor_retry_count": 3,
+        "ray_actor_options": {"num_cpus": stage.cpus, "num_gpus": stage.gpus},
+    }
+    if stage.autoscale is None:
+        options["num_replicas"] = stage.replicas
+    else:
+        options["autoscaling_config"] = autoscaling.config(stage.autoscale)
+    return deployment.options(**options)

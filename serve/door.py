@@ -1,0 +1,148 @@
+"""The door of a process: how many requests run, wait, and whose turn is next.
+
+Bounded running, bounded waiting, fair turns: whoever has fewest requests running goes first, so a
+tenant's flood waits behind itself. No locks: everything happens on one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from retrieval.errors import DeadlineExceeded, Overloaded, RateLimited
+
+
+@dataclass(slots=True)
+class _Guest:
+    """One tenant at this door."""
+
+    running: int = 0
+    waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
+    tokens: float = 0.0
+    seen: float = 0.0
+
+
+class Door:
+    """At most `running_max` inside, at most `waiting_max` in line.
+
+    `tenant_max` bounds one tenant's requests, running and waiting (0: no bound of its own).
+    `rate_per_s` with `burst` is a token bucket per tenant (0: none). Both are answered with
+    RateLimited, a full line with Overloaded; both say when to come back.
+    """
+
+    def __init__(
+        self,
+        running_max: int,
+        waiting_max: int,
+        *,
+        tenant_max: int = 0,
+        rate_per_s: float = 0.0,
+        burst: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._running_max = running_max
+        self._waiting_max = waiting_max
+        self._tenant_max = tenant_max
+        self._rate = rate_per_s
+        self._burst = burst
+        self._clock = clock
+        self._guests: dict[str, _Guest] = {}
+        self._mean_s = 0.1  # of one visit; a guess until the first one ends
+        self.running = 0
+        self.waiting = 0
+
+    @asynccontextmanager
+    async def enter(self, tenant: str, deadline: float | None = None) -> AsyncIterator[None]:
+        """Inside, one place is held. `deadline` (on the clock) bounds the wait in line."""
+        guest = self._admit(tenant)
+        try:
+            if self.running < self._running_max and not self.waiting:
+                self.running += 1
+                guest.running += 1
+            else:
+                await self._wait(guest, deadline)
+            started = self._clock()
+            try:
+                yield
+            finally:
+                self._mean_s += 0.1 * (self._clock() - started - self._mean_s)
+                self.running -= 1
+                guest.running -= 1
+                self._call_next()
+        finally:
+            if not guest.running and not guest.waiting and not self._rate:
+                self._guests.pop(tenant, None)
+
+    def _admit(self, tenant: str) -> _Guest:
+        now = self._clock()
+        guest = self._guests.get(tenant)
+        if guest is None:
+            self._forget(now)
+            guest = self._guests[tenant] = _Guest(tokens=float(self._burst), seen=now)
+        present = guest.running + len(guest.waiting)
+        if self._tenant_max and present >= self._tenant_max:
+            raise RateLimited(
+                f"this tenant has {present} requests open, the limit is {self._tenant_max}",
+                self._mean_s,
+            )
+        if self._rate:
+            guest.tokens = min(self._burst, guest.tokens + (now - guest.seen) * self._rate)
+            guest.seen = now
+            if guest.tokens < 1:
+                raise RateLimited(
+                    f"this tenant may send {self._rate:g} requests a second",
+                    (1 - guest.tokens) / self._rate,
+                )
+            guest.tokens -= 1
+        if self.running >= self._running_max and self.waiting >= self._waiting_max:
+            raise Overloaded(
+                f"{self.waiting} requests are waiting already",
+                self._mean_s * (self.waiting + 1) / self._running_max,
+            )
+        return guest
+
+    def _forget(self, now: float) -> None:
+        """Drops tenants whose bucket is full again: bounded memory under many tenants."""
+        if self._rate and len(self._guests) > 10_000:
+            full_after = self._burst / self._rate
+            self._guests = {
+                name: guest
+                for name, guest in self._guests.items()
+                if guest.running or guest.waiting or now - guest.seen < full_after
+            }
+
+    async def _wait(self, guest: _Guest, deadline: float | None) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        guest.waiting.append(turn)
+        self.waiting += 1
+        left = None if deadline is None else deadline - self._clock()
+        try:
+            await asyncio.wait_for(turn, left)
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():  # called in the same moment: pass it on
+                self.running -= 1
+                guest.running -= 1
+            else:
+                guest.waiting.remove(turn)
+                self.waiting -= 1
+            self._call_next()
+            if isinstance(error, TimeoutError):
+                raise DeadlineExceeded("waiting for its turn") from None
+            raise
+
+    def _call_next(self) -> None:
+        while self.waiting and self.running < self._running_max:
+            guest = min(
+                (guest for guest in self._guests.values() if guest.waiting),
+                key=lambda guest: guest.running,
+            )
+            turn = guest.waiting.popleft()
+            self.waiting -= 1
+            if not turn.done():
+                self.running += 1
+                guest.running += 1
+                turn.set_result(None)

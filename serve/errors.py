@@ -1,0 +1,95 @@
+"""The one table from exceptions to HTTP."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import models.types as model_errors
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from retrieval import errors
+
+log = logging.getLogger(__name__)
+
+STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (errors.InvalidInput, 400),
+    (errors.NeedsModel, 400),
+    (errors.NotFound, 404),
+    (errors.Conflict, 409),
+    (errors.RateLimited, 429),
+    (errors.Overloaded, 503),
+    (errors.Unavailable, 503),
+    (errors.DeadlineExceeded, 504),
+    (model_errors.Overloaded, 503),
+    (model_errors.DeadlineExceeded, 504),
+    (model_errors.Unavailable, 503),
+    (model_errors.ModelError, 502),
+    (TimeoutError, 504),
+)
+"""First match wins. What is not here is a fault of ours: 500 with a sentence, no detail."""
+
+
+class Unauthorized(errors.FourfoldError):
+    """No key, or one that is not valid (401)."""
+
+
+def json_response(
+    content: Any, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    """`content` as JSON; what orjson cannot write is a fault of ours."""
+    return Response(orjson.dumps(content), status, headers, "application/json")
+
+
+def refusal(error: Exception) -> Response:
+    """The answer to a request that ended in `error`."""
+    if isinstance(error, Unauthorized):
+        return json_response({"detail": str(error)}, 401, {"WWW-Authenticate": "Bearer"})
+    for kind, status in STATUS:
+        if isinstance(error, kind):
+            return json_response({"detail": str(error)}, status, _retry_after(error, status))
+    log.error("unexpected error", exc_info=error)
+    return json_response({"detail": "an unexpected error happened; the server's log has it"}, 500)
+
+
+def _retry_after(error: Exception, status: int) -> dict[str, str] | None:
+    if status not in (429, 503):
+        return None
+    seconds = getattr(error, "retry_after_s", 1.0)
+    return {"Retry-After": str(max(1, math.ceil(seconds)))}
+
+
+def problems(found: Sequence[Any]) -> Response:
+    """422 with one entry per problem of a request: where, what, which kind."""
+    detail = [
+        {"loc": list(problem["loc"]), "msg": problem["msg"], "type": problem["type"]}
+        for problem in found[:100]
+    ]
+    return json_response({"detail": detail}, 422)
+
+
+def install(app: FastAPI) -> None:
+    """Make `app` answer every exception by the table."""
+
+    async def invalid(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return problems(error.errors())
+
+    async def http(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        headers = dict(error.headers) if error.headers else None
+        return json_response({"detail": error.detail}, error.status_code, headers)
+
+    async def known(_request: Request, error: Exception) -> Response:
+        return refusal(error)
+
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(errors.FourfoldError, known)
+    app.add_exception_handler(Exception, known)

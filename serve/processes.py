@@ -1,0 +1,114 @@
+"""The processes that one server starts: kept together, and all gone when it stops."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+NOTE = "run.json"
+_PREFIX = "fourfold-"
+_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+
+
+class InUse(RuntimeError):
+    """The data folder or the port belongs to another server."""
+
+
+def adopt_orphans() -> None:
+    """From now on, descendants whose parent dies become our children, where the system can do
+    that, so that none is lost from sight."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1)
+
+
+def end_descendants(patience_s: float) -> None:
+    """Ends every process that we started and that still runs: asked first, then killed."""
+    stop_at = time.monotonic() + patience_s
+    while found := psutil.Process().children(recursive=True):
+        late = time.monotonic() > stop_at
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                process.kill() if late else process.terminate()
+        psutil.wait_procs(found, timeout=0.5)
+        if late and time.monotonic() > stop_at + 2:
+            return
+
+
+@contextmanager
+def owned(data: Path) -> Iterator[None]:
+    """Holds the data folder for this process. InUse if another server has it."""
+    data.mkdir(parents=True, exist_ok=True)
+    with (data / "server.lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InUse(f"another server runs on {data}: stop it, or choose DATA=") from None
+        yield
+
+
+def note(data: Path, **facts: str) -> None:
+    """Writes down what others may need to know of the server that runs on `data`."""
+    file = data / NOTE
+    known = _read(file) | facts | {"pid": os.getpid()}
+    file.touch(0o600)
+    file.write_text(json.dumps(known))
+
+
+def noted(data: Path, name: str) -> str | None:
+    """What the server that runs on `data` wrote down; None if none runs."""
+    facts = _read(data / NOTE)
+    with contextlib.suppress(psutil.Error, KeyError):
+        if facts["pid"] != os.getpid() and psutil.Process(facts["pid"]).is_running():
+            return facts.get(name) or None
+    return None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(file.read_text())
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+@contextmanager
+def run_folder(data: Path) -> Iterator[Path]:
+    """A short-lived folder for sockets and logs of this run, removed at the end.
+
+    Not inside `data`: the path of a Unix socket may have 107 characters at most. What a killed run
+    left behind is removed first.
+    """
+    if left := _read(data / NOTE).get("folder"):
+        _remove(Path(left))
+    (data / NOTE).unlink(missing_ok=True)
+    short = "/tmp" if os.access("/tmp", os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=short))
+    try:
+        note(data, folder=str(folder))
+        yield folder
+    finally:
+        _remove(folder)
+        (data / NOTE).unlink(missing_ok=True)
+
+
+def _remove(folder: Path) -> None:
+    if not folder.name.startswith(_PREFIX):
+        return
+    for _ in range(3):  # a process on its way out may still write
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.2)

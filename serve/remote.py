@@ -1,0 +1,264 @@
+"""Stages behind Serve handles, with the same faces as stages in this process.
+
+One call carries a whole batch. A deadline crosses as time left, since clocks differ between
+machines. Expected errors come back as values, so that they stay what they are on this side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from ray.exceptions import RayActorError
+from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
+from ray.serve.handle import DeploymentHandle
+
+import models.types as model_errors
+from models.types import Scores
+from retrieval import errors
+from retrieval.shortlist import Shortlist
+from retrieval.types import Floats, RecallQuery
+
+T = TypeVar("T")
+Handle: TypeAlias = "DeploymentHandle[Any]"
+
+MARGIN_S = 0.05
+"""A caller waits a little longer than the callee may take: the callee's own error says more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An expected error, on its way to the caller."""
+
+    kind: str
+    message: str
+    retry_after_s: float | None = None
+
+    def error(self) -> errors.FourfoldError:
+        kind = getattr(errors, self.kind)
+        error: errors.FourfoldError = kind.__new__(kind)
+        Exception.__init__(error, self.message)
+        vars(error).update(
+            field=None, stage=self.message, part=self.message, retry_after_s=self.retry_after_s
+        )
+        return error
+
+
+_KINDS: tuple[tuple[type[Exception], str], ...] = (
+    (model_errors.Overloaded, "Overloaded"),
+    (model_errors.DeadlineExceeded, "DeadlineExceeded"),
+    (model_errors.ModelError, "Unavailable"),
+    *((getattr(errors, name), name) for name in (
+        "InvalidInput", "NotFound", "Conflict", "RateLimited", "Overloaded",
+        "DeadlineExceeded", "Unavailable", "NeedsModel",
+    )),
+)  # fmt: skip
+
+
+async def outcome(work: Awaitable[T]) -> T | Failure:
+    """Callee's side: the result, or an expected error as a value."""
+    try:
+        return await work
+    except (errors.FourfoldError, model_errors.ModelError) as error:
+        for kind, name in _KINDS:
+            if isinstance(error, kind):
+                return Failure(name, str(error), getattr(error, "retry_after_s", None))
+        raise
+
+
+async def call(stage: str, method: Callable[..., Any], *args: Any, left_s: float | None) -> Any:
+    """Caller's side: one call over a handle, within the time left. Cancelling cancels it there."""
+    if left_s is not None and left_s <= 0:
+        raise errors.DeadlineExceeded(stage)
+    response = method(*args)
+    try:
+        async with asyncio.timeout(None if left_s is None else left_s + MARGIN_S):
+            answer = await response
+    except asyncio.CancelledError:
+        response.cancel()
+        raise
+    except TimeoutError:
+        response.cancel()
+        raise errors.DeadlineExceeded(stage) from None
+    except BackPressureError:
+        raise errors.Overloaded(f"the queue before the {stage} is full") from None
+    except (RayActorError, DeploymentUnavailableError) as error:
+        raise errors.Unavailable(f"the {stage}", type(error).__name__) from error
+    if isinstance(answer, Failure):
+        raise answer.error()
+    return answer
+
+
+def left(deadline: float | None) -> float | None:
+    return None if deadline is None else deadline - time.monotonic()
+
+
+def deadline(left_s: float | None) -> float | None:
+    return None if left_s is None else time.monotonic() + left_s
+
+
+def with_deadline(query: RecallQuery, left_s: float | None) -> RecallQuery:
+    return dataclasses.replace(query, deadline=deadline(left_s))
+
+
+class RemoteEmbedder:
+    """An Embedder behind a handle; `connect` first."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._known = ("", 0)
+
+    async def connect(self) -> RemoteEmbedder:
+        self._known = await call("embedder", self._handle.describe.remote, left_s=None)
+        return self
+
+    @property
+    def model_id(self) -> str:
+        return self._known[0]
+
+    @property
+    def dimension(self) -> int:
+        return self._known[1]
+
+    async def embed_queries(
+        self, texts: Sequence[str], *, tenant: str = "", deadline: float | None = None
+    ) -> Floats:
+        return await self._embed(texts, False, tenant, deadline)
+
+    async def embed_passages(
+        self, texts: Sequence[str], *, tenant: str = "", deadline: float | None = None
+    ) -> Floats:
+        return await self._embed(texts, True, tenant, deadline)
+
+    async def _embed(
+        self, texts: Sequence[str], passages: bool, tenant: str, deadline: float | None
+    ) -> Floats:
+        seconds = left(deadline)
+        vectors: Floats = await call(
+            "embedder",
+            self._handle.embed.remote,
+            list(texts),
+            passages,
+            tenant,
+            seconds,
+            left_s=seconds,
+        )
+        return vectors
+
+
+class RemoteReranker:
+    """A Reranker behind a handle; `connect` first."""
+
+    name = "remote"
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._reads_text = True
+
+    async def connect(self) -> RemoteReranker:
+        self.name, self._reads_text = await call(
+            "reranker", self._handle.describe.remote, left_s=None
+        )
+        return self
+
+    @property
+    def reads_text(self) -> bool:
+        return self._reads_text
+
+    async def rerank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        tenant: str = "",
+        bank: str = "",
+        deadline: float | None = None,
+    ) -> Scores:
+        seconds = left(deadline)
+        scores: Scores = await call(
+            "reranker",
+            self._handle.rerank.remote,
+            query,
+            list(documents),
+            tenant,
+            bank,
+            seconds,
+            left_s=seconds,
+        )
+        return scores
+
+
+class RemoteRetriever:
+    """A Retriever behind a handle. A bank's recalls go to the same replica while it is there."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+    async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
+        seconds = left(query.deadline)
+        near = self._handle.options(session_id=f"{query.tenant}/{query.bank_id}")
+        sent = dataclasses.replace(query, deadline=None)
+        shortlist: Shortlist = await call(
+            "retriever", near.retrieve.remote, sent, texts, seconds, left_s=seconds
+        )
+        return shortlist
+
+
+class RemoteWriter:
+    """A Writer behind a handle."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+    async def _do(self, method: str, *args: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = await call(
+            "ingest", self._handle.do.remote, method, args, left_s=None
+        )
+        return answer
+
+    async def retain(
+        self,
+        tenant: str,
+        bank_id: str,
+        items: Sequence[Mapping[str, Any]],
+        document_tags: Sequence[str],
+    ) -> dict[str, Any]:
+        return await self._do("retain", tenant, bank_id, items, document_tags)
+
+    async def retain_later(
+        self,
+        tenant: str,
+        bank_id: str,
+        items: Sequence[Mapping[str, Any]],
+        document_tags: Sequence[str],
+        operation_id: str | None,
+    ) -> dict[str, Any]:
+        return await self._do("retain_later", tenant, bank_id, items, document_tags, operation_id)
+
+    async def import_memories(
+        self, tenant: str, bank_id: str, memories: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        return await self._do("import_memories", tenant, bank_id, memories)
+
+    async def patch_memory(
+        self, tenant: str, bank_id: str, memory_id: str, changes: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return await self._do("patch_memory", tenant, bank_id, memory_id, changes)
+
+    async def delete_memory(self, tenant: str, bank_id: str, memory_id: str) -> dict[str, Any]:
+        return await self._do("delete_memory", tenant, bank_id, memory_id)
+
+    async def clear(self, tenant: str, bank_id: str, kind: str | None) -> dict[str, Any]:
+        return await self._do("clear", tenant, bank_id, kind)
+
+    async def delete_document(self, tenant: str, bank_id: str, document_id: str) -> dict[str, Any]:
+        return await self._do("delete_document", tenant, bank_id, document_id)
+
+    async def patch_document(
+        self, tenant: str, bank_id: str, document_id: str, tags: Sequence[str]
+    ) -> dict[str, Any]:
+        return await self._do("patch_document", tenant, bank_id, document_id, tags)

@@ -1,0 +1,28 @@
+"""The endpoints, one small module per resource. Order matters: recall is matched first."""
+
+from __future__ import annotations
+
+from serve.routes import (
+    banks,
+    documents,
+    entities,
+    memories,
+    operations,
+    recall,
+    retain,
+    service,
+    unbuilt,
+)
+from serve.routing import Router
+
+ROUTERS: tuple[Router, ...] = (
+    recall.router,
+    retain.router,
+    memories.router,
+    documents.router,
+    entities.router,
+    operations.router,
+    banks.router,
+    service.router,
+    unbuilt.router,
+)

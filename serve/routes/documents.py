@@ -1,0 +1,105 @@
+"""Documents and their chunks. Ids of both may contain slashes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query
+from starlette.responses import Response
+
+from retrieval.store import chunks, documents
+from retrieval.types import TagsMatch
+from serve.errors import json_response
+from serve.routes.memories import TagList
+from serve.routes.recall import BANK
+from serve.routing import Router
+from serve.services import Given, Tenant
+from serve.wire.common import Natural
+from serve.wire.writes import DocumentPatch
+
+router = Router(tags=["documents"])
+_DOCUMENT = f"{BANK}/documents/{{document_id:path}}"
+
+
+@router.get(f"{BANK}/documents", operation_id="list_documents")
+async def list_documents(
+    bank_id: str,
+    tenant: Tenant,
+    services: Given,
+    q: str | None = None,
+    tags: TagList = None,
+    tags_match: TagsMatch = TagsMatch.ANY_STRICT,
+    limit: Annotated[Natural, Query()] = 100,
+    offset: Annotated[Natural, Query()] = 0,
+) -> Response:
+    """The bank's documents, last changed first."""
+    return json_response(
+        await documents.list_documents(
+            services.pool,
+            tenant,
+            bank_id,
+            q=q,
+            tags=tags,
+            tags_match=tags_match,
+            limit=limit,
+            offset=offset,
+        )
+    )
+
+
+@router.get(f"{_DOCUMENT}/chunks", operation_id="list_document_chunks")
+async def list_chunks(
+    bank_id: str,
+    document_id: str,
+    tenant: Tenant,
+    services: Given,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    offset: Annotated[Natural, Query()] = 0,
+) -> Response:
+    """A document's chunks in order."""
+    return json_response(
+        await chunks.of_document(
+            services.pool, tenant, bank_id, document_id, limit=limit, offset=offset
+        )
+    )
+
+
+@router.post(f"{_DOCUMENT}/reprocess", include_in_schema=False)
+async def reprocess(bank_id: str, document_id: str) -> Response:
+    return json_response({"detail": "reprocessing is not built here: retain again."}, 501)
+
+
+@router.get(f"{_DOCUMENT}/history", include_in_schema=False)
+async def history(bank_id: str, document_id: str) -> Response:
+    return json_response({"detail": "the history of documents is not built here."}, 501)
+
+
+@router.get(_DOCUMENT, operation_id="get_document")
+async def get_document(bank_id: str, document_id: str, tenant: Tenant, services: Given) -> Response:
+    """One document with its text."""
+    return json_response(await documents.get(services.pool, tenant, bank_id, document_id))
+
+
+@router.patch(_DOCUMENT, operation_id="update_document")
+async def patch_document(
+    bank_id: str, document_id: str, body: DocumentPatch, tenant: Tenant, services: Given
+) -> Response:
+    """Sets a document's tags, and those of its memories."""
+    async with services.write_door.enter(tenant):
+        changed = await services.writer.patch_document(tenant, bank_id, document_id, body.tags)
+    return json_response(changed)
+
+
+@router.delete(_DOCUMENT, operation_id="delete_document")
+async def delete_document(
+    bank_id: str, document_id: str, tenant: Tenant, services: Given
+) -> Response:
+    """Removes a document and its memories."""
+    async with services.write_door.enter(tenant):
+        return json_response(await services.writer.delete_document(tenant, bank_id, document_id))
+
+
+@router.get("/v1/default/chunks/{chunk_id:path}", operation_id="get_chunk")
+async def get_chunk(chunk_id: str, tenant: Tenant, services: Given) -> Response:
+    """One chunk by its id, which names bank, document and place."""
+    return json_response(await chunks.get(services.pool, tenant, chunk_id))

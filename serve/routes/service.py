@@ -1,0 +1,95 @@
+"""The service itself: health, version, metrics. No key is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
+from typing import Any
+
+from starlette.responses import Response
+
+from retrieval.errors import FourfoldError
+from retrieval.store.pool import read
+from serve import metrics
+from serve.errors import json_response
+from serve.routing import Router
+from serve.services import Given, Services
+
+API_VERSION = "0.9.1"
+"""The line of the public API that is spoken here; our own build is in a header."""
+BUILD_HEADER = "X-Fourfold-Version"
+DATABASE_WAIT_S = 3.0
+
+router = Router(tags=["service"])
+
+
+def build() -> str:
+    try:
+        return installed("fourfold")
+    except PackageNotFoundError:  # run from a checkout that was not installed
+        return "0"
+
+
+async def _health(services: Services) -> Response:
+    report: dict[str, Any] = {"status": "healthy", "database": "connected", **services.models}
+    try:
+        async with asyncio.timeout(DATABASE_WAIT_S):
+            await read(services.pool, lambda connection: connection.fetchval("select 1"))
+    except (FourfoldError, TimeoutError) as error:
+        reason = str(error) or "it does not answer"
+        report |= {"status": "unhealthy", "database": reason}
+        return json_response(report, 503, {"Retry-After": "1"})
+    return json_response(report)
+
+
+@router.get("/health", operation_id="health_endpoint_health_get")
+async def health(services: Given) -> Response:
+    """Can this process serve? Asks the database."""
+    return await _health(services)
+
+
+@router.get("/health/ready", operation_id="readiness_health_ready_get")
+async def ready(services: Given) -> Response:
+    """Can this process serve? Asks the database."""
+    return await _health(services)
+
+
+@router.get("/health/live", operation_id="liveness_health_live_get")
+async def live(services: Given) -> Response:
+    """Does this process run? Asks nobody."""
+    uptime = time.monotonic() - services.started
+    return json_response(
+        {"status": "alive", "version": build(), "uptime_seconds": round(uptime, 3)}
+    )
+
+
+@router.get("/version", operation_id="get_version")
+async def version(services: Given) -> Response:
+    """The API spoken, and what of it is switched on."""
+    features = {
+        "observations": False,
+        "mcp": False,
+        "worker": services.settings.worker.worker_enabled,
+        "bank_config_api": services.settings.server.enable_bank_config_api,
+        "bank_llm_health": False,
+        "file_upload_api": False,
+        "document_export_api": False,
+        "document_import_api": False,
+        "audit_log": False,
+        "llm_trace": False,
+        "store_document_text": services.settings.retain.store_document_text,
+    }
+    return json_response(
+        {"api_version": API_VERSION, "features": features}, headers={BUILD_HEADER: build()}
+    )
+
+
+@router.get("/metrics", operation_id="metrics_endpoint_metrics_get")
+async def scrape(services: Given) -> Response:
+    """Prometheus metrics of this node's processes."""
+    for name, door in (("recall", services.recall_door), ("write", services.write_door)):
+        metrics.INSIDE.labels(name).set(door.running)
+        metrics.WAITING.labels(name).set(door.waiting)
+    return Response(metrics.render(), media_type=metrics.CONTENT_TYPE)

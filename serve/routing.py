@@ -1,0 +1,125 @@
+"""What every endpoint shares: reading the body, naming what was ignored, answering errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+import orjson
+from fastapi import APIRouter, Request
+from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from serve.errors import json_response, problems, refusal
+
+IGNORED_HEADER = "X-Ignored-Params"
+_NAMED_AT_MOST = 20
+
+
+class StrictRequest(Request):
+    """A request whose body is bounded, and JSON in the strict sense: no NaN, no lone surrogates."""
+
+    async def body(self) -> bytes:
+        if not hasattr(self, "_body"):
+            limit = self.app.state.max_body_bytes
+            if int(self.headers.get("content-length") or 0) > limit:
+                raise _too_large(limit)
+            parts, size = [], 0
+            async for part in self.stream():
+                size += len(part)
+                if size > limit:
+                    raise _too_large(limit)
+                parts.append(part)
+            self._body = b"".join(parts)
+        return self._body
+
+    async def json(self) -> Any:
+        if not hasattr(self, "_json"):
+            body = await self.body()
+            self._json = orjson.loads(body)
+            if b"\\u0000" in body and _has_nul(self._json):
+                raise HTTPException(400, "texts must not contain the NUL character")
+        return self._json
+
+
+def _too_large(limit: int) -> HTTPException:
+    return HTTPException(413, f"the request body is larger than {limit} bytes")
+
+
+def _has_nul(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, dict):
+        return any(_has_nul(part) for pair in value.items() for part in pair)
+    return isinstance(value, list) and any(map(_has_nul, value))
+
+
+class Endpoint(APIRoute):
+    """A route that reads strictly, answers every error by the table, and names what it ignored."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        queries = frozenset(_query_names(self.dependant))
+        fields = _body_names(self)
+
+        async def answer(request: Request) -> Response:
+            request = StrictRequest(request.scope, request.receive)
+            if b"%00" in request.scope["query_string"] or "\0" in request.scope["path"]:
+                return json_response({"detail": "addresses must not contain NUL"}, 400)
+            try:
+                response = await handle(request)
+            except RequestValidationError as error:
+                return problems(error.errors())
+            except HTTPException:
+                raise
+            except Exception as error:
+                return refusal(error)
+            if request.scope["query_string"] or fields is not None:
+                _name_ignored(request, response, queries, fields)
+            return response
+
+        return answer
+
+
+def _name_ignored(
+    request: StrictRequest,
+    response: Response,
+    queries: frozenset[str],
+    fields: frozenset[str] | None,
+) -> None:
+    ignored = [name for name in request.query_params if name not in queries]
+    body = getattr(request, "_json", None)
+    if fields is not None and isinstance(body, dict):
+        ignored += [name for name in body if name not in fields]
+    if ignored:
+        names = [quote(name[:100], safe="[]") for name in dict.fromkeys(ignored)]
+        response.headers[IGNORED_HEADER] = ", ".join(names[:_NAMED_AT_MOST])
+
+
+def _query_names(dependant: Dependant) -> list[str]:
+    own = [field.alias for field in dependant.query_params]
+    return own + [name for inner in dependant.dependencies for name in _query_names(inner)]
+
+
+def _body_names(route: APIRoute) -> frozenset[str] | None:
+    """The field names of the route's JSON body; None if it has none."""
+    kind = route.body_field.field_info.annotation if route.body_field else None
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return None
+    return frozenset(
+        name for field, info in kind.model_fields.items() for name in (field, info.alias) if name
+    )
+
+
+class Router(APIRouter):
+    """A router whose endpoints are all of the kind above."""
+
+    endpoint: ClassVar[type[APIRoute]] = Endpoint
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(route_class=self.endpoint, **options)

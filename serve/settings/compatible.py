@@ -1,0 +1,104 @@
+"""Names of the Hindsight API server's environment that differ from ours, or do nothing here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+ALIASES: Mapping[str, str] = {
+    "LINK_EXPANSION_TIMEOUT": "LINK_EXPANSION_TIMEOUT_S",
+    "DB_COMMAND_TIMEOUT": "DB_COMMAND_TIMEOUT_S",
+    "DB_ACQUIRE_TIMEOUT": "DB_ACQUIRE_TIMEOUT_S",
+    "DB_STATEMENT_TIMEOUT": "DB_STATEMENT_TIMEOUT_S",
+    "MODEL_INIT_TIMEOUT": "MODEL_INIT_TIMEOUT_S",
+    "TEXT_SEARCH_EXTENSION_NATIVE_LANGUAGE": "TEXT_SEARCH_LANGUAGE",
+    "RERANKER_TEI_HTTP_TIMEOUT": "RERANKER_TEI_HTTP_TIMEOUT_S",
+    **{
+        f"RERANKER_{name}_TIMEOUT": f"RERANKER_{name}_TIMEOUT_S"
+        for name in (
+            "COHERE",
+            "JINA",
+            "VLLM",
+            "OPENROUTER",
+            "ZEROENTROPY",
+            "SILICONFLOW",
+            "ALIBABA",
+        )
+    },
+}
+"""Their name -> ours, which carries the unit."""
+
+
+def _one_of(*words: str) -> Callable[[Any], bool]:
+    return lambda value: value in words
+
+
+def _positive(value: Any) -> bool:
+    try:
+        return float(value) > 0
+    except (TypeError, ValueError):
+        return True  # not a number: validation says so
+
+
+REPLACED: Mapping[str, tuple[Callable[[Any], bool], Any]] = {
+    "recall_budget_function": (_one_of("fixed", "adaptive"), "fixed"),
+    "recency_decay_function": (_one_of("linear", "exponential", "none"), "linear"),
+    "recency_decay_linear_window_days": (_positive, 365.0),
+    "retain_extraction_mode": (
+        _one_of("concise", "verbose", "custom", "verbatim", "chunks"),
+        "concise",
+    ),
+}
+"""Field -> (is the value known, what replaces it): a warning, no error."""
+
+WITHOUT_EFFECT: Mapping[str, type] = {
+    **dict.fromkeys(
+        (
+            "RECALL_CONNECTION_BUDGET", "RECALL_MAX_TOKENS", "RECALL_CHUNKS_MAX_TOKENS",
+            "BM25_MAX_QUERY_TERMS", "ANN_MAX_SCAN_TUPLES", "VECTOR_INDEX_MIN_ROWS",
+            "RETAIN_MAX_COMPLETION_TOKENS", "RETAIN_CHUNK_BATCH_SIZE", "RETAIN_BATCH_TOKENS",
+            "RETAIN_MAX_CONCURRENT", "RETAIN_WALL_TIMEOUT", "CONSOLIDATION_LLM_BATCH_SIZE",
+            "CONSOLIDATION_LLM_PARALLELISM", "CONSOLIDATION_BATCH_SIZE",
+            "CONSOLIDATION_MAX_MEMORIES_PER_ROUND", "CONSOLIDATION_RECALL_MAX_TOKENS",
+            "CONSOLIDATION_MAX_ATTEMPTS", "CONSOLIDATION_SOURCE_FACTS_MAX_TOKENS",
+            "CONSOLIDATION_SOURCE_FACTS_MAX_TOKENS_PER_OBSERVATION",
+            "MAX_OBSERVATIONS_PER_SCOPE", "OBSERVATION_HISTORY_MAX_ENTRIES",
+            "MENTAL_MODEL_HISTORY_MAX_ENTRIES", "MENTAL_MODEL_MIN_REFRESH_INTERVAL_SECONDS",
+            "MENTAL_MODEL_REFRESH_CONCURRENCY", "DISPOSITION_SKEPTICISM",
+            "DISPOSITION_LITERALISM", "DISPOSITION_EMPATHY", "REFLECT_MAX_ITERATIONS",
+            "REFLECT_WALL_TIMEOUT", "REFLECT_MAX_CONTEXT_TOKENS",
+            "REFLECT_SOURCE_FACTS_MAX_TOKENS", "FILE_CONVERSION_MAX_BATCH_SIZE",
+            "FILE_CONVERSION_MAX_BATCH_SIZE_MB", "EMBEDDINGS_ONNX_DIMENSIONS",
+            "EMBEDDINGS_ONNX_MAX_TOKENS", "EMBEDDINGS_GEMINI_OUTPUT_DIMENSIONALITY",
+            "EMBEDDINGS_ZEROENTROPY_DIMENSIONS", "EMBEDDINGS_ZEROENTROPY_BATCH_SIZE",
+            "RERANKER_FLASHRANK_BATCH_SIZE",
+        ),
+        int,
+    ),
+    "CONSOLIDATION_DEDUP_THRESHOLD": float,
+    **dict.fromkeys(
+        (
+            "RECALL_INCLUDE_CHUNKS", "BM25_SELECTIVE_TERMS", "ANN_ITERATIVE_SCAN",
+            "RETAIN_BATCH_ENABLED", "ENABLE_OBSERVATIONS", "ENABLE_AUTO_CONSOLIDATION",
+            "ENABLE_OBSERVATION_HISTORY", "ENABLE_MENTAL_MODEL_HISTORY", "ENABLE_DRY_RUN_EXTRACT",
+            "ENABLE_BANK_LLM_HEALTH", "ENABLE_FILE_UPLOAD_API", "EMBEDDINGS_ONNX_NORMALIZE",
+            "RERANKER_FLASHRANK_CPU_MEM_ARENA",
+        ),
+        str,  # their parser takes any text: what is not true is false
+    ),
+    **dict.fromkeys(
+        (
+            "GRAPH_RETRIEVER", "CONSOLIDATION_RECALL_BUDGET", "OBSERVATIONS_MISSION",
+            "REFLECT_MISSION", "LLM_PROVIDER", "EMBEDDINGS_ONNX_MODEL_ID",
+            "EMBEDDINGS_ONNX_MODEL_PATH", "EMBEDDINGS_ONNX_TOKENIZER_NAME_OR_PATH",
+            "EMBEDDINGS_ONNX_FILE", "EMBEDDINGS_ONNX_OUTPUT_NAME", "EMBEDDINGS_ONNX_POOLING",
+            "EMBEDDINGS_ONNX_QUERY_PREFIX", "EMBEDDINGS_ONNX_PASSAGE_PREFIX",
+            "EMBEDDINGS_GEMINI_MODEL", "EMBEDDINGS_COHERE_MODEL",
+            "EMBEDDINGS_LITELLM_SDK_MODEL", "EMBEDDINGS_ZEROENTROPY_MODEL",
+            "RERANKER_GOOGLE_MODEL", "RERANKER_FLASHRANK_MODEL", "RERANKER_FLASHRANK_CACHE_DIR",
+            "RERANKER_LITELLM_SDK_MODEL",
+        ),
+        str,
+    ),
+}  # fmt: skip
+"""Settings of parts that are not built here, with the type that their values must have."""

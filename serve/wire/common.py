@@ -1,0 +1,86 @@
+"""What all request bodies share: nulls, times, names, numbers.
+
+Null counts as "not given" wherever a field has a default: the public client sends every field.
+Unknown fields are ignored here and named in a response header (serve/routing.py).
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from datetime import UTC, date, datetime
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+
+from retrieval.errors import InvalidInput
+
+_DATE_ONLY = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+_INT_MAX = 2**31 - 1
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Int = Annotated[int, Field(ge=-_INT_MAX, le=_INT_MAX)]
+Natural = Annotated[int, Field(ge=0, le=_INT_MAX)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+Tag = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+
+
+def moment(value: str) -> datetime:
+    """An ISO 8601 date or date-time as an aware datetime; without a zone it is UTC.
+
+    ValueError for anything else, and for years outside 1..9999 once in UTC.
+    """
+    text = value.strip()
+    if _DATE_ONLY.fullmatch(text):
+        day = date.fromisoformat(text)
+        return datetime(day.year, day.month, day.day, tzinfo=UTC)
+    if len(text) < 10 or text[4] != "-":
+        raise ValueError(f"{value!r} is not an ISO 8601 date or date-time")
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{value!r} is not an ISO 8601 date or date-time") from None
+    if parsed.tzinfo is None:
+        return parsed.replace(tzinfo=UTC)
+    try:
+        return parsed.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{value!r} is out of range") from None
+
+
+def _moment(value: Any) -> Any:
+    return moment(value) if isinstance(value, str) else value
+
+
+Moment = Annotated[
+    datetime,
+    BeforeValidator(_moment, json_schema_input_type=str),
+]
+
+
+class Body(BaseModel):
+    """A request body in which a null field counts as not given."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            return {key: value for key, value in data.items() if value is not None}
+        return data
+
+
+def as_uuid(value: str, field: str) -> uuid.UUID:
+    """The UUID that a caller wrote; InvalidInput naming the field if it is none."""
+    try:
+        return uuid.UUID(value)
+    except ValueError:
+        raise InvalidInput(f"{field}: {value[:80]!r} is not a UUID", field) from None

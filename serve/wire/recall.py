@@ -1,0 +1,246 @@
+"""The body of a recall and its translation into the engine's query."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from retrieval.types import (
+    Budget,
+    FactType,
+    Filters,
+    Include,
+    MinScores,
+    RecallQuery,
+    TagAll,
+    TagAny,
+    TagGroup,
+    TagLeaf,
+    TagNot,
+    TagsMatch,
+    TemporalMode,
+    Window,
+)
+from serve.wire.common import Body, Int, Moment, Number, as_uuid
+
+MAX_TAG_GROUP_DEPTH = 16
+_WORD = re.compile(r"\w")
+
+
+class EntityBudget(Body):
+    max_tokens: Int = 500
+
+
+class ChunkBudget(Body):
+    max_tokens: Int = 8192
+
+
+class SourceFactBudget(Body):
+    max_tokens: Int = 4096
+    max_tokens_per_observation: Int = -1
+
+
+class IncludeBody(BaseModel):
+    """Extras of a recall. Here null switches an extra off."""
+
+    model_config = ConfigDict(frozen=True)
+
+    entities: EntityBudget | None = EntityBudget()
+    chunks: ChunkBudget | None = None
+    source_facts: SourceFactBudget | None = None
+
+
+class MinScoresBody(Body):
+    semantic: Number | None = None
+    keyword: Number | None = None
+    reranker: Number | None = None
+    final: Number | None = None
+
+
+class WindowBody(Body):
+    start: Moment | None = None
+    end: Moment | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> WindowBody:
+        if self.start is not None and self.end is not None and self.end < self.start:
+            raise ValueError("end lies before start")
+        return self
+
+
+def _query(value: str) -> str:
+    folded = unicodedata.normalize("NFKC", value).lower()
+    if not _WORD.search(folded.replace("_", " ")):
+        raise ValueError("the query must contain at least one letter or digit")
+    return value
+
+
+def _known_types(value: list[str]) -> list[str]:
+    for name in value:
+        if name != "opinion":
+            FactType.of(name)
+    return value
+
+
+def tag_group(value: Any, depth: int = 0) -> TagGroup:
+    """A tag group from its JSON form. ValueError with a sentence if it is none."""
+    if depth > MAX_TAG_GROUP_DEPTH:
+        raise ValueError(f"tag groups may be nested {MAX_TAG_GROUP_DEPTH} deep at most")
+    if not isinstance(value, dict):
+        raise ValueError("a tag group is an object with `tags`, `and`, `or` or `not`")
+    if "tags" in value:
+        tags = value["tags"]
+        if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+            raise ValueError("`tags` of a tag group must be a list of texts")
+        if value.get("resolve") not in (None, "exact", "fuzzy"):
+            raise ValueError("`resolve` of a tag group is exact or fuzzy")
+        try:
+            match = TagsMatch(value.get("match") or TagsMatch.ANY_STRICT)
+        except ValueError:
+            raise ValueError(f"`match` of a tag group is one of {', '.join(TagsMatch)}") from None
+        return TagLeaf(tuple(tags), match)
+    if "not" in value:
+        return TagNot(tag_group(value["not"], depth + 1))
+    for key, kind in (("and", TagAll), ("or", TagAny)):
+        if key in value:
+            groups = value[key]
+            if not isinstance(groups, list) or not groups:
+                raise ValueError(f"`{key}` of a tag group must be a non-empty list of groups")
+            return kind(tuple(tag_group(group, depth + 1) for group in groups))
+    raise ValueError("a tag group is an object with `tags`, `and`, `or` or `not`")
+
+
+def _groups(value: list[Any]) -> list[Any]:
+    for group in value:
+        tag_group(group)
+    return value
+
+
+def _predicates(value: dict[str, Any]) -> dict[str, Any]:
+    for key, predicate in value.items():
+        if not isinstance(predicate, dict):
+            value = {**value, key: {"eq": predicate}}
+            continue
+        if len(predicate) == 0 or not predicate.keys() <= _OPERATORS:
+            raise ValueError(f"{key}: use {', '.join(sorted(_OPERATORS))}")
+        for operator, operand in predicate.items():
+            if operator == "exists":
+                right = isinstance(operand, bool)
+            elif operator == "in":
+                right = isinstance(operand, list) and all(map(_is_scalar, operand))
+            else:
+                right = _is_scalar(operand)
+            if not right:
+                raise ValueError(f"{key}.{operator}: {operand!r} cannot be compared")
+    return value
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, str | int | float | bool)
+
+
+_OPERATORS = {"eq", "in", "gte", "gt", "lte", "lt", "exists"}
+
+
+class RecallBody(Body):
+    query: Annotated[str, AfterValidator(_query)]
+    types: Annotated[list[str], AfterValidator(_known_types)] | None = None
+    prefer_observations: bool | None = None
+    budget: Budget = Budget.MID
+    max_tokens: Int = 4096
+    trace: bool = False
+    query_timestamp: str | None = None
+    include: IncludeBody = IncludeBody()
+    tags: list[str] | None = None
+    tags_match: TagsMatch = TagsMatch.ANY
+    tag_groups: Annotated[list[Any], AfterValidator(_groups)] | None = None
+    min_scores: MinScoresBody = MinScoresBody()
+    temporal_window: WindowBody | None = None
+    temporal_mode: TemporalMode = TemporalMode.RANK
+    """filter keeps only memories whose time lies in the window; rank (default) prefers them."""
+    as_of: Moment | None = None
+    """Only memories mentioned at this time or before."""
+    metadata_filter: Annotated[dict[str, Any], AfterValidator(_predicates)] | None = None
+    """Key to {eq | in | gte | gt | lte | lt | exists}, or to a value, which means eq."""
+    exclude_ids: Annotated[list[str], Field(max_length=10_000)] | None = None
+    """Ids of memories to leave out."""
+    limit: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """At most so many results, beside the token budget."""
+    dedupe: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Merge results whose vectors are at least so similar."""
+
+    @model_validator(mode="after")
+    def _exclusive(self) -> RecallBody:
+        if self.tags is not None and self.tag_groups is not None:
+            raise ValueError("give tags or tag_groups, not both")
+        return self
+
+    @property
+    def nothing_asked(self) -> bool:
+        """True where only a retired fact type was asked for: the answer is empty."""
+        return bool(self.types) and set(self.types or ()) == {"opinion"}
+
+    def to_query(
+        self, tenant: str, bank_id: str, *, now: datetime, deadline: float | None
+    ) -> RecallQuery:
+        """The query for the engine. `now` is used unless the body brings its own."""
+        chosen = [FactType.of(name) for name in self.types or () if name != "opinion"]
+        entities, chunks, facts = (
+            self.include.entities,
+            self.include.chunks,
+            self.include.source_facts,
+        )
+        window = self.temporal_window
+        span = (
+            Window(window.start, window.end)
+            if window is not None and (window.start is not None or window.end is not None)
+            else None
+        )
+        filtering = span is not None and self.temporal_mode is TemporalMode.FILTER
+        return RecallQuery(
+            tenant=tenant,
+            bank_id=bank_id,
+            text=self.query,
+            now=now,
+            filters=Filters(
+                types=tuple(dict.fromkeys(chosen)) or tuple(FactType),
+                tags=None if self.tags is None else tuple(self.tags),
+                tags_match=self.tags_match,
+                tag_groups=(
+                    None
+                    if self.tag_groups is None
+                    else tuple(tag_group(group) for group in self.tag_groups)
+                ),
+                metadata=self.metadata_filter,
+                as_of=self.as_of,
+                window=span if filtering else None,
+                exclude_ids=tuple(as_uuid(i, "exclude_ids").bytes for i in self.exclude_ids or ()),
+            ),
+            budget=self.budget,
+            max_tokens=self.max_tokens,
+            prefer_observations=self.prefer_observations,
+            include=Include(
+                entities=None if entities is None else entities.max_tokens,
+                chunks=None if chunks is None else chunks.max_tokens,
+                source_facts=None if facts is None else facts.max_tokens,
+                source_facts_per_observation=(
+                    -1 if facts is None else facts.max_tokens_per_observation
+                ),
+            ),
+            min_scores=MinScores(
+                semantic=self.min_scores.semantic,
+                keyword=self.min_scores.keyword,
+                reranker=self.min_scores.reranker,
+                final=self.min_scores.final,
+            ),
+            window=span,
+            temporal_mode=self.temporal_mode,
+            limit=self.limit,
+            dedupe=self.dedupe,
+            trace=self.trace,
+            deadline=deadline,
+        )

@@ -1,0 +1,231 @@
+"""How good the rankings are: `python -m tests.bench.quality --set locomo --json quality.json`.
+
+Imports each set into a fresh server of its own (in this process), asks every question once with
+the graph arm and once without, and reports per question category: recall@5/10/20/50, all@5 (every
+relevant memory within five), MRR and nDCG@10 of
+
+    semantic, bm25, graph, temporal    each arm's own list
+    rrf                                their reciprocal rank fusion
+    final                              what the server answers
+    final, no graph                    what it answers with the graph arm off
+
+An arm's list is read after the cut to the reranker's cap (300 of the fused candidates).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from retrieval.recall import RecallEngine, Retriever
+from retrieval.settings import RecallSettings
+from retrieval.shortlist import Shortlist
+from retrieval.types import Arm, Budget, Doubles, Include, RecallQuery
+from tests.bench import metrics, report, sets
+from tests.bench.harness import System, system
+
+DEPTH = 50
+LISTS = ("semantic", "bm25", "graph", "temporal", "rrf", "final", "final, no graph")
+MEASURES = ("R@5", "R@10", "R@20", "R@50", "all@5", "MRR", "nDCG@10")
+PEER = {
+    "locomo": {
+        "peer, four arms + RRF": {"R@5": 0.303, "R@10": 0.482, "R@50": 0.746, "MRR": 0.188},
+        "peer, graph arm off": {"R@5": 0.529, "R@10": 0.636, "R@50": 0.833, "MRR": 0.437},
+    },
+}
+"""Figures of Hindsight 1.1.0 on the same part of LoCoMo with the same embedding model and no
+cross-encoder, measured once on two cores (docs/architecture.md)."""
+
+
+class Recorder:
+    """Passes a retriever's shortlist on and keeps the last one."""
+
+    def __init__(self, inner: Retriever) -> None:
+        self._inner = inner
+        self.last: Shortlist | None = None
+
+    async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
+        self.last = await self._inner.retrieve(query, texts=texts)
+        return self.last
+
+
+@dataclass(slots=True)
+class Answers:
+    """The rankings of a bank's questions: list name -> one list of keys per question."""
+
+    questions: Sequence[sets.Question]
+    rankings: dict[str, list[list[str]]] = field(
+        default_factory=lambda: {name: [] for name in LISTS}
+    )
+    seconds: list[float] = field(default_factory=list)
+
+
+async def ask(
+    run: System, bank: sets.Bank, ids: Mapping[str, str], settings: RecallSettings, budget: Budget,
+    reranker: str, most: int,
+) -> Answers:  # fmt: skip
+    """Asks a bank's questions (the first `most`, 0 = all) with and without the graph arm."""
+    keys = {memory_id: key for key, memory_id in ids.items()}
+    documents = {m["key"]: str(m.get("document_id")) for m in bank.memories}
+    recorder = Recorder(run.retriever(settings))
+    with_graph = run.engine(settings, reranker, retriever=recorder)
+    without = run.engine(replace(settings, enable_graph_retrieval=False), reranker)
+    answers = Answers(bank.questions[:most] if most else bank.questions)
+    for question in answers.questions:
+        query = RecallQuery(
+            tenant=run.tenant,
+            bank_id=bank.name,
+            text=question.text,
+            now=question.now or datetime.now(UTC),
+            budget=budget,
+            max_tokens=10**6,
+            include=Include(entities=None),
+            limit=None if question.by_document else DEPTH,
+        )
+        begin = time.perf_counter()
+        final = await _ids(with_graph, query)
+        answers.seconds.append(time.perf_counter() - begin)
+        assert recorder.last is not None
+        found = {**arm_lists(recorder.last), "final": final}
+        found["final, no graph"] = await _ids(without, query)
+        for name, ranked in found.items():
+            ranking = [keys[i] for i in ranked]
+            if question.by_document:
+                ranking = list(dict.fromkeys(documents[key] for key in ranking))
+            answers.rankings[name].append(ranking)
+    return answers
+
+
+async def _ids(engine: RecallEngine, query: RecallQuery) -> list[str]:
+    result = await engine.recall(query)
+    if result.degraded:
+        raise RuntimeError(f"recall was degraded: {result.degraded}")
+    return [str(row["id"]) for row in result.body["results"]]
+
+
+def arm_lists(shortlist: Shortlist) -> dict[str, list[str]]:
+    """The ids that each arm listed, and those of the fused list, best first."""
+    ids = [str(UUID(bytes=row.tobytes())) for row in shortlist.facts.ids]
+    found = {}
+    for arm in Arm:
+        ranks = shortlist.found.ranks[:, arm]
+        listed = np.flatnonzero(ranks > 0)
+        found[arm.wire] = [ids[i] for i in listed[np.argsort(ranks[listed])]]
+    found["rrf"] = [ids[i] for i in np.argsort(-shortlist.found.rrf, kind="stable")]
+    return found
+
+
+def measured(answers: Sequence[Answers]) -> dict[str, dict[str, dict[str, float]]]:
+    """category -> list -> measure -> mean over its questions; "all" comes first."""
+    questions = [q for part in answers for q in part.questions]
+    categories = np.array([q.category for q in questions])
+    table: dict[str, dict[str, dict[str, float]]] = {}
+    for name in LISTS:
+        rankings = [ranking for part in answers for ranking in part.rankings[name]]
+        values = _measures(*metrics.gains(rankings, [q.gold for q in questions], DEPTH))
+        for category in ("all", *sorted(set(categories.tolist()))):
+            chosen = np.ones(len(questions), bool) if category == "all" else categories == category
+            table.setdefault(category, {})[name] = {
+                measure: float(np.nanmean(column[chosen])) for measure, column in values.items()
+            }
+    return table
+
+
+def _measures(found: Doubles, ideal: Doubles) -> dict[str, Doubles]:
+    return {
+        **{f"R@{k}": metrics.recall(found, ideal, k) for k in (5, 10, 20, 50)},
+        "all@5": metrics.complete(found, ideal, 5),
+        "MRR": metrics.reciprocal_rank(found, ideal),
+        "nDCG@10": metrics.ndcg(found, ideal, 10),
+    }
+
+
+async def bench(
+    names: Sequence[str],
+    *,
+    reranker: str = "fused",
+    budget: Budget = Budget.MID,
+    settings: RecallSettings | None = None,
+    most: int = 0,
+) -> list[dict[str, Any]]:
+    """One report per set; see `measured` for its `measures`."""
+    # The collections hold queries longer than a server would take.
+    settings = settings or RecallSettings(recall_max_query_tokens=0)
+    reports = []
+    async with system() as run:
+        for name in names:
+            data = sets.load(name)
+            begin, spent = time.perf_counter(), time.process_time()
+            ids = {
+                bank.name: await run.import_bank(bank.name, bank.memories) for bank in data.banks
+            }
+            wall, cpu = time.perf_counter() - begin, time.process_time() - spent
+            answers = [
+                await ask(run, bank, ids[bank.name], settings, budget, reranker, most)
+                for bank in data.banks
+            ]
+            seconds = np.array([s for part in answers for s in part.seconds])
+            reports.append(
+                {
+                    "set": name,
+                    "reranker": reranker,
+                    "budget": budget.value,
+                    "banks": len(data.banks),
+                    "memories": data.memories,
+                    "questions": len(seconds),
+                    "import_per_s": data.memories / wall,
+                    "import_cpu_ms_each": 1000 * cpu / data.memories,
+                    "recall_p50_ms": 1000 * float(np.median(seconds)),
+                    "measures": measured(answers),
+                    "reference": PEER.get(name, {}),
+                }
+            )
+            print_report(reports[-1])
+    return reports
+
+
+def print_report(found: Mapping[str, Any]) -> None:
+    print(
+        f"\n{found['set']}: {found['memories']:,} memories in {found['banks']} bank(s), "
+        f"{found['questions']:,} questions, budget {found['budget']}, ranked by "
+        f"{found['reranker']}\nimport {found['import_per_s']:.0f} memories/s "
+        f"({found['import_cpu_ms_each']:.1f} CPU-ms each, without Postgres), "
+        f"recall p50 {found['recall_p50_ms']:.1f} ms in process"
+    )
+    for category, lists in found["measures"].items():
+        rows = {**lists, **(found["reference"] if category == "all" else {})}
+        report.table(f"{found['set']} / {category}", MEASURES, rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="bench quality", description=__doc__.split("\n")[0])
+    parser.add_argument("--set", action="append", choices=list(sets.LOADERS), dest="names")
+    parser.add_argument("--reranker", default="fused", choices=("fused", "rrf"))
+    parser.add_argument("--budget", default="mid", choices=[b.value for b in Budget])
+    parser.add_argument("--questions", type=int, default=0, help="per bank; 0 = all")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    reports = asyncio.run(
+        bench(
+            given.names or list(sets.LOADERS),
+            reranker=given.reranker,
+            budget=Budget(given.budget),
+            most=given.questions,
+        )
+    )
+    if given.json:
+        given.json.write_text(json.dumps({**report.machine(), "reports": reports}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

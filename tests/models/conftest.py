@@ -1,0 +1,15 @@
+"""Small real models for the tests of models/."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.models.weights import make_cross_encoder
+
+
+@pytest.fixture(scope="session")
+def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A one-label BERT of MiniLM-L6 shape: the packaged encoder with a seeded head."""
+    return make_cross_encoder(tmp_path_factory.mktemp("cross-encoder"))

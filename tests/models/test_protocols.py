@@ -1,0 +1,26 @@
+"""The objects of models/ fit the seams that retrieval/ declares; mypy checks it, this runs it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from models.catalog import build_embedder, build_reranker
+from models.settings import EmbedderSettings, RerankerSettings
+from models.types import Scores
+from retrieval.protocols import Embedder, Reranker, RerankScores
+
+pytestmark = pytest.mark.unit
+
+
+def test_embedder_and_reranker_fit() -> None:
+    embedder: Embedder = build_embedder(EmbedderSettings(model="packaged"))
+    alone: Reranker = build_reranker([RerankerSettings(provider="rrf")])
+    chain: Reranker = build_reranker([RerankerSettings(provider="local")])
+    scores: RerankScores = Scores(np.zeros(1, np.float32), "logit", "local")
+    assert isinstance(embedder, Embedder)
+    assert isinstance(alone, Reranker)
+    assert isinstance(chain, Reranker)
+    assert scores.member == "local"
+    assert not alone.reads_text
+    assert chain.reads_text

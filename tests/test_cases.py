@@ -1,0 +1,109 @@
+"""Failures that users of such systems reported, as small inputs, through the real application.
+
+The cases lie outside the repository: `shared/cases/given.json`, or another file of the same kind
+named by FOURFOLD_CASES. Without them these tests are skipped; the values that matter are tests of
+their own elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from retrieval.store.embedded import EmbeddedPostgres
+from retrieval.store.migrate import migrate
+from retrieval.store.pool import PoolSettings, open_pool
+from tests.bench.sets import DataMissing, folder
+from tests.cases import case, checks
+from tests.cases.ground import CannotSetUp, Ground, Server, ground, server
+from tests.cases.player import play, play_window
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
+
+
+def _file() -> Path | None:
+    named = os.environ.get("FOURFOLD_CASES")
+    if named:
+        return Path(named)
+    try:
+        found = folder() / "cases" / "given.json"
+    except DataMissing:
+        return None
+    return found if found.is_file() else None
+
+
+def _params(kind: str) -> list[Any]:
+    file = _file()
+    if file is None:
+        why = pytest.mark.skip(reason="no cases here: set FOURFOLD_CASES or FOURFOLD_SHARED")
+        return [pytest.param(None, marks=why, id="none")]
+    windows, recalls = case.read(file)
+    rows: list[Any] = list(windows if kind == "window" else recalls)
+    return [pytest.param(row, id=row.id) for row in rows]
+
+
+@pytest.fixture(scope="module")
+def dsn() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="fourfold-") as data:
+        Path(data).chmod(0o755)
+        with EmbeddedPostgres(data) as postgres:
+            yield postgres.dsn
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def base(dsn: str) -> AsyncIterator[Ground]:
+    pool = await open_pool(PoolSettings(dsn))
+    await migrate(pool)
+    await pool.close()
+    async with ground(dsn) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def plain(base: Ground) -> AsyncIterator[Server]:
+    async with server(base) as made:
+        yield made
+
+
+@pytest.fixture(params=["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"])
+def local_zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The zone that the server's machine is in, which must not matter."""
+    monkeypatch.setenv("TZ", request.param)
+    time.tzset()
+    yield request.param
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize("window", _params("window"))
+async def test_window(window: case.WindowCase, plain: Server, local_zone: str) -> None:
+    try:
+        await play_window(window, plain)
+    except AssertionError as failed:
+        if window.stretch:
+            pytest.skip(f"nice to have, not met: {failed}")
+        raise
+
+
+@pytest.mark.parametrize("recall", _params("recall"))
+async def test_recall(recall: case.RecallCase, base: Ground) -> None:
+    try:
+        await play(recall, base)
+    except CannotSetUp as lacking:
+        pytest.skip(f"cannot be set up here: {lacking}")
+
+
+def test_every_expectation_has_a_check() -> None:
+    file = _file()
+    if file is None:
+        pytest.skip("no cases here")
+    _, recalls = case.read(file)
+    asked = {part["kind"] for row in recalls for part in checks.flatten(row.expect)}
+    assert asked <= checks.kinds()
