@@ -17,7 +17,7 @@ import numpy as np
 
 from retrieval.bank.segment import pack
 from retrieval.errors import Conflict, InvalidInput
-from retrieval.ingest import entities, links
+from retrieval.ingest import entities, gist, links
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.entities import Sighting
 from retrieval.ingest.facts import Fact, Link, Prepared, Ref
@@ -633,6 +633,12 @@ def _columns(
             (NO_PROOF if f.proof_count is None else f.proof_count for f in facts), np.int32, n
         ),
         "tokens": prepared.tokens,
+        "subject": np.fromiter(
+            (gist.subject(f.text, found) for f, found in zip(facts, named, strict=True)),
+            np.int32,
+            n,
+        ),
+        "flags": np.fromiter((gist.ASKS * gist.asks(f.text) for f in facts), np.uint8, n),
         "tag_ptr": _pointers(tag_lists),
         "tag": _flat(tag_lists),
         "entity_ptr": _pointers(entity_lists),
