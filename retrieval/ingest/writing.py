@@ -17,12 +17,13 @@ import numpy as np
 
 from retrieval.bank.segment import pack
 from retrieval.errors import Conflict, InvalidInput
-from retrieval.ingest import entities, gist, links
+from retrieval.ingest import entities, links
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.entities import Sighting
 from retrieval.ingest.facts import Fact, Link, Prepared, Ref
 from retrieval.ingest.fields import fail, with_key
 from retrieval.ingest.links import Edges
+from retrieval.ingest.subject import flags, subject
 from retrieval.settings import RetainSettings
 from retrieval.store import banks, segments
 from retrieval.store.edge import micros
@@ -634,11 +635,11 @@ def _columns(
         ),
         "tokens": prepared.tokens,
         "subject": np.fromiter(
-            (gist.subject(f.text, found) for f, found in zip(facts, named, strict=True)),
+            (subject(f.text, f.context, found) for f, found in zip(facts, named, strict=True)),
             np.int32,
             n,
         ),
-        "flags": np.fromiter((gist.ASKS * gist.asks(f.text) for f in facts), np.uint8, n),
+        "flags": np.fromiter((flags(fact.text) for fact in facts), np.uint8, n),
         "tag_ptr": _pointers(tag_lists),
         "tag": _flat(tag_lists),
         "entity_ptr": _pointers(entity_lists),
