@@ -51,7 +51,7 @@ def find(text: str, anchor: datetime, settings: Settings = _DEFAULT) -> list[Tim
 def _find(text: str, anchor: datetime, settings: Settings) -> list[TimeExpression]:
     folded = Folded(text[:MAX_CHARACTERS])
     reading = best_reading(folded.text, anchor, settings)
-    if reading is None or reading.void:
+    if reading is None:
         return []
     found = (expression(folded, span, start, end, anchor) for span, start, end in reading.found)
     return [one for one in found if one is not None]

@@ -85,11 +85,11 @@ def _scripts(folded: str) -> frozenset[str]:
 _LATIN = frozenset({"latin"})
 
 
-def context_of(words: Lexicon, anchor: datetime, settings: Settings) -> Context:
+def context_of(words: Lexicon, anchor: datetime, settings: Settings, folded: str) -> Context:
     day_first = settings.day_first
     if day_first is None:
         day_first = words.day_first or (settings.region or "").upper() in _DAY_FIRST_REGIONS
-    return Context(anchor, settings, words.language, day_first, words.options)
+    return Context(anchor, settings, words.language, day_first, words.options, folded)
 
 
 def read(words: Lexicon, context: Context, folded: str) -> Reading:
@@ -114,7 +114,7 @@ def best_reading(folded: str, anchor: datetime, settings: Settings) -> Reading |
     """The reading that explains most of the text; the likelier language where two explain the same."""
     best: Reading | None = None
     for words in candidates(folded):
-        reading = read(words, context_of(words, anchor, settings), folded)
+        reading = read(words, context_of(words, anchor, settings, folded), folded)
         if (reading.found or reading.void) and (best is None or reading.score > best.score):
             best = reading
     return best

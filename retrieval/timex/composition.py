@@ -19,6 +19,7 @@ from retrieval.timex.periods import (
     part_of_year,
     plausible,
     season,
+    shift_of,
     shifted,
     unit_of,
 )
@@ -335,24 +336,39 @@ def _bare_cut(context: Context, m: Match) -> Span | None:
     return cut(context, shifted(context, unit, 0), part)
 
 
-@COMPOSED("part of the period", f"{_P} OF? (MONTHPHASE | YEARPHASE)")
+@COMPOSED("part of the period", f"{_P} OF? (MONTHPHASE | YEARPHASE | PHASE)")
 def _phase(context: Context, m: Match) -> Span | None:
     span = _scope(context, m)
-    if span.grain != ("month" if m.has("MONTHPHASE") else "year"):
+    wanted = "month" if m.has("MONTHPHASE") else "year" if m.has("YEARPHASE") else span.grain
+    if span.grain != wanted:
         return None
-    return cut(context, span, m.word("MONTHPHASE", "YEARPHASE"))
+    return cut(context, span, m.word("MONTHPHASE", "YEARPHASE", "PHASE"))
+
+
+@COMPOSED("part of the period", "MOD MONTHPHASE")
+def _phase_of_month(context: Context, m: Match) -> Span | None:
+    return cut(context, shifted(context, "month", shift_of(m)), m.word("MONTHPHASE"))
 
 
 @LATE_BARE("quarter", "(IN|THE|DURING)* (QN | HN | ORD UQUARTER | ORD UHALF) (OF THE? UYEAR)?")
 def _bare_part(context: Context, m: Match) -> Span | None:
     """This year's, or last year's where that one has not begun."""
-    if m.has("QN", "HN") and not m.has("IN", "DURING") and m.before is not None:
+    this_year = "part_of_this_year" in context.options
+    if m.has("QN", "HN") and not m.has("IN", "DURING") and m.before is not None and not this_year:
         return None
     year = context.today.year
     span = part_of_year(m, year)
-    if span.first is not None and span.first > context.today and "part_of_this_year" not in context.options:
+    if span.first is not None and span.first > context.today and not this_year:
         span = part_of_year(m, year - 1)
     return change(span, confidence=0.8, relative=True, explicit=False)
+
+
+@LATE_BARE("week number", "ORD UWEEK (?! X)")
+@LATE_BARE("week number", "ORD UWEEK")
+def _numbered_week(context: Context, m: Match) -> Span | None:
+    if not m.all("ORD")[0].text:
+        return None
+    return Span(*days.iso_week(context.today.year, m.number("ORD")), "week", 0.8)
 
 
 @LATE_BARE("season", "LONESEASON")
