@@ -50,10 +50,12 @@ def candidates(folded: str) -> list[Lexicon]:
             continue
         known = len(words & words_of.common)
         most = max(most, known)
-        if words_of.has_trigger(words, folded) or (digits and (known or name == "en")):
-            likely.append((-known, order, words_of))
+        if words_of.has_trigger(words, folded) or (
+            digits and (known or name == "en" or words_of.script != "latin")
+        ):
+            likely.append((-known if words_of.script == "latin" else -most - 99, order, words_of))
     likely.sort(key=lambda entry: entry[:2])
-    return [words_of for known, _, words_of in likely if -2 * known >= most or most <= 1]
+    return [words_of for known, _, words_of in likely if -2 * known >= most]
 
 
 def _scripts(folded: str) -> frozenset[str]:
@@ -115,7 +117,11 @@ def best_reading(folded: str, anchor: datetime, settings: Settings) -> Reading |
     best: Reading | None = None
     for words in candidates(folded):
         reading = read(words, context_of(words, anchor, settings, folded), folded)
-        if (reading.found or reading.void) and (best is None or reading.score > best.score):
+        if not reading.found and not reading.void:
+            continue
+        if words.script != "latin":
+            return reading  # what the script says is surer than any count of characters
+        if best is None or reading.score > best.score:
             best = reading
     return best
 

@@ -65,12 +65,12 @@ def _weekday_of(context: Context, m: Match) -> Span | None:
     return exact(days.nth_weekday(bounds(span), m.number("WEEKDAY") - 1, _nth(m)), 0.95)
 
 
-@COMPOSED("part of the period", f"THE? (ORD|LASTORD|PREV) (UNIT|MMONTH) {_IN} {_P}")
-@COMPOSED("part of the period", f"{_P} OF? (THE|OF|IN)* (ORD|LASTORD) (UNIT|MMONTH)")
+@COMPOSED("part of the period", f"THE? (ORD|LASTORD|PREV) UNIT {_IN} {_P}")
+@COMPOSED("part of the period", f"{_P} OF? (THE|OF|IN)* (ORD|LASTORD) UNIT")
 def _unit_of(context: Context, m: Match) -> Span | None:
     span, nth = _scope(context, m), _nth(m)
     first, last = bounds(span)
-    unit = "month" if m.has("MMONTH") else unit_of(m.all("UNIT")[0])
+    unit = unit_of(m.all("UNIT")[0])
     if unit == "week":
         if span.grain not in ("month", "year", "quarter"):
             return None
@@ -106,10 +106,10 @@ def _edge_units(context: Context, m: Match) -> Span | None:
 
 
 @COMPOSED("week of", "THE? UWEEK (STARTING|OF|IN|THE|ON|WITH|FROM|BEFORE)* DATE")
-@COMPOSED("week of", "DATE (OF|STARTING|FROM)* UWEEK")
+@COMPOSED("week of", "DATE (OF|STARTING|FROM|LOC)* UWEEK")
 @COMPOSED("week of", "THE? WEEKCOMMENCING DATE")
-@COMPOSED("month of", "THE? (UMONTH|MMONTH) (OF|IN|THE)* DATE")
-@COMPOSED("month of", "DATE OF (UMONTH|MMONTH)")
+@COMPOSED("month of", "THE? UMONTH (OF|IN|THE)* DATE")
+@COMPOSED("month of", "DATE OF UMONTH")
 def _period_of_day(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain != "day" or m.has("BEFORE"):

@@ -246,12 +246,24 @@ Handler: TypeAlias = "Callable[[Context, Match], Span | None]"
 class Match:
     """The tokens that a rule matched, with a look at what stands around them."""
 
-    __slots__ = ("after", "before", "tokens")
+    __slots__ = ("_end", "_start", "_text", "tokens")
 
-    def __init__(self, tokens: Sequence[Token], before: Token | None, after: Token | None) -> None:
-        self.tokens = tokens
-        self.before = before
-        self.after = after
+    def __init__(self, text: Sequence[Token], start: int, end: int) -> None:
+        self.tokens = text[start:end]
+        self._text, self._start, self._end = text, start, end
+
+    def back(self, steps: int = 1) -> Token | None:
+        """The token that stands so many places before the match."""
+        at = self._start - steps
+        return self._text[at] if at >= 0 else None
+
+    @property
+    def before(self) -> Token | None:
+        return self.back()
+
+    @property
+    def after(self) -> Token | None:
+        return self._text[self._end] if self._end < len(self._text) else None
 
     def all(self, *kinds: str) -> list[Token]:
         wanted = frozenset().union(*map(chars_of, kinds))
@@ -330,11 +342,7 @@ class Rules:
             if hit is None or hit.end() == at:
                 continue
             end = hit.end()
-            match = Match(
-                tokens[at:end],
-                tokens[at - 1] if at else None,
-                tokens[end] if end < len(tokens) else None,
-            )
+            match = Match(tokens, at, end)
             try:
                 span = rule.handler(context, match)
             except (OverflowError, LookupError, ValueError):

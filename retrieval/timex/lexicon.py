@@ -40,7 +40,8 @@ _MARKS = {
 _CARRIERS = frozenset(
     "MONTH WMONTH DAY WDAY REL PREV NEXT AGO PREAGO LATER UDAY UWEEK UMONTH UYEAR UQUARTER UHALF "
     "UWEEKEND UDECADE UCENTURY UWORKDAY UWORKWEEK UFORTNIGHT UHOUR UMINUTE SEASON HOLIDAY DECADE "
-    "PART RECENT FISCAL QN HN EARLY LATE TODATE PERIOD".split()
+    "PART RECENT FISCAL QN HN EARLY LATE TODATE PERIOD YEAROFF MONTHOFF WEEKOFF WEEKENDOFF YMARK "
+    "MDAY ADJACENT EITHER LONESEASON MONTHPHASE YEARPHASE VOID ERA".split()
 )
 
 Node = dict[str, Union["Node", tuple[str, Value]]]
@@ -133,7 +134,9 @@ class Lexicon:
             node = step
             used += 1
             leaf = node.get("")
-            if isinstance(leaf, tuple):
+            following = cut[at + used].text if at + used < len(cut) else ""
+            # Japanese 次の日 is "the next day", but not in 次の日曜日, "next Sunday".
+            if isinstance(leaf, tuple) and (following != "曜" or used == 1):
                 best = (leaf[0], leaf[1], used)
         return best
 
@@ -284,7 +287,7 @@ def lexicon(language: str) -> Lexicon:
         language,
         str(meta.get("script", "latin")),
         bool(meta.get("day_first", True)),
-        frozenset(fold(w) for w in str(meta.get("common", "")).split()),
+        frozenset(fold(w) for w in str(meta.get("common", "")).split() if len(w) > 1),
         frozenset(fold(w) for w in str(meta.get("ordinal", "")).split()),
         frozenset(str(meta.get("options", "")).split()),
         tree,

@@ -45,17 +45,27 @@ def amounts(m: Match) -> list[tuple[float, str]]:
     """The counted units of a duration such as "2 years and 3 weeks", in order."""
     found: list[tuple[float, str]] = []
     count: Token | None = None
+    half = False
     for token in m.tokens:
+        if token.kind in chars_of("YEAR") and token.text:
+            raise LookupError("a year, not a count")
         if token.kind in _COUNTS:
             if token.kind in chars_of("HALFWORD") and found and count is None:
                 size, unit = found[-1]
                 found[-1] = (size + 0.5, unit)
                 continue
-            count = token
+            if token.kind in chars_of("HALFWORD"):
+                half = True
+            else:
+                count = token
         elif token.kind in _UNIT_OF:
-            half = count is not None and count.kind in chars_of("HALFWORD")
-            found.append((0.5 if half else count_of(count), unit_of(token)))
-            count = None
+            size = 0.0 if half and count is None else count_of(count)
+            if half:
+                size += 0.5
+            if not size:
+                raise LookupError("no duration")
+            found.append((size, unit_of(token)))
+            count, half = None, False
     return found
 
 
@@ -119,10 +129,27 @@ def _void(context: Context, m: Match) -> Span | None:
 @PERIODS("ago", f"{DURATION} (AGO|EARLIERIN)")
 @PERIODS("ago", f"PREAGO {DURATION} AGO?")
 def _ago(context: Context, m: Match) -> Span | None:
-    year = m.one("YEAR")
-    if year is not None and year.text:
-        return None  # "2015年前": before 2015
-    return _back(context, m)
+    if _counted_from(m):
+        return None
+    try:
+        return _back(context, m)
+    except OverflowError:
+        return Span(None, None, "none", void=True)
+
+
+def _counted_from(m: Match) -> bool:
+    """Whether the duration is counted from a day just named, as in "two days from tomorrow"."""
+    before, first = m.before, m.back(2)
+    return (
+        before is not None
+        and first is not None
+        and before.kind in _LINKS_BACK
+        and first.kind in _DAYS
+    )
+
+
+_LINKS_BACK = frozenset().union(*map(chars_of, "FROM OF PSINCE PAFTER".split()))
+_DAYS = frozenset().union(*map(chars_of, "REL DATE EITHER DAY FROM".split()))
 
 
 @PERIODS("about ago", "ADJACENT UNIT AGO")
@@ -133,7 +160,7 @@ def _adjacent(context: Context, m: Match) -> Span:
     """Two numbers in a row, three or four: from the nearer to the farther, or rolling by the upper."""
     near, far = divmod(m.number("ADJACENT"), 10)
     unit = unit_of(m.all("UNIT")[0])
-    if m.has("PAST", "PREV", "COMING"):
+    if m.tokens[0].kind not in chars_of("ADJACENT"):
         return _rolling(context, [(far, unit)], 1 if m.has("COMING") else -1)
     today = context.today
     if m.has("AGO"):
@@ -172,7 +199,7 @@ def _both_days(context: Context, m: Match) -> Span | None:
 @PERIODS("from now", f"(IN|PRELATER) {DURATION} (?! AFTER | BEFORE | FROM | PAFTER | SINCE)")
 def _ahead(context: Context, m: Match) -> Span | None:
     parts = amounts(m)
-    if m.has("IN") and not m.has("LATER") and "in_is_not_ahead" in context.options:
+    if _counted_from(m) or (m.has("OF") and parts[0][1] in ("decade", "century")):
         return None
     return exact(moved(context.today, parts, 1), 0.95, relative=True)
 
@@ -469,15 +496,11 @@ def _later(context: Context, m: Match) -> Span | None:
 _OF_PERIOD = "(EARLY|MID|LATE|EARLIER)"
 
 
-@PERIODS("calendar period", "THE? MOD (UNIT|MMONTH) (?! (OF|IN) (THE|OF)* (MON|YEAR|UNIT|MOD UNIT|DATE))")
-@PERIODS("calendar period", "THE? (THIS|NEXT) (UNIT|MMONTH)")
+@PERIODS("calendar period", "THE? MOD UNIT (?! (OF|IN) (THE|OF)* (MON|YEAR|UNIT|MOD UNIT|DATE))")
+@PERIODS("calendar period", "THE? (THIS|NEXT) UNIT")
 @PERIODS("calendar period", "THE? UNIT (OF|THE)* MOD (?! UNIT | OF MON | MON)")
 def _moved_period(context: Context, m: Match) -> Span | None:
-    return shifted(context, _unit(m), shift_of(m))
-
-
-def _unit(m: Match) -> str:
-    return "month" if m.has("MMONTH") else unit_of(m.all("UNIT")[0])
+    return shifted(context, unit_of(m.all("UNIT")[0]), shift_of(m))
 
 
 @PERIODS("calendar period", "UNIT AFTERNEXT")
@@ -577,14 +600,10 @@ def season(context: Context, number: int, year: int) -> Span:
     return Span(first, last, "season", 0.95)
 
 
-@PERIODS("decade", "(IN|THE)* CENTURYREF OF? NUM DECS")
 @PERIODS("decade", "(IN|THE)* (NUM|ORD) UCENTURY OF? (THE|OF)* NUM DECS")
 def _decade_of_century(context: Context, m: Match) -> Span:
     numbers = m.all("NUM", "ORD")
-    if m.has("CENTURYREF"):
-        century = context.today.year // 100 + 1 + m.number("CENTURYREF")
-    else:
-        century = m.number("NUM", "ORD")
+    century = m.number("NUM", "ORD")
     tens = int(str(numbers[-1].value))
     first = (century - 1) * 100 + tens // 10 * 10
     return _decade(first)
@@ -609,6 +628,8 @@ def _decade_of_year(context: Context, m: Match) -> Span:
 @PERIODS("decade", "(IN|THE|OF)* UYEAR APOSTROPHE? (NUM | YEAR)")
 def _decade_of_two_digits(context: Context, m: Match) -> Span | None:
     if m.has("UYEAR") and m.all("UYEAR")[0].value != 2:
+        return None
+    if m.before is not None and m.before.kind in chars_of("UCENTURY"):
         return None
     tens = m.number("NUM", "YEAR")
     if m.has("YEAR"):
