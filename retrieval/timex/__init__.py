@@ -12,6 +12,7 @@ import logging
 from datetime import datetime
 
 from retrieval.timex.analysis import MAX_CHARACTERS, aware, best_reading, combine, expression
+from retrieval.timex.events import anchor_event, asks_for_date, asks_for_length
 from retrieval.timex.expression import EventReference, Settings, TimeExpression
 from retrieval.timex.text import Folded
 
@@ -19,6 +20,9 @@ __all__ = [
     "EventReference",
     "Settings",
     "TimeExpression",
+    "anchor_event",
+    "asks_for_date",
+    "asks_for_length",
     "explicit_dates",
     "find",
     "parse",
@@ -36,6 +40,8 @@ def parse(text: str, anchor: datetime, settings: Settings = _DEFAULT) -> TimeExp
     two apart, the one with the finer unit; of equals, the first in the text. Dates that no calendar
     holds, and questions that ask for a date ("how long ago"), give None. Never raises.
     """
+    if not text or asks_for_length(text):
+        return None
     return combine(find(text, anchor, settings))
 
 

@@ -48,7 +48,7 @@ def candidates(folded: str) -> list[Lexicon]:
         words_of = lexicon(name)
         if words_of.script not in scripts:
             continue
-        known = len(words & words_of.common)
+        known = len(words & words_of.vocabulary)
         most = max(most, known)
         if words_of.has_trigger(words, folded) or (
             digits and (known or name == "en" or words_of.script != "latin")
@@ -77,6 +77,8 @@ def _scripts(folded: str) -> frozenset[str]:
             found.add("hangul")
         elif "\u4e00" <= character <= "\u9fff":
             found.add("han")
+    if "han" in found and any(mark in folded for mark in lexicon("ja").marks):
+        found.add("kana")
     if "kana" in found:
         found.discard("han")
     elif "han" in found:
@@ -103,7 +105,7 @@ def read(words: Lexicon, context: Context, folded: str) -> Reading:
         (t.value, t.start, t.end) for t in tokens if t.kind == DATE and isinstance(t.value, Span)
     ]
     covered = sum(end - start for span, start, end in spans)
-    known = len(frozenset(WORDS.findall(folded)) & words.common)
+    known = len(frozenset(WORDS.findall(folded)) & words.vocabulary)
     return Reading(
         words.language,
         tuple(s for s in spans if not s[0].void),
@@ -124,6 +126,26 @@ def best_reading(folded: str, anchor: datetime, settings: Settings) -> Reading |
         if best is None or reading.score > best.score:
             best = reading
     return best
+
+
+def languages_of(folded: str) -> list[str]:
+    """The languages that a text most resembles, by its script and its everyday words."""
+    words, scripts = frozenset(WORDS.findall(folded)), _scripts(folded)
+    known: dict[str, int] = {}
+    for name in LANGUAGES:
+        words_of = lexicon(name)
+        if words_of.script in scripts:
+            if words_of.script != "latin":
+                return [name]
+            known[name] = len(words & words_of.common)
+    most = max(known.values(), default=0)
+    return [name for name, count in known.items() if count == most]
+
+
+def covered(folded: str) -> list[tuple[int, int]]:
+    """The places of a text that are expressions of time, in order, whatever the anchor."""
+    reading = best_reading(folded, datetime(2024, 6, 12, tzinfo=timezone.utc), Settings())
+    return [] if reading is None else [(start, end) for _, start, end in reading.found]
 
 
 def aware(anchor: datetime) -> datetime:

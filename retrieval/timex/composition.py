@@ -296,7 +296,7 @@ def _rest(context: Context, m: Match) -> Span | None:
 
 
 @COMPOSED("away from a day", f"{DURATION} (AFTER|FROM|SINCE|LATER) (THE|OF|FROM|IN)* DATE")
-@COMPOSED("away from a day", f"IN {DURATION} (FROM|SINCE|AFTER) (DATE | YEAR)")
+@COMPOSED("away from a day", f"PRELATER {DURATION} (FROM|SINCE|AFTER) (DATE | YEAR)")
 @COMPOSED("away from a day", f"DATE (OF|FROM|PAFTER|PSINCE)* {DURATION} (LATER|PAFTER)")
 @COMPOSED("away from a day", f"DATE PAFTER {DURATION}")
 @COMPOSED("away from a day", f"DATE FROM PSINCE {DURATION} LATER?")
@@ -351,10 +351,13 @@ def _phase_of_month(context: Context, m: Match) -> Span | None:
 
 
 @LATE_BARE("quarter", "(IN|THE|DURING)* (QN | HN | ORD UQUARTER | ORD UHALF) (OF THE? UYEAR)?")
+@LATE_BARE("quarter", "NUM UQUARTER")
 def _bare_part(context: Context, m: Match) -> Span | None:
     """This year's, or last year's where that one has not begun."""
     this_year = "part_of_this_year" in context.options
     if m.has("QN", "HN") and not m.has("IN", "DURING") and m.before is not None and not this_year:
+        return None
+    if m.has("NUM") and not this_year:
         return None
     year = context.today.year
     span = part_of_year(m, year)

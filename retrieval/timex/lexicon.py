@@ -7,6 +7,7 @@ the language is recognised and read:
 - `script`: latin, cyrillic, han, kana, hangul, devanagari, arabic
 - `day_first`: 3/7/2017 is 3 July
 - `common`: everyday words by which the language is recognised
+- `marks`: strings that occur in this language only, of those with its script
 - `ordinal`: what follows digits to make an ordinal
 - `options`: names of habits that rules ask for
 - `compound`: number words are written together, joined by these words
@@ -53,6 +54,8 @@ class Lexicon:
     script: str
     day_first: bool
     common: frozenset[str]
+    vocabulary: frozenset[str]
+    marks: tuple[str, ...]
     ordinal: frozenset[str]
     options: frozenset[str]
     tree: Node
@@ -288,6 +291,8 @@ def lexicon(language: str) -> Lexicon:
         str(meta.get("script", "latin")),
         bool(meta.get("day_first", True)),
         frozenset(fold(w) for w in str(meta.get("common", "")).split() if len(w) > 1),
+        frozenset(fold(w) for w in str(meta.get("common", "")).split() if len(w) > 1) | triggers,
+        tuple(fold(w) for w in str(meta.get("marks", "")).split()),
         frozenset(fold(w) for w in str(meta.get("ordinal", "")).split()),
         frozenset(str(meta.get("options", "")).split()),
         tree,

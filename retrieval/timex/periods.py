@@ -47,8 +47,6 @@ def amounts(m: Match) -> list[tuple[float, str]]:
     count: Token | None = None
     half = False
     for token in m.tokens:
-        if token.kind in chars_of("YEAR") and token.text:
-            raise LookupError("a year, not a count")
         if token.kind in _COUNTS:
             if token.kind in chars_of("HALFWORD") and found and count is None:
                 size, unit = found[-1]
@@ -62,7 +60,8 @@ def amounts(m: Match) -> list[tuple[float, str]]:
             size = 0.0 if half and count is None else count_of(count)
             if half:
                 size += 0.5
-            if not size:
+            dated = count is not None and count.kind in chars_of("YEAR") and bool(count.text)
+            if not size or (dated and unit_of(token) == "year"):
                 raise LookupError("no duration")
             found.append((size, unit_of(token)))
             count, half = None, False
@@ -195,8 +194,8 @@ def _both_days(context: Context, m: Match) -> Span | None:
     return Span(days.plus_days(monday, 5), days.plus_days(monday, 6), "weekend", 0.9)
 
 
-@PERIODS("from now", f"(IN|LATER)? {DURATION} LATER")
-@PERIODS("from now", f"(IN|PRELATER) {DURATION} (?! AFTER | BEFORE | FROM | PAFTER | SINCE)")
+@PERIODS("from now", f"(PRELATER|LATER)? {DURATION} LATER")
+@PERIODS("from now", f"PRELATER {DURATION} (?! AFTER | BEFORE | FROM | PAFTER | SINCE)")
 def _ahead(context: Context, m: Match) -> Span | None:
     parts = amounts(m)
     if _counted_from(m) or (m.has("OF") and parts[0][1] in ("decade", "century")):
@@ -219,7 +218,7 @@ def _hours(context: Context, m: Match) -> Span:
 
 @PERIODS("ago", "COUNT OF? UTIME AGO")
 @PERIODS("ago", "PREAGO COUNT OF? UTIME")
-@PERIODS("from now", "(IN|PRELATER) COUNT UTIME LATER?")
+@PERIODS("from now", "PRELATER COUNT UTIME LATER?")
 @PERIODS("from now", "COUNT UTIME LATER")
 def _time_away(context: Context, m: Match) -> Span:
     minutes = count_of(m.one("COUNT")) * days.MINUTES_OF[unit_of(m.all("UTIME")[0])]
@@ -290,7 +289,9 @@ def _rolling(context: Context, parts: list[tuple[float, str]], sign: int) -> Spa
 @PERIODS("rolling", f"{DURATION} WITHINPOST")
 @PERIODS("rolling", f"IN? THE? PAST (THE|OF)* {DURATION}")
 def _last_units(context: Context, m: Match) -> Span | None:
-    return None if _one_of_several(m) else _rolling(context, amounts(m), -1)
+    if _one_of_several(m) or _counted_from(m):
+        return None
+    return _rolling(context, amounts(m), -1)
 
 
 def _one_of_several(m: Match) -> bool:
@@ -691,7 +692,7 @@ def plausible(context: Context, year: int) -> bool:
 def _year(context: Context, m: Match) -> Span | None:
     token = m.all("YEAR")[0] if m.has("YEAR") else m.all("NUM")[0]
     if token.kind in chars_of("NUM"):
-        if m.has("IN") and len(token.text) == 3:
+        if len(token.text) == 3:
             return _whole_year(m.number("NUM"))
         if len(token.text) != 2 and not (m.number("NUM") < 10 and _two_words(token)):
             return None

@@ -133,7 +133,9 @@ def _since_rule(context: Context, m: Match) -> Span | None:
         return None
     named = span.explicit and span.grain in ("year", "month") and not span.part
     token = m.one("SINCE", "PSINCE")
-    if token is not None and token.value == "weak" and span.month is None and span.grain != "day":
+    if token is not None and token.value == "weak" and (
+        span.explicit or span.grain not in ("day", "month")
+    ):
         return None  # Hindi "से" after a full date is as often "on" as "since"
     return _since(context, span, named or (token is not None and token.value == "now"))
 
