@@ -163,7 +163,7 @@ def _environment(settings: Settings, data: Path, folder: Path) -> Mapping[str, s
         "PYTHONPATH": os.pathsep.join(filter(None, (_checkout(), os.environ.get("PYTHONPATH")))),
     }
     binary = haproxy.available() if settings.server.haproxy else None
-    return own | dict(haproxy.environment(binary, folder / "haproxy") if binary else {})
+    return own | dict(haproxy.environment(binary, folder / "h") if binary else {})
 
 
 def _checkout() -> str:
