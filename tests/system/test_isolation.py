@@ -1,0 +1,226 @@
+"""Many banks with the same texts, read by two replicas while they are written to and evicted:
+no recall shows another bank's memory, a deleted one, an old text, or half a write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import pytest
+from retrieval.ingest.curation import delete_memory
+
+from retrieval.bank.residency import Residency, ResidencySettings
+from retrieval.ingest.importing import import_memories
+from retrieval.recall import RecallEngine
+from retrieval.store import banks
+from retrieval.types import Budget, Include, RecallQuery
+from tests.bench.harness import System, system
+from tests.system.embedding import HashEmbedder
+from tests.system.history import History, Read, Write
+
+QUESTION = "what does the harbour log say"
+
+
+@dataclass(slots=True)
+class Bank:
+    """A bank, its one writer's view of it, and its history."""
+
+    name: str
+    ids: dict[str, str] = field(default_factory=dict)
+    """key -> id"""
+    state: dict[str, str] = field(default_factory=dict)
+    """id -> text"""
+    written: int = 0
+    history: History = field(default_factory=History)
+
+
+@asynccontextmanager
+async def replicas(count: int, budget_bytes: int = 1 << 30) -> AsyncIterator[list[System]]:
+    """Systems over one database, each with banks in memory of its own."""
+    settings = ResidencySettings(budget_bytes=budget_bytes)
+    async with system(embedder=HashEmbedder(), residency=settings) as first:
+        others = [Residency(first.pool, settings) for _ in range(count - 1)]
+        try:
+            yield [first, *(replace(first, residency=residency) for residency in others)]
+        finally:
+            for residency in others:
+                await residency.close()
+
+
+async def write(run: System, bank: Bank, chance: random.Random) -> None:
+    """One write: a batch of new memories, a new text for a memory, or a deletion."""
+    state, ids = dict(bank.state), dict(bank.ids)
+    act = chance.random()
+    begin = time.monotonic()
+    if act < 0.5 or not state:
+        items = []
+        for _ in range(chance.randint(1, 5)):
+            bank.written += 1
+            items.append({"key": f"k{bank.written}", "text": entry(bank.written)})
+        answer = await import_memories(run.ingest, run.tenant, bank.name, items)
+        ids |= answer["ids"]
+        state |= {answer["ids"][item["key"]]: item["text"] for item in items}
+    else:
+        key = chance.choice(sorted(ids))
+        if act < 0.75:
+            bank.written += 1
+            item = {"key": key, "text": entry(bank.written)}
+            answer = await import_memories(run.ingest, run.tenant, bank.name, [item])
+            state.pop(ids[key])
+            ids[key] = answer["ids"][key]
+            state[ids[key]] = item["text"]
+        else:
+            await delete_memory(run.ingest, run.tenant, bank.name, ids[key])
+            state.pop(ids.pop(key))
+    end = time.monotonic()
+    bank.history.writes.append(Write(begin, end, state))
+    bank.state, bank.ids = state, ids
+
+
+def entry(number: int) -> str:
+    return f"The harbour log says that crane {number} was oiled."
+
+
+async def read(engine: RecallEngine, tenant: str, bank: Bank) -> None:
+    query = RecallQuery(
+        tenant=tenant,
+        bank_id=bank.name,
+        text=QUESTION,
+        now=datetime.now(UTC),
+        budget=Budget.HIGH,
+        max_tokens=10**6,
+        include=Include(entities=None),
+    )
+    begin = time.monotonic()
+    result = await engine.recall(query)
+    end = time.monotonic()
+    seen = {row["id"]: row["text"] for row in result.body["results"]}
+    assert len(seen) == len(result.body["results"]), "a memory came back twice"
+    assert not result.degraded
+    bank.history.reads.append(Read(begin, end, seen))
+
+
+async def storm(
+    runs: list[System], names: int, writes: int, recalls: int, readers: int, seed: int
+) -> list[Bank]:
+    """Writers, readers on every replica and evictions at once; the banks with their histories."""
+    chance = random.Random(seed)
+    filled = [Bank(f"bank-{number}") for number in range(names)]
+    first = runs[0]
+    for bank in filled:
+        await write(first, bank, chance)
+    numbers = [(await banks.head(first.pool, first.tenant, bank.name)).bank for bank in filled]
+    over = asyncio.Event()
+
+    async def writer(bank: Bank, chance: random.Random) -> None:
+        for _ in range(writes):
+            await write(first, bank, chance)
+            await asyncio.sleep(chance.random() * 0.01)
+
+    async def reader(number: int) -> None:
+        own = random.Random(seed + 1000 + number)
+        run = runs[number % len(runs)]
+        engine = run.engine()
+        for _ in range(recalls // readers):
+            await read(engine, run.tenant, own.choice(filled))
+
+    async def evictor() -> None:
+        own = random.Random(seed + 1)
+        while not over.is_set():
+            own.choice(runs).residency.evict(own.choice(numbers))
+            await asyncio.sleep(0.005)
+
+    evicting = asyncio.create_task(evictor())
+    async with asyncio.TaskGroup() as tasks:
+        for number, bank in enumerate(filled):
+            tasks.create_task(writer(bank, random.Random(seed + 2000 + number)))
+        for number in range(readers):
+            tasks.create_task(reader(number))
+    over.set()
+    await evicting
+    for bank in filled:
+        for run in runs:
+            await read(run.engine(), run.tenant, bank)
+    return filled
+
+
+def check(filled: list[Bank], recalls: int) -> None:
+    assert sum(len(bank.history.reads) for bank in filled) >= recalls
+    owner = {
+        memory: bank.name
+        for bank in filled
+        for done in bank.history.writes
+        for memory in done.state
+    }
+    for bank in filled:
+        for seen in bank.history.reads:
+            foreign = [memory for memory in seen.seen if owner.get(memory) != bank.name]
+            assert not foreign, f"{bank.name} showed {foreign}"
+        assert bank.history.violations() == []
+
+
+@pytest.mark.integration
+async def test_every_recall_sees_one_state_of_its_own_bank() -> None:
+    async with replicas(2) as runs:
+        filled = await storm(runs, names=8, writes=12, recalls=400, readers=10, seed=5)
+    check(filled, 400)
+
+
+@pytest.mark.integration
+async def test_the_same_where_few_banks_fit_into_memory() -> None:
+    async with replicas(2, budget_bytes=1 << 16) as runs:
+        filled = await storm(runs, names=6, writes=8, recalls=150, readers=6, seed=6)
+        for run in runs:
+            assert run.residency.metrics().evictions > 0
+    check(filled, 150)
+
+
+@pytest.mark.bench
+@pytest.mark.timeout(3600)
+async def test_fifty_banks_ten_thousand_recalls() -> None:
+    async with replicas(3, budget_bytes=1 << 22) as runs:
+        filled = await storm(runs, names=50, writes=40, recalls=10_000, readers=40, seed=7)
+    check(filled, 10_000)
+
+
+@pytest.mark.integration
+async def test_recalls_during_an_import_see_every_acknowledged_batch_whole() -> None:
+    size, batches = 20, 15
+    async with replicas(1) as (run,):
+        bank, quiet = Bank("growing"), Bank("quiet")
+        await write(run, quiet, random.Random(1))
+        await import_memories(run.ingest, run.tenant, bank.name, [])
+        await banks.ensure(run.pool, run.tenant, bank.name)
+        over = asyncio.Event()
+
+        async def importer() -> None:
+            for batch in range(batches):
+                items = [
+                    {"key": f"{batch}-{n}", "text": entry(batch * size + n)} for n in range(size)
+                ]
+                begin = time.monotonic()
+                answer = await import_memories(run.ingest, run.tenant, bank.name, items)
+                texts = {answer["ids"][item["key"]]: item["text"] for item in items}
+                bank.state = bank.state | texts
+                bank.history.writes.append(Write(begin, time.monotonic(), bank.state))
+            over.set()
+
+        async def reader() -> None:
+            engine = run.engine()
+            while not over.is_set():
+                await read(engine, run.tenant, bank)
+                await read(engine, run.tenant, quiet)
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(importer())
+            for _ in range(40):
+                tasks.create_task(reader())
+        await read(run.engine(), run.tenant, bank)
+    assert len(bank.state) == size * batches
+    check([bank, quiet], 80)
