@@ -53,7 +53,7 @@ def candidates(folded: str) -> list[Lexicon]:
         if words_of.has_trigger(words, folded) or (digits and (known or name == "en")):
             likely.append((-known, order, words_of))
     likely.sort(key=lambda entry: entry[:2])
-    return [words_of for known, _, words_of in likely if -2 * known >= most]
+    return [words_of for known, _, words_of in likely if -2 * known >= most or most <= 1]
 
 
 def _scripts(folded: str) -> frozenset[str]:

@@ -133,6 +133,7 @@ def _weekend_of(context: Context, m: Match) -> Span | None:
 @COMPOSED("day of the month", f"(ON|THE)* DOM DOT? UDAYS? {_IN} DATE")
 @COMPOSED("day of the month", "DATE (OF|THE|ON|IN)* DOM MDAY")
 @COMPOSED("day of the month", "DATE (OF|THE|ON|IN)* ORD UDAY?")
+@COMPOSED("day of the month", "DATE OF? NUM DOMEND")
 def _day_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain != "month":
@@ -297,6 +298,7 @@ def _rest(context: Context, m: Match) -> Span | None:
 @COMPOSED("away from a day", f"IN {DURATION} (FROM|SINCE|AFTER) (DATE | YEAR)")
 @COMPOSED("away from a day", f"DATE (OF|FROM|PAFTER|PSINCE)* {DURATION} (LATER|PAFTER)")
 @COMPOSED("away from a day", f"DATE PAFTER {DURATION}")
+@COMPOSED("away from a day", f"DATE FROM PSINCE {DURATION} LATER?")
 def _after(context: Context, m: Match) -> Span | None:
     return _away(context, m, 1)
 

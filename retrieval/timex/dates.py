@@ -259,12 +259,13 @@ _BEFORE_DAY = frozenset().union(*map(chars_of, "ON IN STOP COMMA OF SINCE BEFORE
 @BARE("day of the month", "THE NUM DOT? (?! UNIT | X | NUM | OF | UTIME | CLOCK | AND | SLASH | DASH | COLON)")
 @BARE("day of the month", f"(ON | THE)+ UDAY NUM {_NOT_COUNTED}")
 @BARE("day of the month", "THE? NUM MDAY")
+@BARE("day of the month", "NUM (DOMEND | LOC DOMEND)")
 def _day_of_month(context: Context, m: Match) -> Span | None:
     number = m.all("DOM")[0]
     if m.after is not None and m.after.kind == OTHER and m.has("ORD"):
         if "verb_last" not in context.options:
             return None
-    if m.before is not None and m.before.kind not in _BEFORE_DAY and not m.has("ON", "MDAY", "UDAY"):
+    if m.before is not None and m.before.kind not in _BEFORE_DAY and not m.has("ON", "MDAY", "UDAY", "DOMEND"):
         return None
     day = day_of_month(number)
     today = context.today

@@ -76,6 +76,10 @@ class Lexicon:
         previous: Piece | None = None
         while at < count:
             piece = cut[at]
+            if at + 1 < count and self._is_ending(piece, cut[at + 1]):
+                previous = piece
+                at += 1
+                continue
             if piece.start in runs:
                 made = runs[piece.start]
                 yield from made
@@ -84,7 +88,8 @@ class Lexicon:
                     previous = cut[at]
                     at += 1
                 continue
-            hit = None if _is_symbol(previous, piece) else self._longest(cut, at)
+            loose = not _is_symbol(previous, piece) and not self._is_ending(previous, piece)
+            hit = self._longest(cut, at) if loose else None
             if hit is not None:
                 kind, value, used = hit
                 yield Token(kind, value, piece.start, cut[at + used - 1].end)
@@ -103,9 +108,19 @@ class Lexicon:
                     yield token
                     at += used
                 else:
-                    yield from self._word(piece)
+                    yield from self._word(piece, previous)
                     at += 1
             previous = cut[at - 1]
+
+    def _is_ending(self, previous: Piece | None, piece: Piece) -> bool:
+        """A case ending after an apostrophe, as Turkish writes it."""
+        return (
+            bool(self.suffixes)
+            and previous is not None
+            and previous.text == "'"
+            and previous.end == piece.start
+            and any(piece.text == ending for ending, _ in self.suffixes)
+        )
 
     def _longest(self, cut: list[Piece], at: int) -> tuple[str, Value, int] | None:
         node: Node = self.tree
@@ -161,12 +176,17 @@ class Lexicon:
         kind = "YEAR" if len(written) == 4 and value >= 1000 and "十" not in written else "NUM"
         return Token(kind_of(kind), value, cut[at].start, cut[end - 1].end), end - at
 
-    def _word(self, piece: Piece) -> Iterator[Token]:
+    def _word(self, piece: Piece, previous: Piece | None) -> Iterator[Token]:
         text = piece.text
         mark = _MARKS.get(text)
         if mark is not None:
             yield Token(kind_of(mark), None, piece.start, piece.end)
             return
+        if previous is not None and previous.text == "'" and previous.end == piece.start:
+            for ending, kind in self.suffixes:
+                if text == ending:
+                    yield Token(kind_of(kind), None, piece.start, piece.end)
+                    return
         if len(text) > 2:
             if self.joints is not None:
                 number = compound_number(text, self.numbers, self.joints)

@@ -571,7 +571,7 @@ def _decade_in_words(context: Context, m: Match) -> Span:
     return _decade(value)
 
 
-@PERIODS("century", "(IN|THE)* (ORD | NUM) UCENTURY")
+@PERIODS("century", "(IN|THE)* (ORD | NUM ORDEND?) UCENTURY")
 @PERIODS("century", "UCENTURY (ORD | NUM)")
 def _century(context: Context, m: Match) -> Span:
     number = m.number("ORD", "NUM")
@@ -583,6 +583,7 @@ def _century(context: Context, m: Match) -> Span:
 @PERIODS("week number", f"YEAR YMARK? {_LINKS} UWEEK NUM")
 @PERIODS("week number", f"YEAR YMARK? {_LINKS} ORD UWEEK")
 @PERIODS("week number", "(IN|THE)* UWEEK NUM (?! UNIT)")
+@PERIODS("week number", "NUM ORDEND UWEEK")
 @PERIODS("week number", "WEEKN")
 def _numbered_week(context: Context, m: Match) -> Span | None:
     if m.has("NUM") and not m.all("NUM")[0].text:
@@ -603,6 +604,7 @@ def plausible(context: Context, year: int) -> bool:
 @PERIODS("year", "(IN|DURING) (OF|THE|DASH)* UYEAR? OF? YEAR YMARK? (?! DOT NUM | SLASH | DASH NUM | MON)")
 @PERIODS("year", "IN NUM YMARK")
 @PERIODS("year", "YEAR YMARK")
+@PERIODS("year", "YEAR (UYEAR | LOC) (?! MON | OF? MON)")
 @PERIODS("year", "NUM YMARK (?! AGO | LATER | UNIT | HALFWORD | PAFTER | PBEFORE | MON | WITHINPOST)")
 @PERIODS("year", "UYEAR OF? YEAR (?! MON)")
 def _year(context: Context, m: Match) -> Span | None:
@@ -631,6 +633,7 @@ def _whole_year(year: int) -> Span:
 
 
 @PERIODS("year", "UYEAR NUM (?! UNIT)")
+@PERIODS("year", "NUM UYEAR LOC")
 def _small_year(context: Context, m: Match) -> Span | None:
     token = m.all("NUM")[0]
     return _whole_year(m.number("NUM")) if len(token.text) == 3 else None
