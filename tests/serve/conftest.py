@@ -82,8 +82,6 @@ async def live(dsn: str) -> AsyncIterator[Live]:
         yield found
 
 
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that share the application run on its loop."""
     here = Path(__file__).parent
