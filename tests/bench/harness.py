@@ -20,12 +20,14 @@ from models.settings import Compute, EmbedderSettings
 from retrieval.bank.residency import Residency, ResidencySettings
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.importing import import_memories
+from retrieval.keyword.analyser import Analyser
 from retrieval.protocols import Embedder, Reranker
 from retrieval.recall import RecallEngine, Retriever
 from retrieval.retriever import LocalRetriever
 from retrieval.settings import RecallSettings, RetainSettings
 from retrieval.store import tenants
 from retrieval.store.embedded import EmbeddedPostgres
+from retrieval.store.heads import BankHead
 from retrieval.store.migrate import migrate
 from retrieval.store.pool import Pool, PoolSettings, open_pool
 
@@ -46,7 +48,12 @@ class System:
     tenant: str = tenants.DEFAULT_TENANT
 
     def retriever(self, settings: RecallSettings) -> LocalRetriever:
-        return LocalRetriever(self.pool, self.residency, self.embedder, settings, self.executor)
+        return LocalRetriever(
+            self.pool, self.residency, self.embedder, settings, self.executor, self._analyser
+        )
+
+    def _analyser(self, head: BankHead) -> Analyser:
+        return self.ingest.analyser(self.ingest.settings.with_overrides(head.config))
 
     def engine(
         self,
