@@ -1,33 +1,43 @@
 # Two commands matter: `make serve` and `make test`. Both set up what they need.
 PYTHON ?= python3
 VENV   ?= .venv
-PORT   ?= 8888
+PORT   ?=
 DATA   ?= .fourfold
-CONFIG ?= configs/local.yaml
 
-ACCEL := $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
-BIN   := $(VENV)/bin
-STAMP := $(VENV)/.stamp
+# faiss-cpu and faiss-gpu exclude each other: which one is decided by what the machine has.
+ACCEL  := $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
+CONFIG ?= configs/$(if $(filter gpu,$(ACCEL)),gpu,local).yaml
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.stamp
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: serve test check bench format clean
+.DEFAULT_GOAL := help
+.PHONY: help serve test check bench format doctor clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 $(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python >= 3.11 is needed: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
 $(STAMP)-serve: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(ACCEL)]'
+	@echo "installing into $(VENV) ($(ACCEL)): this takes minutes, once"
+	$(PIP) -e '.[$(ACCEL)]'
 	@touch $@
 
 $(STAMP)-test: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(ACCEL),test]'
+	@echo "installing into $(VENV) ($(ACCEL)): this takes minutes, once"
+	$(PIP) -e '.[$(ACCEL),test]'
 	@touch $@ $(STAMP)-serve
 
 $(STAMP)-dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(ACCEL),test,dev]'
+	$(PIP) -e '.[$(ACCEL),test,dev]'
 	@touch $@ $(STAMP)-test $(STAMP)-serve
 
 serve: $(STAMP)-serve  ## run the server on this machine: PORT=, DATA=, CONFIG=
-	exec $(BIN)/fourfold serve --port $(PORT) --data $(DATA) --config $(CONFIG)
+	@exec $(BIN)/fourfold serve $(if $(PORT),--port $(PORT)) --data $(DATA) --config $(CONFIG)
 
 test: $(STAMP)-test  ## every test that can run here
 	$(BIN)/python -m pytest -m 'not gpu and not bench'
@@ -38,12 +48,15 @@ check: $(STAMP)-dev  ## format, lint, types and the fast tests: run before every
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -m unit
 
-format: $(STAMP)-dev
+format: $(STAMP)-dev  ## put the sources in shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP)-test  ## BENCH=quality|latency|rerank|embed|keyword|vectors|timex|graph|batcher
+bench: $(STAMP)-test  ## a benchmark: BENCH=quality|latency|...
 	$(BIN)/fourfold bench $(BENCH)
 
-clean:
+doctor: $(STAMP)-serve  ## what is installed and reachable, and what would be wrong
+	@$(BIN)/fourfold doctor --config $(CONFIG) --data $(DATA)
+
+clean:  ## forget the environment (data stays)
 	rm -rf $(VENV) build *.egg-info

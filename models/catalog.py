@@ -3,20 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from models.chain import FailoverChain, Member
 from models.crossencoder import LocalCrossEncoder
 from models.encoder import LocalEncoder
 from models.passthrough import Passthrough
+from models.remote import OpenAIEmbedder, RemoteReranker
 from models.settings import EmbedderSettings, RerankerSettings, SettingsError
-from models.types import Observe, ignore
+from models.tei import TeiEmbedder, TeiReranker
+from models.types import Floats, Load, Observe, ignore
 
 
-def build_embedder(settings: EmbedderSettings, observe: Observe = ignore) -> LocalEncoder:
+class Embedder(Protocol):
+    """What `build_embedder` makes: an embedder with a life-cycle.
+
+    Construct (cheap), `start` (loads and warms up, or reaches the server; may be called again),
+    `check_health` (raises ModelError), `close` (finishes accepted work).
+    """
+
+    @property
+    def model_id(self) -> str: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    async def start(self) -> None: ...
+
+    async def check_health(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def load(self) -> Load: ...
+
+    async def embed_queries(
+        self, texts: Sequence[str], *, tenant: str = "", deadline: float | None = None
+    ) -> Floats: ...
+
+    async def embed_passages(
+        self, texts: Sequence[str], *, tenant: str = "", deadline: float | None = None
+    ) -> Floats: ...
+
+
+def build_embedder(settings: EmbedderSettings, observe: Observe = ignore) -> Embedder:
     """An embedder that is constructed but not started."""
     if settings.provider == "local":
         return LocalEncoder(settings, observe)
-    raise SettingsError(f"embedder provider {settings.provider!r} is not built in")
+    if settings.provider == "tei":
+        return TeiEmbedder(settings)
+    return OpenAIEmbedder(settings)
 
 
 def build_reranker(
@@ -42,4 +77,4 @@ def _member(settings: RerankerSettings, observe: Observe) -> Member:
         return LocalCrossEncoder(settings, observe)
     if settings.provider == "rrf":
         return Passthrough("rrf")
-    raise SettingsError(f"reranker provider {settings.provider!r} is not built in")
+    return TeiReranker(settings) if settings.provider == "tei" else RemoteReranker(settings)

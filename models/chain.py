@@ -122,6 +122,7 @@ class _Link:
     member: Member
     timeout_s: float
     breaker: Breaker
+    reason: str = ""
     started: bool = False
     starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -199,7 +200,7 @@ class FailoverChain:
         last member's error where none did, DeadlineExceeded where the time is already over."""
         if deadline is not None and deadline <= self._clock():
             raise DeadlineExceeded("rerank")
-        error: ModelError = Unavailable("reranker", "every circuit is open")
+        error: ModelError | None = None
         for position, link in enumerate(self._links):
             if not link.breaker.admits():
                 continue
@@ -213,6 +214,9 @@ class FailoverChain:
             return Scores(
                 scores.scores, scores.scale, scores.member, position > 0, scores.truncated
             )
+        if error is None:
+            left_out = "; ".join(f"{link.member.name}: {link.reason}" for link in self._links)
+            error = Unavailable("reranker", f"every member is left out for now ({left_out})")
         raise error
 
     async def _ask(
@@ -286,6 +290,7 @@ class FailoverChain:
 
     def _tell(self, link: _Link, counts: bool, reason: str) -> None:
         was_open = link.breaker.is_open
+        link.reason = reason
         if counts:
             link.breaker.failed()
         else:

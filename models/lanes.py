@@ -127,7 +127,7 @@ class Lane(Generic[T, R]):
         self._move(tenant, -call.queued)
         call.queued = 0
         tenant.forget_done()
-        if not tenant.head():
+        if not tenant.queued:
             del self._tenants[call.tenant]
 
     def take(self) -> list[Slice[T, R]]:
@@ -164,8 +164,10 @@ class Lane(Generic[T, R]):
                 self._floor = max(self._floor, min(t.served for t in self._tenants.values()))
             head = tenant.head()
             if not head:
-                del self._tenants[name]
                 heapq.heappop(turns)
+                # Calls that are done may still await their `discard`.
+                if not tenant.queued:
+                    del self._tenants[name]
             elif full:
                 break
             else:

@@ -110,7 +110,7 @@ class EmbedderSettings:
 
     def __post_init__(self) -> None:
         _known("embedder provider", self.provider, EMBEDDER_PROVIDERS)
-        if self.provider == "tei" or self.url:
+        if self.provider in ("tei", "litellm") or self.url:
             _needs_url(self.provider, self.url)
         _at_least(
             1,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
 from typing import Any
 
 
 @cache
 def _cl100k() -> Any:
-    from bpe_openai import get_encoding
+    with warnings.catch_warnings():
+        # Its import reads its data through a deprecated function.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from bpe_openai import get_encoding
 
     return get_encoding("cl100k_base")
 

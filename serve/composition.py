@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
+
+from pydantic import SecretStr
 
 from models.catalog import build_embedder, build_reranker
 from models.chain import Member
@@ -20,17 +21,20 @@ from models.passthrough import Passthrough
 from models.settings import Compute, EmbedderSettings, RerankerSettings
 from models.types import ModelError, Observe
 from models.weights import find
-from pydantic import SecretStr
-
 from retrieval.bank.residency import Residency, ResidencySettings
+from retrieval.ingest.deps import IngestDeps, analyser_for
+from retrieval.ingest.worker import Worker
+from retrieval.keyword.analyser import Analyser
 from retrieval.protocols import Embedder, Reranker
 from retrieval.recall import RecallEngine, Retriever
 from retrieval.retriever import LocalRetriever
+from retrieval.store.heads import BankHead
 from retrieval.store.pool import Pool, PoolSettings, open_pool
 from serve import metrics
 from serve.door import Door
 from serve.services import Services, Writer
 from serve.settings import Settings
+from serve.writer import LocalWriter
 from serve.settings.model import RerankerMember
 
 log = logging.getLogger(__name__)
@@ -229,7 +233,23 @@ def open_retriever(
 ) -> LocalRetriever:
     threads = ThreadPoolExecutor(ARRAY_THREADS, "arrays")
     stack.callback(threads.shutdown, wait=False, cancel_futures=True)
-    return LocalRetriever(pool, residency, embedder, settings.recall, threads)
+
+    def analyser(head: BankHead) -> Analyser:
+        return analyser_for(settings.retain.with_overrides(head.config))
+
+    return LocalRetriever(pool, residency, embedder, settings.recall, threads, analyser)
+
+
+async def open_writer(
+    settings: Settings, pool: Pool, residency: Residency, embedder: Embedder, stack: AsyncExitStack
+) -> LocalWriter:
+    """The writer, and the worker that runs queued operations beside it."""
+    deps = IngestDeps(pool, embedder, residency, settings.retain)
+    if settings.worker.worker_enabled:
+        worker = Worker(deps, poll_s=settings.worker.worker_poll_interval_ms / 1000)
+        await worker.start()
+        stack.push_async_callback(worker.stop)
+    return LocalWriter(deps)
 
 
 async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitStack) -> Services:
@@ -281,9 +301,7 @@ async def open_retriever_alone(
     return open_retriever(settings, pool, residency, embedder, stack)
 
 
-async def open_writer_alone(
-    settings: Settings, elsewhere: Stages, stack: AsyncExitStack
-) -> Writer:
+async def open_writer_alone(settings: Settings, elsewhere: Stages, stack: AsyncExitStack) -> Writer:
     """A writer with its own database connections and resident banks."""
     pool = await open_database(settings, stack)
     embedder = elsewhere.embedder or await open_embedder(settings, stack)

@@ -1,8 +1,8 @@
 """The Serve application: one deployment per stage that does not run inside its caller.
 
-    Recall (ingress) -> Retriever -> Embedder
-                     -> Reranker
-                     -> Ingest    -> Embedder
+Recall (ingress) -> Retriever -> Embedder
+                 -> Reranker
+                 -> Ingest    -> Embedder
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from fastapi import FastAPI
-from models.types import Load, Scores
 from ray import serve
 from ray.serve.config import RequestRouterConfig
-from ray.serve.handle import DeploymentHandle
 
+from models.types import Load, Scores
 from retrieval.shortlist import Shortlist
 from retrieval.types import Floats, RecallQuery
 from serve import app, autoscaling, composition, logs, remote
 from serve.composition import Stages
-from serve.remote import Failure, outcome
+from serve.remote import Failure, Handle, outcome
 from serve.settings import Settings, parse
 from serve.settings.model import Stage
 
@@ -71,7 +70,7 @@ class _Model(_Replica):
 
 @serve.deployment(name="Embedder")
 class Embedder(_Model):
-    async def __init__(self, settings: Settings) -> None:
+    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
         super().__init__(settings)
         self.model = await composition.open_embedder(settings, self._stack)
 
@@ -87,7 +86,7 @@ class Embedder(_Model):
 
 @serve.deployment(name="Reranker")
 class Reranker(_Model):
-    async def __init__(self, settings: Settings) -> None:
+    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
         super().__init__(settings)
         self.model = await composition.open_reranker(settings, self._stack)
 
@@ -111,7 +110,9 @@ class Reranker(_Model):
 
 @serve.deployment(name="Retriever")
 class Retriever(_Replica):
-    async def __init__(self, settings: Settings, embedder: DeploymentHandle | None) -> None:
+    async def __init__(  # type: ignore[misc]
+        self, settings: Settings, embedder: Handle | None
+    ) -> None:
         super().__init__(settings)
         stages = Stages(embedder=await _embedder(embedder))
         self.retriever = await composition.open_retriever_alone(settings, stages, self._stack)
@@ -126,7 +127,9 @@ class Retriever(_Replica):
 
 @serve.deployment(name="Ingest")
 class Ingest(_Replica):
-    async def __init__(self, settings: Settings, embedder: DeploymentHandle | None) -> None:
+    async def __init__(  # type: ignore[misc]
+        self, settings: Settings, embedder: Handle | None
+    ) -> None:
         super().__init__(settings)
         stages = Stages(embedder=await _embedder(embedder))
         self.writer = await composition.open_writer_alone(settings, stages, self._stack)
@@ -142,20 +145,20 @@ class Ingest(_Replica):
 class Recall(_Replica):
     """The ingress: HTTP, and every stage that has no deployment of its own."""
 
-    async def __init__(
+    async def __init__(  # type: ignore[misc]
         self,
         settings: Settings,
-        retriever: DeploymentHandle | None,
-        embedder: DeploymentHandle | None,
-        reranker: DeploymentHandle | None,
-        ingest: DeploymentHandle | None,
+        retriever: Handle | None,
+        embedder: Handle | None,
+        reranker: Handle | None,
+        ingest: Handle | None,
     ) -> None:
         super().__init__(settings)
         elsewhere = Stages(
-            retriever=retriever and remote.RemoteRetriever(retriever),
+            retriever=None if retriever is None else remote.RemoteRetriever(retriever),
             embedder=await _embedder(embedder),
-            reranker=reranker and await remote.RemoteReranker(reranker).connect(),
-            writer=ingest and remote.RemoteWriter(ingest),
+            reranker=None if reranker is None else await remote.RemoteReranker(reranker).connect(),
+            writer=None if ingest is None else remote.RemoteWriter(ingest),
         )
         services = await composition.open_services(settings, elsewhere, self._stack)
         self._services = services
@@ -168,7 +171,7 @@ class Recall(_Replica):
         await composition.check_health(self._services)
 
 
-async def _embedder(handle: DeploymentHandle | None) -> remote.RemoteEmbedder | None:
+async def _embedder(handle: Handle | None) -> remote.RemoteEmbedder | None:
     return None if handle is None else await remote.RemoteEmbedder(handle).connect()
 
 

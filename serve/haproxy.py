@@ -25,7 +25,7 @@ Connection: close\r
 {"detail": "no part of the server can answer at the moment: try again"}
 """
 
-_PROGRAM = '''
+_PROGRAM = """
 import ctypes, os, re, sys
 
 config = sys.argv[sys.argv.index("-f") + 1]
@@ -42,7 +42,7 @@ ctypes.CDLL(None).prctl(1, 15)  # PR_SET_PDEATHSIG, SIGTERM
 if os.getppid() != parent:
     sys.exit(1)
 os.execv({binary!r}, [{binary!r}, *sys.argv[1:]])
-'''
+"""
 
 
 def available() -> str | None:
@@ -63,9 +63,7 @@ def environment(binary: str, folder: Path) -> Mapping[str, str]:
     error_file, program, start = folder / "503.http", folder / "start.py", folder / "haproxy"
     error_file.write_bytes(_UNAVAILABLE)
     program.write_text(
-        _PROGRAM.format(
-            ports=(stats_port, metrics_port), error_file=error_file, binary=binary
-        )
+        _PROGRAM.format(ports=(stats_port, metrics_port), error_file=error_file, binary=binary)
     )
     start.write_text(f'#!/bin/sh\nexec "{sys.executable}" -SE "{program}" "$@"\n')
     start.chmod(start.stat().st_mode | stat.S_IXUSR)

@@ -18,10 +18,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any
 
 import httpx
+from pydantic import SecretStr
 
 from retrieval.store.embedded import EmbeddedPostgres
 from serve import haproxy, logs, metrics, processes, sample
@@ -38,49 +39,62 @@ OBJECT_STORE_BYTES = 80 * 2**20
 def run(settings: Settings, data: Path) -> None:
     """Serves until a signal comes. Raises InUse, and what the parts raise when they cannot start."""
     data = data.resolve()
-    with _signals() as stopped, ExitStack() as stack:
+    with Signals() as signals, ExitStack() as stack:
         _require_free(settings.server.host, settings.server.port)
         stack.enter_context(processes.owned(data))
         folder = stack.enter_context(processes.run_folder(data))
         processes.adopt_orphans()
         stack.callback(processes.end_descendants, 1.5)
-        stack.callback(signal.signal, signal.SIGINT, signal.SIG_IGN)
         first_start = not (data / "postgres").exists()
-        settings = _with_database(settings, data, stack)
+        settings = stack.enter_context(database(settings, data))
+        processes.note(data, dsn=_dsn(settings))
         _migrate(settings)
         os.environ.update(_environment(settings, data, folder))
         _start_ray(settings, folder, stack)
-        _until(stopped)  # a signal during Ray's start was swallowed by its own handlers
+        signals.listen()  # Ray has put its own handler in place of ours
         _say(settings, data, first_start)
-        while not stopped.wait(1.0):
+        while not signals.stopped.wait(1.0):
             _require_alive()
     print("stopped", flush=True)
 
 
-@contextmanager
-def _signals() -> Iterator[threading.Event]:
-    """Set by SIGINT, SIGTERM and SIGHUP. The first one also interrupts what runs."""
-    stopped = threading.Event()
+class Signals:
+    """SIGINT, SIGTERM and SIGHUP set `stopped`; the first also interrupts what runs, and the
+    block ends as if it were done."""
 
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        if not stopped.is_set():
-            stopped.set()
+    NAMES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Signals:
+        self._before = {name: signal.getsignal(name) for name in self.NAMES}
+        self.listen()
+        return self
+
+    def listen(self) -> None:
+        """Puts the handlers in place; interrupts if a signal came and was swallowed."""
+        for name in self.NAMES:
+            signal.signal(name, self._stop)
+        if self.stopped.is_set():
+            raise KeyboardInterrupt
+
+    def _stop(self, _signal: int, _frame: FrameType | None) -> None:
+        if not self.stopped.is_set():
+            self.stopped.set()
             print("stopping", flush=True)
             raise KeyboardInterrupt
 
-    names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {name: signal.signal(name, stop) for name in names}
-    try:
-        with contextlib.suppress(KeyboardInterrupt):
-            yield stopped
-    finally:
-        for name, handler in before.items():
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        for name, handler in self._before.items():
             signal.signal(name, handler)
-
-
-def _until(stopped: threading.Event) -> None:
-    if stopped.is_set():
-        raise KeyboardInterrupt
+        return self.stopped.is_set() and isinstance(error, KeyboardInterrupt)
 
 
 def _require_free(host: str, port: int) -> None:
@@ -94,16 +108,27 @@ def _require_free(host: str, port: int) -> None:
             ) from None
 
 
-def _with_database(settings: Settings, data: Path, stack: ExitStack) -> Settings:
+@contextmanager
+def database(settings: Settings, data: Path) -> Iterator[Settings]:
+    """The settings with a DSN: the given one, that of the server that runs on `data`, or that of
+    an embedded PostgreSQL started for as long as the block lasts."""
     if settings.database.database_url is not None:
-        return settings
-    postgres = EmbeddedPostgres(data / "postgres")
-    stack.callback(postgres.stop)
-    dsn = postgres.start()
-    database = settings.database.model_copy(
-        update={"database_url": type(settings.database).model_validate({"database_url": dsn}).database_url}
-    )
-    return settings.model_copy(update={"database": database})
+        yield settings
+    elif dsn := processes.noted(data, "dsn"):
+        yield _with_dsn(settings, dsn)
+    else:
+        with EmbeddedPostgres(data / "postgres") as postgres:
+            yield _with_dsn(settings, postgres.dsn)
+
+
+def _with_dsn(settings: Settings, dsn: str) -> Settings:
+    url = {"database_url": SecretStr(dsn)}
+    return settings.model_copy(update={"database": settings.database.model_copy(update=url)})
+
+
+def _dsn(settings: Settings) -> str:
+    url = settings.database.database_url
+    return "" if url is None else url.get_secret_value()
 
 
 def _migrate(settings: Settings) -> None:
@@ -194,7 +219,7 @@ def _quietly(stop: Any) -> None:
 def _require_alive() -> None:
     import ray
 
-    if not ray.is_initialized():
+    if not any(node["Alive"] for node in ray.nodes()):
         raise RuntimeError("Ray went away: see the log")
 
 
@@ -220,7 +245,7 @@ def _say(settings: Settings, data: Path, first_start: bool) -> None:
         f" · data {data} · log {data / 'server.log'}\n\n"
         f"  curl -s {url}/v1/default/banks/{sample.BANK}/memories/recall"
         f" -H 'content-type: application/json' -d '{body}'\n"
-        f"  {Path(sys.argv[0]).name} recall {sample.BANK} \"{sample.QUESTION}\" --explain"
+        f'  {Path(sys.argv[0]).name} recall {sample.BANK} "{sample.QUESTION}" --explain'
         f"{'' if server.port == 8888 else f' --url {url}'}\n\n"
         "Ctrl-C stops it.",
         flush=True,

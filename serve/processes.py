@@ -14,9 +14,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 
+NOTE = "run.json"
+_PREFIX = "fourfold-"
 _SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
@@ -56,6 +59,31 @@ def owned(data: Path) -> Iterator[None]:
         yield
 
 
+def note(data: Path, **facts: str) -> None:
+    """Writes down what others may need to know of the server that runs on `data`."""
+    file = data / NOTE
+    known = _read(file) | facts | {"pid": os.getpid()}
+    file.touch(0o600)
+    file.write_text(json.dumps(known))
+
+
+def noted(data: Path, name: str) -> str | None:
+    """What the server that runs on `data` wrote down; None if none runs."""
+    facts = _read(data / NOTE)
+    with contextlib.suppress(psutil.Error, KeyError):
+        if facts["pid"] != os.getpid() and psutil.Process(facts["pid"]).is_running():
+            return facts.get(name) or None
+    return None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(file.read_text())
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
 @contextmanager
 def run_folder(data: Path) -> Iterator[Path]:
     """A short-lived folder for sockets and logs of this run, removed at the end.
@@ -63,21 +91,21 @@ def run_folder(data: Path) -> Iterator[Path]:
     Not inside `data`: the path of a Unix socket may have 107 characters at most. What a killed run
     left behind is removed first.
     """
-    note = data / "run.json"
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        _remove(Path(json.loads(note.read_text())["folder"]))
+    if left := _read(data / NOTE).get("folder"):
+        _remove(Path(left))
+    (data / NOTE).unlink(missing_ok=True)
     short = "/tmp" if os.access("/tmp", os.W_OK) else None
-    folder = Path(tempfile.mkdtemp(prefix="fourfold-", dir=short))
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=short))
     try:
-        note.write_text(json.dumps({"folder": str(folder), "pid": os.getpid()}))
+        note(data, folder=str(folder))
         yield folder
     finally:
         _remove(folder)
-        note.unlink(missing_ok=True)
+        (data / NOTE).unlink(missing_ok=True)
 
 
 def _remove(folder: Path) -> None:
-    if not folder.name.startswith("fourfold-"):
+    if not folder.name.startswith(_PREFIX):
         return
     for _ in range(3):  # a process on its way out may still write
         shutil.rmtree(folder, ignore_errors=True)

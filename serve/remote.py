@@ -11,19 +11,20 @@ import dataclasses
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-import models.types as model_errors
-from models.types import Scores
 from ray.exceptions import RayActorError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
 
+import models.types as model_errors
+from models.types import Scores
 from retrieval import errors
 from retrieval.shortlist import Shortlist
 from retrieval.types import Floats, RecallQuery
 
 T = TypeVar("T")
+Handle: TypeAlias = "DeploymentHandle[Any]"
 
 MARGIN_S = 0.05
 """A caller waits a little longer than the callee may take: the callee's own error says more."""
@@ -107,7 +108,7 @@ def with_deadline(query: RecallQuery, left_s: float | None) -> RecallQuery:
 class RemoteEmbedder:
     """An Embedder behind a handle; `connect` first."""
 
-    def __init__(self, handle: DeploymentHandle) -> None:
+    def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._known = ("", 0)
 
@@ -154,7 +155,7 @@ class RemoteReranker:
 
     name = "remote"
 
-    def __init__(self, handle: DeploymentHandle) -> None:
+    def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._reads_text = True
 
@@ -194,7 +195,7 @@ class RemoteReranker:
 class RemoteRetriever:
     """A Retriever behind a handle. A bank's recalls go to the same replica while it is there."""
 
-    def __init__(self, handle: DeploymentHandle) -> None:
+    def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
     async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
@@ -210,7 +211,7 @@ class RemoteRetriever:
 class RemoteWriter:
     """A Writer behind a handle."""
 
-    def __init__(self, handle: DeploymentHandle) -> None:
+    def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
     async def _do(self, method: str, *args: Any) -> dict[str, Any]:

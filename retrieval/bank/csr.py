@@ -18,7 +18,8 @@ from retrieval.types import Bools, Ints, Longs
 S = TypeVar("S", bound=np.generic)
 
 _GROWTH = 1.5
-_SLACK = 64
+_SPARE = 1.125  # room after a first load; pages never touched cost nothing
+_SLACK = 16
 
 
 class _Storage(Generic[S]):
@@ -58,7 +59,7 @@ class Column(Generic[S]):
         size, total = len(self), len(self) + len(rows)
         storage = self._storage
         if storage.used != size or total > len(storage.data):
-            room = total if not size else max(total + _SLACK, int(size * _GROWTH))
+            room = max(int(total * (_GROWTH if size else _SPARE)), total + _SLACK)
             data = np.empty((room, *storage.data.shape[1:]), storage.data.dtype)
             data[:size] = self.values
             storage = _Storage(data, size)

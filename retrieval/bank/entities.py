@@ -50,6 +50,8 @@ class _Names:
 
     @classmethod
     def of(cls, names: Sequence[str], numbers: Sequence[int]) -> _Names:
+        if not names:
+            return cls({}, frozenset(), 0)
         # One pass over all names at once: ten times faster than name by name.
         text = "\n".join(n.replace("\n", " ") for n in names)
         lines = " ".join(_WORD_OR_BREAK.findall(_folded(text))).split("\n")

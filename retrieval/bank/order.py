@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from retrieval.bank.columns import Bytes, Columns, Population
+from retrieval.bank.csr import spans
 from retrieval.bank.links import OUTGOING, LinkRows, no_links
 from retrieval.types import NO_TIME, Bools, FactType, Ints, LinkType, Longs
 
@@ -44,41 +46,49 @@ class Sorted:
         at = np.searchsorted(held.keys, keys, side="right")
         return Sorted(np.insert(held.keys, at, keys), np.insert(held.ordinals, at, ordinals))
 
+    def places(self, keys: Longs, ordinals: Ints) -> NDArray[np.int64]:
+        """Where each (key, ordinal) stands, int64; -1 where it does not."""
+        if not len(self.keys):
+            return np.full(len(keys), -1, np.int64)
+        low = np.searchsorted(self.keys, keys, side="left")
+        high = np.searchsorted(self.keys, keys, side="right")
+        while np.any(low < high):  # among equal keys, by ordinal
+            middle = (low + high) // 2
+            below = (low < high) & (self.ordinals[np.minimum(middle, high - 1)] < ordinals)
+            low, high = np.where(below, middle + 1, low), np.where(below, high, middle)
+        at = np.minimum(low, len(self.keys) - 1)
+        found = (self.keys[at] == keys) & (self.ordinals[at] == ordinals)
+        return np.where(found, at, -1)
+
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Live memories by event date, one order per fact type; memories without a date are left out.
-
-    `position` int32 (size,): where an ordinal stands in the order of its type, -1 nowhere.
-    """
+    """Live memories by event date, one order per fact type; those without a date are left out."""
 
     orders: tuple[Sorted, ...]
-    position: Ints
     fact_type: Bytes
+    event_date: Longs
 
     @classmethod
     def empty(cls) -> Timeline:
-        none = np.empty(0, np.int32)
-        return cls(tuple(Sorted.empty() for _ in FactType), none, none.astype(np.uint8))
+        nothing = Sorted.empty()
+        return cls(tuple(nothing for _ in FactType), np.empty(0, np.uint8), nothing.keys)
 
     @property
     def nbytes(self) -> int:
-        return self.position.nbytes + sum(o.nbytes for o in self.orders)
+        return sum(o.nbytes for o in self.orders)
 
     def extended(self, columns: Columns, population: Population) -> Timeline:
-        """The timeline of all rows of `columns`; rows from `len(self.position)` on are new."""
-        first = len(self.position)
+        """The timeline of all rows of `columns`; those beyond the present ones are new."""
+        first = len(self.fact_type)
         dates, types = columns.event_date[first:], columns.fact_type[first:]
         dated = (dates != NO_TIME) & population.live[first:]
-        position = np.full(len(columns), -1, np.int32)
         orders = []
         for fact_type, held in zip(FactType, self.orders, strict=True):
             new = np.flatnonzero(dated & (types == fact_type))
-            order = held.extended(dates[new], (new + first).astype(np.int32), population.live)
-            position[order.ordinals] = np.arange(len(order.ordinals), dtype=np.int32)
-            orders.append(order)
-        position.flags.writeable = False
-        return Timeline(tuple(orders), position, columns.fact_type)
+            ordinals = (new + first).astype(np.int32)
+            orders.append(held.extended(dates[new], ordinals, population.live))
+        return Timeline(tuple(orders), columns.fact_type, columns.event_date)
 
     def neighbours(self, ordinals: Ints, limit: int) -> LinkRows:
         """TEMPORAL edges from each of `ordinals` to what is close in time and of the same type.
@@ -90,12 +100,11 @@ class Timeline:
         steps = np.concatenate([-np.arange(1, limit + 1), np.arange(1, limit + 1)])
         rows, targets, gaps = [], [], []
         for fact_type, order in zip(FactType, self.orders, strict=True):
-            asked = np.flatnonzero(
-                (self.fact_type[ordinals] == fact_type) & (self.position[ordinals] >= 0)
-            )
+            asked = np.flatnonzero(self.fact_type[ordinals] == fact_type)
+            own = order.places(self.event_date[ordinals[asked]], ordinals[asked])
+            asked, own = asked[own >= 0], own[own >= 0]
             if not len(asked):
                 continue
-            own = self.position[ordinals[asked]]
             near = own[:, None] + steps
             inside = (near >= 0) & (near < len(order.keys))
             near[~inside] = 0
@@ -140,17 +149,27 @@ class Sequence:
 
     def extended(self, columns: Columns, population: Population) -> Sequence:
         """The sequences of all rows of `columns`; rows from `len(self.previous)` on are new."""
-        first = len(self.previous)
+        first, fresh = len(self.previous), len(columns) - len(self.previous)
         document = columns.document[first:]
         new = np.flatnonzero((document >= 0) & population.live[first:])
         place = columns.position[first:][new].astype(np.int64) + (1 << 31)
         keys = (document[new].astype(np.int64) << 32) + place
         order = self._order.extended(keys, (new + first).astype(np.int32), population.live)
-        previous = np.full(len(columns), -1, np.int32)
-        following = np.full(len(columns), -1, np.int32)
-        documents = order.keys >> 32
-        same = documents[1:] == documents[:-1]
-        previous[order.ordinals[1:][same]] = order.ordinals[:-1][same]
-        following[order.ordinals[:-1][same]] = order.ordinals[1:][same]
+        gone = self._order.ordinals[~population.live[self._order.ordinals]]
+
+        # Only documents that changed are chained anew.
+        changed = np.unique(np.concatenate([document[new], columns.document[gone]]))
+        starts = np.searchsorted(order.keys, changed.astype(np.int64) << 32)
+        ends = np.searchsorted(order.keys, (changed.astype(np.int64) + 1) << 32)
+        rows, owner = spans(starts, ends - starts)
+        chain = order.ordinals[rows]
+        same = owner[1:] == owner[:-1]
+        nothing = np.full(fresh, -1, np.int32)
+        previous = np.concatenate([self.previous, nothing])
+        following = np.concatenate([self.next, nothing])
+        for ends_here in (chain, gone):
+            previous[ends_here] = following[ends_here] = -1
+        previous[chain[1:][same]] = chain[:-1][same]
+        following[chain[:-1][same]] = chain[1:][same]
         previous.flags.writeable = following.flags.writeable = False
         return Sequence(previous, following, order)

@@ -27,6 +27,8 @@ from retrieval.types import Bools, FactType, Floats, Hits, Ints, no_hits
 _kernels: Any = faiss  # its type stubs leave out the C functions
 _pointer = _kernels.swig_ptr
 
+NOBODY = 255
+
 GATHER_SHARE = 0.35
 """Below this share of a bank's rows, gathering them one by one beats one pass over all. Measured by
 `bench vectors`: break-even at 0.4 to 0.5 of 50,000 x 384."""
@@ -144,6 +146,44 @@ def best(similarities: Floats, ordinals: Ints, k: int) -> Hits:
     return Hits(ordinals[order], np.clip(similarities[order], -1.0, 1.0))
 
 
+def no_nearest() -> tuple[Ints, Ints, Floats]:
+    none = np.empty(0, np.int32)
+    return none, none, np.empty(0, np.float32)
+
+
+def nearest_of(
+    table: Floats, kinds: NDArray[np.uint8], types: NDArray[np.uint8], k: int, floor: float
+) -> tuple[Ints, Ints, Floats]:
+    """`VectorStore.nearest` from a table of similarities (b, n), with `kinds` (n,)."""
+    row, ordinal = np.nonzero(table >= floor)
+    same = kinds[ordinal] == types[row]
+    row, ordinal = row[same], ordinal[same]
+    similarity = table[row, ordinal]
+    order = np.lexsort((ordinal, -similarity, row))
+    row = row[order]
+    rank = np.arange(len(row)) - np.searchsorted(row, row)
+    order, row = order[rank < k], row[rank < k]
+    return (
+        row.astype(np.int32),
+        ordinal[order].astype(np.int32),
+        np.clip(similarity[order], -1.0, 1.0),
+    )
+
+
+def joined_nearest(
+    parts: Sequence[tuple[Ints, Ints, Floats]], step: int
+) -> tuple[Ints, Ints, Floats]:
+    """The answers to consecutive blocks of `step` queries as one."""
+    if not parts:
+        return no_nearest()
+    rows = [row + np.int32(i * step) for i, (row, _, _) in enumerate(parts)]
+    return (
+        np.concatenate(rows),
+        np.concatenate([p[1] for p in parts]),
+        np.concatenate([p[2] for p in parts]),
+    )
+
+
 class FlatBackend:
     """Vectors in host memory."""
 
@@ -200,48 +240,41 @@ class FlatVectors:
     def nearest(
         self, vectors: Floats, types: NDArray[np.uint8], k: int, floor: float
     ) -> tuple[Ints, Ints, Floats]:
+        matrix = self._matrix.values
+        if not self.dimension:
+            return no_nearest()
         vectors = checked(vectors, self.dimension)
-        live, matrix = self.searchable(), self._matrix.values
-        kinds = np.full(len(matrix), 255, np.uint8)
-        for fact_type, rows in zip(FactType, self._population.rows, strict=True):
-            kinds[rows] = fact_type
-        kinds[~live] = 255
-        parts: list[tuple[Ints, Ints, Floats]] = []
+        kinds = self.kinds()
         step = max(1, _TABLE // max(1, len(matrix)))
-        for first in range(0, len(vectors), step):
-            table = vectors[first : first + step] @ matrix.T
-            row, ordinal = np.nonzero(table >= floor)
-            same = kinds[ordinal] == types[first + row]
-            row, ordinal = row[same], ordinal[same]
-            similarity = table[row, ordinal]
-            order = np.lexsort((ordinal, -similarity, row))
-            row = row[order]
-            rank = np.arange(len(row)) - np.searchsorted(row, row)
-            order, row = order[rank < k], row[rank < k]
-            parts.append(
-                (
-                    (row + first).astype(np.int32),
-                    ordinal[order].astype(np.int32),
-                    np.clip(similarity[order], -1.0, 1.0),
+        return joined_nearest(
+            [
+                nearest_of(
+                    vectors[first : first + step] @ matrix.T,
+                    kinds,
+                    types[first : first + step],
+                    k,
+                    floor,
                 )
-            )
-        if not parts:
-            none = np.empty(0, np.int32)
-            return none, none, np.empty(0, np.float32)
-        rows_, ordinals, similarities = (np.concatenate(p) for p in zip(*parts, strict=True))
-        return rows_, ordinals, similarities
+                for first in range(0, len(vectors), step)
+            ],
+            step,
+        )
 
     def rows(self, ordinals: Ints) -> Floats:
         return self._matrix.values[ordinals]
 
-    def searchable(self) -> Bools:
-        """Live and with a vector, (size,)."""
-        return self._population.live & ~self._absent.values
-
     def candidates(self, fact_type: FactType) -> Ints:
+        """Live ordinals of a type that have a vector, ascending."""
         rows = self._population.rows[fact_type]
         absent = self._absent.values
         return rows if not absent.any() else rows[~absent[rows]]
+
+    def kinds(self) -> NDArray[np.uint8]:
+        """The type of every ordinal, NOBODY where it cannot be found."""
+        kinds = np.full(len(self._absent), NOBODY, np.uint8)
+        for fact_type in FactType:
+            kinds[self.candidates(fact_type)] = fact_type
+        return kinds
 
 
 _BLOCK = 512

@@ -43,15 +43,17 @@ def candidates(folded: str) -> list[Lexicon]:
     digits = any(c in folded for c in "0123456789")
     scripts = _scripts(folded)
     likely: list[tuple[int, int, Lexicon]] = []
+    most = 0
     for order, name in enumerate(LANGUAGES):
         words_of = lexicon(name)
         if words_of.script not in scripts:
             continue
         known = len(words & words_of.common)
+        most = max(most, known)
         if words_of.has_trigger(words, folded) or (digits and (known or name == "en")):
             likely.append((-known, order, words_of))
     likely.sort(key=lambda entry: entry[:2])
-    return [entry[2] for entry in likely]
+    return [words_of for known, _, words_of in likely if -2 * known >= most]
 
 
 def _scripts(folded: str) -> frozenset[str]:

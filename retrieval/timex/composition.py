@@ -6,10 +6,14 @@ from datetime import date
 
 from retrieval.timex import days
 from retrieval.timex.dates import day_of_month, exact, latest_month
-from retrieval.timex.grammar import Context, Match, Rules, Span, change, kind_of
+from retrieval.timex.grammar import Context, Match, Rules, Span, change, chars_of
 from retrieval.timex.periods import (
     DURATION,
     amounts,
+    bounds,
+    cut,
+    earlier_in,
+    later_in,
     latest_season,
     moved,
     part_of_year,
@@ -26,13 +30,7 @@ LATE_BARE = Rules()
 """Periods without anything to complete them: "Q3", "the first Sunday", "end of the month"."""
 
 _IN = "(OF|IN|THE|ON|COMMA|DASH|AT)*"
-_P = "(DATE | MONTH | UYEAR? YEAR YMARK?)"
-
-
-def _closed(span: Span) -> tuple[date, date]:
-    if span.first is None or span.last is None:
-        raise LookupError("an open span")
-    return span.first, span.last
+_P = "(DATE | MON | UYEAR? YEAR YMARK?)"
 
 
 def _scope(context: Context, m: Match) -> Span:
@@ -52,7 +50,7 @@ def _nth(m: Match) -> int:
     token = m.one("ORD", "LASTORD", "PREV", "NUM")
     if token is None:
         return 1
-    if token.kind in (kind_of("LASTORD"), kind_of("PREV")):
+    if token.kind in chars_of("LASTORD") | chars_of("PREV"):
         return -1
     return int(str(token.value))
 
@@ -63,14 +61,14 @@ def _weekday_of(context: Context, m: Match) -> Span | None:
     span = _scope(context, m)
     if span.grain not in ("month", "year", "quarter"):
         return None
-    return exact(days.nth_weekday(_closed(span), m.number("WEEKDAY") - 1, _nth(m)), 0.95)
+    return exact(days.nth_weekday(bounds(span), m.number("WEEKDAY") - 1, _nth(m)), 0.95)
 
 
 @COMPOSED("part of the period", f"THE? (ORD|LASTORD|PREV) (UNIT|MMONTH) {_IN} {_P}")
 @COMPOSED("part of the period", f"{_P} OF? (THE|OF|IN)* (ORD|LASTORD) (UNIT|MMONTH)")
 def _unit_of(context: Context, m: Match) -> Span | None:
     span, nth = _scope(context, m), _nth(m)
-    first, last = _closed(span)
+    first, last = bounds(span)
     unit = "month" if m.has("MMONTH") else unit_of(m.all("UNIT")[0])
     if unit == "week":
         if span.grain not in ("month", "year", "quarter"):
@@ -96,7 +94,7 @@ def _unit_of(context: Context, m: Match) -> Span | None:
 @COMPOSED("first or last units", f"{_P} OF? THE? (ORD|LASTORD|PREV) NUM UNIT")
 def _edge_units(context: Context, m: Match) -> Span | None:
     span = _scope(context, m)
-    first, last = _closed(span)
+    first, last = bounds(span)
     parts = [(float(m.all("NUM")[0].value or 0), unit_of(m.all("UNIT")[0]))]  # type: ignore[arg-type]
     if parts[0][1] == "week" and span.grain == "year":
         week = days.nth_week((first, last), -1 if _nth(m) < 0 else 1)
@@ -115,7 +113,7 @@ def _period_of_day(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain != "day" or m.has("BEFORE"):
         return None
-    first, _ = _closed(span)
+    first, _ = bounds(span)
     if m.has("STARTING", "WEEKCOMMENCING") and m.has("UWEEK", "WEEKCOMMENCING"):
         return Span(first, days.plus_days(first, 6), "week", 0.9)
     unit = "week" if m.has("UWEEK", "WEEKCOMMENCING") else "month"
@@ -127,7 +125,7 @@ def _weekend_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain != "day":
         return None
-    first, _ = _closed(span)
+    first, _ = bounds(span)
     saturday = days.nth_weekday((days.plus_days(first, -3), days.plus_days(first, 3)), 5, 1)
     return Span(min(saturday, first), max(first, days.plus_days(saturday, 1)), "weekend", 0.8)
 
@@ -139,8 +137,11 @@ def _day_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain != "month":
         return None
-    first, _ = _closed(span)
-    return exact(days.day(first.year, first.month, day_of_month(m.all("DOM")[0])), 0.95)
+    first, _ = bounds(span)
+    try:
+        return exact(days.day(first.year, first.month, day_of_month(m.all("DOM")[0])), 0.95)
+    except OverflowError:
+        return Span(None, None, "none", void=True)
 
 
 @COMPOSED("days of the month", "(FROM|BETWEEN)? THE? DOM (DASH|TO|UNTIL|AND) THE? DOM (OF|IN|THE)* DATE")
@@ -149,7 +150,7 @@ def _days_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain != "month":
         return None
-    month, _ = _closed(span)
+    month, _ = bounds(span)
     first, last = (days.day(month.year, month.month, day_of_month(t)) for t in m.all("DOM")[:2])
     return Span(first, last, "day", 0.9) if first <= last else None
 
@@ -160,7 +161,7 @@ def _month_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain != "year":
         return None
-    return Span(*days.month(_closed(span)[0].year, m.number("MON")), "month", 0.95)
+    return Span(*days.month(bounds(span)[0].year, m.number("MON")), "month", 0.95)
 
 
 @COMPOSED("month and day of the year", f"DATE {_IN} DATE")
@@ -169,16 +170,19 @@ def _together(context: Context, m: Match) -> Span | None:
     one, two = m.spans()[:2]
     for part, scope in ((one, two), (two, one)):
         if scope.grain == "year" and part.month is not None and part.day is not None:
-            return exact(days.day(_closed(scope)[0].year, part.month, part.day), 0.95)
+            return exact(days.day(bounds(scope)[0].year, part.month, part.day), 0.95)
         if scope.grain == "year" and part.event_year is not None:
-            return exact(part.event_year(_closed(scope)[0].year), 0.95)
+            return exact(part.event_year(bounds(scope)[0].year), 0.95)
         if scope.grain == "year" and part.month is not None and part.grain == "month":
-            return Span(*days.month(_closed(scope)[0].year, part.month), "month", 0.95)
+            return Span(*days.month(bounds(scope)[0].year, part.month), "month", 0.95)
+        if scope.grain == "year" and part.rule == "week number":
+            number = days.plus_days(bounds(part)[0], 3).isocalendar().week
+            return Span(*days.iso_week(bounds(scope)[0].year, number), "week", 0.95)
         if scope.grain == "week" and part.weekday is not None:
-            return exact(days.plus_days(_closed(scope)[0], part.weekday), 0.95)
+            return exact(days.plus_days(bounds(scope)[0], part.weekday), 0.95)
         if scope.grain == "year" and part.grain in ("quarter", "half", "season") and part.relative:
-            first, last = _closed(part)
-            year = _closed(scope)[0].year
+            first, last = bounds(part)
+            year = bounds(scope)[0].year
             shift = 12 * (year - first.year)
             return change(
                 part,
@@ -191,7 +195,7 @@ def _together(context: Context, m: Match) -> Span | None:
     if linked and two.weekday is not None and one.grain == "day" and (one.day or one.explicit):
         return one
     if one.grain == "day" and two.weekday is not None and one.relative:
-        return one if _closed(one)[0].weekday() == two.weekday else None
+        return one if bounds(one)[0].weekday() == two.weekday else None
     return None
 
 
@@ -226,7 +230,7 @@ def _part_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain != "year":
         return None
-    return change(part_of_year(m, _closed(span)[0].year), explicit=False)
+    return change(part_of_year(m, bounds(span)[0].year), explicit=False)
 
 
 @COMPOSED("season", f"SEASON {_IN} DATE")
@@ -235,7 +239,7 @@ def _season_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain != "year":
         return None
-    return season(context, m.number("SEASON"), _closed(span)[0].year)
+    return season(context, m.number("SEASON"), bounds(span)[0].year)
 
 
 @COMPOSED("decade", "THE? (ORD|LASTORD) UDECADE (OF|THE)* DATE")
@@ -245,7 +249,7 @@ def _decade_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain != "century":
         return None
-    century = _closed(span)[0].year // 100 * 100
+    century = bounds(span)[0].year // 100 * 100
     if m.has("DECS"):
         first = century + m.number("NUM") // 10 * 10
     else:
@@ -260,54 +264,9 @@ def _cut(context: Context, m: Match) -> Span | None:
     return cut(context, _scope(context, m), part)
 
 
-def cut(context: Context, span: Span, part: str) -> Span | None:
-    """The early, middle or late part of a period.
-
-    A named year has thirds, a year told from the anchor halves, a month 1-15, 10-20 and 16 to its
-    end (in Chinese tens of days), a week Monday-Wednesday, Tuesday-Friday and Thursday-Sunday.
-    """
-    if span.part:
-        return None
-    first, last = _closed(span)
-    at = {"early": 0, "mid": 1, "late": 2}[part]
-    if "tens" in context.options and span.grain in ("month", "year"):
-        if span.grain == "month":
-            pieces = [(1, 10), (11, 20), (21, last.day)]
-        else:
-            month = days.month(first.year, (1, 6, 12)[at])
-            return change(span, first=month[0], last=month[1], part=part, whole=(first, last))
-        low, high = pieces[at]
-        a, b = first.replace(day=low), first.replace(day=high)
-    elif span.grain == "month":
-        a, b = (
-            (first, first.replace(day=15)),
-            (first.replace(day=10), first.replace(day=20)),
-            (first.replace(day=16), last),
-        )[at]
-    elif span.grain == "week":
-        a, b = (
-            (first, days.plus_days(first, 2)),
-            (days.plus_days(first, 1), days.plus_days(first, 4)),
-            (days.plus_days(first, 3), last),
-        )[at]
-    elif span.grain == "year" and span.relative and part != "mid":
-        a, b = days.months(first.year, *((1, 6) if part == "early" else (7, 12)))
-    elif span.grain == "year":
-        a, b = days.months(first.year, 4 * at + 1, 4 * at + 4)
-    elif span.grain in ("decade", "century", "quarter", "half", "season", "weekend"):
-        third = ((last - first).days + 1) // 3
-        a = days.plus_days(first, third * at)
-        b = last if at == 2 else days.plus_days(a, third - 1)
-    else:
-        return None
-    return change(
-        span, first=a, last=b, part=part, whole=(first, last), confidence=span.confidence * 0.95
-    )
-
-
 @COMPOSED("to date", "DATE TODATE")
 def _to_date(context: Context, m: Match) -> Span:
-    first, last = _closed(m.spans()[0])
+    first, last = bounds(m.spans()[0])
     return Span(first, min(last, days.plus_days(context.today, -1)), "day", 0.9, relative=True)
 
 
@@ -315,58 +274,50 @@ def _to_date(context: Context, m: Match) -> Span:
 @COMPOSED("earlier in the period", "DATE (OF|IN|AND|COMMA)* EARLIERIN")
 def _earlier(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
-    first, last = _closed(span)
-    if not first < context.today <= last:
-        return cut(context, span, "early")
-    return Span(first, days.plus_days(context.today, -1), "day", 0.9, relative=True)
+    return earlier_in(context, span)
 
 
 @COMPOSED("later in the period", "LATERIN (THE|OF|IN)* DATE")
 @COMPOSED("later in the period", "DATE (OF|IN|THE|COMMA)* LATERIN")
 def _later(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
-    first, last = _closed(span)
-    if not first <= context.today <= last:
-        return cut(context, span, "late")
-    return Span(context.today, last, "day", 0.9, relative=True)
+    return later_in(context, span)
 
 
 @COMPOSED("rest of", "THE? REST (OF|THE)* DATE")
 @COMPOSED("rest of", "DATE (OF|THE)* REST")
 def _rest(context: Context, m: Match) -> Span | None:
-    first, last = _closed(m.spans()[0])
+    first, last = bounds(m.spans()[0])
     if last < context.today:
         return None
     return Span(max(first, context.today), last, "day", 0.9, relative=True)
 
 
 @COMPOSED("away from a day", f"{DURATION} (AFTER|FROM|SINCE|LATER) (THE|OF|FROM|IN)* DATE")
-@COMPOSED("away from a day", f"IN {DURATION} (FROM|SINCE|AFTER) DATE")
+@COMPOSED("away from a day", f"IN {DURATION} (FROM|SINCE|AFTER) (DATE | YEAR)")
 @COMPOSED("away from a day", f"DATE (OF|FROM|PAFTER|PSINCE)* {DURATION} (LATER|PAFTER)")
 @COMPOSED("away from a day", f"DATE PAFTER {DURATION}")
 def _after(context: Context, m: Match) -> Span | None:
-    return _away(m, 1)
+    return _away(context, m, 1)
 
 
 @COMPOSED("away from a day", f"{DURATION} (BEFORE|AGO) (THE|OF|FROM|IN)* DATE")
 @COMPOSED("away from a day", f"DATE (OF|FROM|PBEFORE)* {DURATION} (PBEFORE|AGO)")
 @COMPOSED("away from a day", f"DATE PBEFORE {DURATION}")
 def _before(context: Context, m: Match) -> Span | None:
-    return _away(m, -1)
+    return _away(context, m, -1)
 
 
-def _away(m: Match, sign: int) -> Span | None:
-    span = m.spans()[0]
+def _away(context: Context, m: Match, sign: int) -> Span | None:
+    span = _scope(context, m)
     if span.grain not in ("day", "year") or span.first is None:
         return None
-    found = moved(span.first, amounts(m), sign)
+    first = span.first
+    if span.weekday is not None and sign > 0 and first < context.today:
+        first = days.plus_days(first, 7)  # "three days from Tuesday" looks ahead
+    parts = amounts(m)
+    found = moved(first, parts[:1] if m.has("YEAR") else parts, sign)
     return exact(found, 0.9, relative=True)
-
-
-@LATE_BARE("weekday of this month", "THE? ORD WEEKDAY (?! X)")
-def _nth_weekday(context: Context, m: Match) -> Span | None:
-    month = days.period("month", context.today)
-    return exact(days.nth_weekday(month, m.number("WEEKDAY") - 1, m.number("ORD")), 0.8)
 
 
 @LATE_BARE("part of the period", "(THE|IN|AT)* (EARLY|MID|LATE) (OF|IN|THE)* (UWEEK|UMONTH|UYEAR|UDECADE)")

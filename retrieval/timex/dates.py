@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import date
 
 from retrieval.timex import days
-from retrieval.timex.grammar import Context, Match, Rules, Span, Token, change, kind_of
+from retrieval.timex.grammar import OTHER, Context, Match, Rules, Span, Token, change, chars_of
 from retrieval.timex.numeric import full_year
 
 NAMED = Rules()
@@ -73,6 +73,7 @@ def _range(context: Context, m: Match, year: int | None) -> Span:
 
 
 _TO = "(DASH|TO|UNTIL|AND)"
+_NOT_COUNTED = "(?! UNIT | UTIME | X | NUM | OF | DASH | SLASH | PERCENT)"
 
 
 @NAMED("days of a month", f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON LINK* YEAR")
@@ -110,16 +111,14 @@ def _date_two_digits(context: Context, m: Match) -> Span | None:
     year = numbers[-1]
     if len(year.text) != 2 or len(numbers) != 2:
         return None
-    if m.after is not None and m.after.kind in _COUNTED:
+    counted = m.after is not None and m.after.kind in _COUNTED
+    if counted and not (numbers[0].kind in chars_of("ORD") and m.after.kind == OTHER):  # type: ignore[union-attr]
         return None
     found = days.day(year_of(context, year), m.number("MON"), day_of_month(numbers[0]))
     return exact(found, 0.9, explicit=True)
 
 
-_COUNTED = frozenset(
-    kind_of(k)
-    for k in "X MON ORD TO DASH UDAY UWEEK UMONTH UYEAR UHOUR UMINUTE CLOCK AND MONTH".split()
-)
+_COUNTED = frozenset().union(*map(chars_of, "X MON ORD TO DASH UDAY UWEEK UMONTH UYEAR UHOUR UMINUTE CLOCK AND MONTH".split()))
 
 
 @NAMED("date", "YEAR SLASH NUM SLASH MON")
@@ -151,7 +150,7 @@ def _numbers_and_year(context: Context, m: Match) -> Span:
 @NAMED("days of a month", f"MON (FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS?")
 @NAMED("days of a month", f"(FROM|BETWEEN) MON THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS?")
 def _days_of_month(context: Context, m: Match) -> Span | None:
-    if m.after is not None and m.after.kind in (kind_of("MONTH"), kind_of("WMONTH")):
+    if m.after is not None and m.after.kind in chars_of("MONTH") | chars_of("WMONTH"):
         return None
     return _range(context, m, None)
 
@@ -188,10 +187,13 @@ def _month_and_day(context: Context, m: Match) -> Span | None:
     day = day_of_month(number)
     if m.after is not None and m.after.kind in _UNITS and not m.has("UDAYS"):
         return None
+    if m.has("WMONTH") and number.kind in chars_of("NUM") and not number.text:
+        if m.tokens.index(number) < m.tokens.index(m.all("MON")[0]):
+            return None  # "one may ask"
     return latest_day(context, m.number("MON"), day)
 
 
-_UNITS = frozenset(kind_of(k) for k in "UDAY UWEEK UMONTH UYEAR UHOUR UMINUTE UQUARTER".split())
+_UNITS = frozenset().union(*map(chars_of, "UDAY UWEEK UMONTH UYEAR UHOUR UMINUTE UQUARTER".split()))
 
 
 @BARE("month and day", "(ON|IN|WEEKDAY|THE|COMMA)? MD")
@@ -214,13 +216,28 @@ def _month(context: Context, m: Match) -> Span:
     return latest_month(context, m.number("MON"))
 
 
-@BARE("day of the month", "WEEKDAY COMMA? (THE|ON)? DOM DOT?")
+@NAMED("date", "NUM OF NUM OF YEAR")
+@BARE("month and day", f"(THE | ON | IN) NUM OF NUM (?! UNIT | UTIME | NUM)")
+def _numbered_month(context: Context, m: Match) -> Span | None:
+    if "numbered_months" not in context.options:
+        return None
+    day, month = m.all("NUM")
+    if not day.text or not month.text:
+        return None
+    if m.has("YEAR"):
+        found = days.day(m.number("YEAR"), day_of_month(month), day_of_month(day))
+        return exact(found, 0.95, explicit=True)
+    return latest_day(context, day_of_month(month), day_of_month(day))
+
+
+@BARE("day of the month", "WEEKDAY COMMA? (THE|ON)? UDAY? DOM DOT?")
 def _weekday_and_number(context: Context, m: Match) -> Span | None:
     """With an article, this month's such day if its weekday is right; else the latest that fits."""
     weekday, number = m.number("WEEKDAY") - 1, day_of_month(m.one("DOM"))
     today = context.today
-    if m.after is not None and m.after.kind in _COUNTED | _UNITS:
-        return None
+    if m.after is not None and m.after.kind in _COUNTED | _UNITS and not m.has("ORD"):
+        if not (m.after.kind == OTHER and "verb_last" in context.options):
+            return None
     first = 0 if m.has("THE") else None
     for back in range(240):
         try:
@@ -233,19 +250,21 @@ def _weekday_and_number(context: Context, m: Match) -> Span | None:
     return None
 
 
-_BEFORE_DAY = frozenset(
-    kind_of(k)
-    for k in "ON IN STOP COMMA OF SINCE BEFORE AFTER UNTIL FROM TO STARTING DATE AND BETWEEN".split()
-)
+_BEFORE_DAY = frozenset().union(*map(chars_of, "ON IN STOP COMMA OF SINCE BEFORE AFTER UNTIL FROM TO STARTING DATE AND BETWEEN".split()))
 
 
 @BARE("day of the month", "ON? THE ORD (?! UNIT | X | NUM | OF | WMONTH)")
+@BARE("day of the month", "ON THE ORD (?= X)")
 @BARE("day of the month", "ON THE? DOM DOT? (?! UNIT | X | NUM | OF | UTIME | CLOCK | AND | SLASH | DASH | COLON | PERCENT)")
 @BARE("day of the month", "THE NUM DOT? (?! UNIT | X | NUM | OF | UTIME | CLOCK | AND | SLASH | DASH | COLON)")
+@BARE("day of the month", f"(ON | THE)+ UDAY NUM {_NOT_COUNTED}")
 @BARE("day of the month", "THE? NUM MDAY")
 def _day_of_month(context: Context, m: Match) -> Span | None:
     number = m.all("DOM")[0]
-    if m.before is not None and m.before.kind not in _BEFORE_DAY and not m.has("ON", "MDAY"):
+    if m.after is not None and m.after.kind == OTHER and m.has("ORD"):
+        if "verb_last" not in context.options:
+            return None
+    if m.before is not None and m.before.kind not in _BEFORE_DAY and not m.has("ON", "MDAY", "UDAY"):
         return None
     day = day_of_month(number)
     today = context.today
@@ -261,8 +280,30 @@ def _day_of_month(context: Context, m: Match) -> Span | None:
     return None
 
 
-@BARE("weekday", "ON? DAY DOT?")
-@BARE("weekday", "ON WDAY")
+@BARE("weekday of this month", "THE? ORD WEEKDAY")
+def _nth_weekday(context: Context, m: Match) -> Span | None:
+    month = days.period("month", context.today)
+    return exact(days.nth_weekday(month, m.number("WEEKDAY") - 1, m.number("ORD")), 0.8)
+
+
+
+
+@BARE("month and day", "WEEKDAY NUM DASH NUM")
+@BARE("month and day", "(IN | ON | THE) NUM DASH NUM (?! UNIT | UTIME | NUM | OF | DASH | SLASH | PERCENT)")
+def _weekday_and_numbers(context: Context, m: Match) -> Span | None:
+    first, second = (day_of_month(t) for t in m.all("NUM"))
+    if first <= 12 and second <= 12 and not m.has("WEEKDAY", "IN", "ON"):
+        return None
+    if any(not t.text for t in m.all("NUM")):
+        return None
+    first, second = (day_of_month(t) for t in m.all("NUM"))
+    swap = first > 12 or (context.day_first and second <= 12)
+    month, day = (second, first) if swap else (first, second)
+    return latest_day(context, month, day)
+
+
+@BARE("weekday", "DAY DOT?")
+@BARE("weekday", "(?<=ON) WDAY")
 def _weekday(context: Context, m: Match) -> Span:
     """The last one before today; in languages that count so, the one of this week."""
     weekday = m.number("WEEKDAY") - 1

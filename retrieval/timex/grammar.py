@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
+from functools import lru_cache
 from typing import TypeAlias
 
 from retrieval.timex.expression import Settings
@@ -31,6 +32,22 @@ _MACROS = {
     "LINK": "OF|IN|COMMA|DASH|SLASH|DOT|THE",
 }
 
+# Words that are two things at once, such as French "de" (of, from): a kind of their own, which
+# patterns take for either.
+COMPOSITES = (
+    "OF FROM", "OF THE", "FROM SINCE", "FROM STARTING", "FROM SINCE STARTING", "IN PRELATER",
+    "IN TO", "IN THE", "ON BEFORE", "PREAGO BEFORE", "AFTER PRELATER", "TO UNTIL", "BETWEEN PRELATER",
+    "A NUM", "NUM MONTH", "ORD BEFORE AGO", "LATER AFTER", "LATER LATERIN", "AGO BEFORE",
+    "LATER LATERIN AFTER", "OF FROM SINCE", "IN ON", "IN AFTER", "FEW COUPLE", "THIS THE",
+    "PRELATER WITHIN", "OF IN", "FROM OF SINCE", "PREV LASTORD", "EARLY EARLIERIN", "PBEFORE AGO",
+    "PAFTER LATER", "FROM PSINCE", "OF FROM PSINCE", "TO PUNTIL", "AGO PBEFORE PREV", "PREV AGO",
+    "THE TO", "DAY UMONTH", "REL NOW", "UDAY DAY", "ON THE", "THE TO IN", "AND WITH", "THE A",
+    "BEFORE UNTIL", "UNTIL TO LATE", "AT IN", "HALFWORD MID", "PART EARLY", "LATE PART",
+    "IN WITHIN PRELATER", "IN WITHIN", "LATER PRELATER", "LATER AFTER PRELATER", "AGO EARLIERIN",
+    "BETWEEN IN", "PBETWEEN OF", "ORD NUM", "MONTH WMONTH", "PART REL", "DAY ORD", "PREV PAST",
+    "NEXT COMING", "UNTIL BEFORE TO", "THIS NOW", "OF DECS", "UHOUR NOW", "ON ONWARD", "ORD AGO",
+)  # fmt: skip
+
 Value: TypeAlias = "int | float | str | Span | None"
 
 
@@ -46,20 +63,29 @@ OTHER = kind_of("X")
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
     def one(match: re.Match[str]) -> str:
-        name = match.group()
-        if name in _MACROS:
-            return "[" + "".join(compile_macro(name)) + "]"
-        return kind_of(name)
+        return "[" + "".join(sorted(chars_of(match.group()))) + "]"
 
     bare = re.sub(r"[A-Z]+", one, pattern)
     return re.compile(re.sub(r"\s+", "", bare).replace("(", "(?:").replace("(?:?", "(?"))
 
 
-def compile_macro(name: str) -> list[str]:
-    found: list[str] = []
-    for part in _MACROS[name].split("|"):
-        found.extend(compile_macro(part) if part in _MACROS else [kind_of(part)])
-    return found
+@lru_cache(maxsize=None)
+def chars_of(name: str) -> frozenset[str]:
+    """All characters that a kind or a group of kinds in a pattern stands for."""
+    if name in _MACROS:
+        return frozenset().union(*(chars_of(part) for part in _MACROS[name].split("|")))
+    composites = (kind_of(c) for c in COMPOSITES if name in c.split())
+    return frozenset({kind_of(name), *composites})
+
+
+def composite(first: str, second: str) -> str | None:
+    """The kind that is both kinds, if there is one."""
+    names = {c: n for n, c in KINDS.items()}
+    wanted = {*names[first].split(), *names[second].split()}
+    for declared in COMPOSITES:
+        if set(declared.split()) == wanted:
+            return kind_of(declared)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +153,7 @@ class Match:
         self.after = after
 
     def all(self, *kinds: str) -> list[Token]:
-        wanted = {c for k in kinds for c in (compile_macro(k) if k in _MACROS else [kind_of(k)])}
+        wanted = frozenset().union(*map(chars_of, kinds))
         return [t for t in self.tokens if t.kind in wanted]
 
     def one(self, *kinds: str) -> Token | None:

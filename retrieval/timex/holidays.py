@@ -8,7 +8,7 @@ from functools import partial
 
 from retrieval.timex import days
 from retrieval.timex.dates import exact
-from retrieval.timex.grammar import Context, Match, Rules, Span, kind_of
+from retrieval.timex.grammar import Context, Match, Rules, Span, chars_of
 
 HOLIDAYS = Rules()
 
@@ -25,6 +25,12 @@ def _from_easter(offset: int, year: int) -> date:
     return days.plus_days(days.easter(year), offset)
 
 
+def _from_advent(weeks: int, year: int) -> date:
+    """Weeks from the fourth Sunday of Advent, the last Sunday up to Christmas Eve."""
+    eve = days.day(year, 12, 24)
+    return days.plus_days(eve, -((eve.weekday() + 1) % 7) + 7 * weeks)
+
+
 def _day_of_year(number: int, year: int) -> date:
     return days.plus_days(days.day(year, 1, 1), number - 1)
 
@@ -33,12 +39,15 @@ def holiday(code: str) -> Callable[[int], date]:
     """The day of a holiday in a year, from its code in a language's data.
 
     "12-25" a fixed day; "11/4/4" the fourth Thursday (Monday is 1) of November, "5/1/-1" the last
-    Monday of May, "11/4/4+1" the day after; "easter-2" Good Friday; "orthodox+0"; "day256".
+    Monday of May, "11/4/4+1" the day after; "easter-2" Good Friday; "orthodox"; "advent-3" the first
+    Sunday of Advent; "day256" the 256th day.
     """
     if code.startswith("easter"):
         return partial(_from_easter, int(code[6:] or 0))
     if code.startswith("orthodox"):
-        return _orthodox
+        return days.orthodox_easter
+    if code.startswith("advent"):
+        return partial(_from_advent, int(code[6:] or 0))
     if code.startswith("day"):
         return partial(_day_of_year, int(code[3:]))
     if "/" in code:
@@ -47,10 +56,6 @@ def holiday(code: str) -> Callable[[int], date]:
         return partial(_nth, month, weekday - 1, nth, int(offset or 0))
     month, day = (int(part) for part in code.split("-"))
     return partial(_fixed, month, day)
-
-
-def _orthodox(year: int) -> date:
-    return days.orthodox_easter(year)
 
 
 _LINKS = "(OF|IN|COMMA|THE|ON|FROM)*"
@@ -77,9 +82,9 @@ def _moved(context: Context, m: Match) -> Span | None:
     day_in, today = holiday(m.word("HOLIDAY")), context.today
     found = [day_in(year) for year in range(today.year - 1, today.year + 2)]
     kind = m.all("MOD")[0].kind
-    if kind == kind_of("PREV"):
+    if kind in chars_of("PREV"):
         return exact([d for d in found if d < today][-1], 0.95)
-    if kind == kind_of("NEXT"):
+    if kind in chars_of("NEXT"):
         return exact(next(d for d in found if d > today), 0.95)
     return exact(found[1], 0.9)
 

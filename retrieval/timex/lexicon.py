@@ -23,7 +23,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Union
 
-from retrieval.timex.grammar import OTHER, Context, Token, Value, kind_of
+from retrieval.timex.grammar import OTHER, Context, Token, Value, composite, kind_of
 from retrieval.timex.numeric import numeric_tokens
 from retrieval.timex.numerals import HAN_DIGITS, compound_number, han_number, merge_numbers
 from retrieval.timex.text import Piece, fold, pieces
@@ -57,7 +57,8 @@ class Lexicon:
     tree: Node
     triggers: frozenset[str]
     numbers: tuple[tuple[str, int], ...]
-    joints: tuple[str, ...]
+    number_words: tuple[str, ...]
+    joints: tuple[str, ...] | None
     suffixes: tuple[tuple[str, str], ...]
     prefixes: tuple[tuple[str, str], ...]
     unspaced: re.Pattern[str] | None
@@ -65,7 +66,7 @@ class Lexicon:
     def tokens(self, context: Context, folded: str) -> list[Token]:
         """Every piece of the text as a token; pieces that say nothing of time are X."""
         found = list(self._raw_tokens(context, folded))
-        return merge_numbers(found, self.joints, "free" in self.options)
+        return merge_numbers(found, "free" in self.options)
 
     def _raw_tokens(self, context: Context, folded: str) -> Iterator[Token]:
         runs = numeric_tokens(context, folded)
@@ -83,7 +84,7 @@ class Lexicon:
                     previous = cut[at]
                     at += 1
                 continue
-            hit = self._longest(cut, at)
+            hit = None if _is_symbol(previous, piece) else self._longest(cut, at)
             if hit is not None:
                 kind, value, used = hit
                 yield Token(kind, value, piece.start, cut[at + used - 1].end)
@@ -167,11 +168,11 @@ class Lexicon:
             yield Token(kind_of(mark), None, piece.start, piece.end)
             return
         if len(text) > 2:
-            if self.numbers and self.joints:
+            if self.joints is not None:
                 number = compound_number(text, self.numbers, self.joints)
                 if number is not None:
                     value, ordinal = number
-                    kind = "ORD" if ordinal else "NUM"
+                    kind = "ORD" if ordinal else "YEAR" if 1000 <= value <= 2999 else "NUM"
                     yield Token(kind_of(kind), value, piece.start, piece.end)
                     return
             for ending, kind in self.suffixes:
@@ -201,7 +202,14 @@ class Lexicon:
             return True
         if not self.triggers.isdisjoint(words):
             return True
+        if self.joints is not None and any(self._is_year(word) for word in words):
+            return True
         return bool(self.suffixes or self.prefixes) and any(self._inflected(w) for w in words)
+
+    def _is_year(self, word: str) -> bool:
+        if len(word) < 12 or not word.startswith(self.number_words):
+            return False
+        return compound_number(word, self.numbers, self.joints or ()) is not None
 
     def _inflected(self, word: str) -> bool:
         return any(
@@ -211,6 +219,11 @@ class Lexicon:
             word.startswith(beginning) and word[len(beginning) :] in self.triggers
             for beginning, _ in self.prefixes
         )
+
+
+def _is_symbol(previous: Piece | None, piece: Piece) -> bool:
+    """A name such as $DEC or #may."""
+    return previous is not None and previous.end == piece.start and previous.text in "$#@_"
 
 
 def _is_word(text: str) -> bool:
@@ -257,7 +270,8 @@ def lexicon(language: str) -> Lexicon:
         tree,
         frozenset(triggers),
         tuple(sorted(numbers.items(), key=lambda item: -len(item[0]))),
-        tuple(fold(w) for w in str(meta.get("compound", "")).split()),
+        tuple(numbers),
+        tuple(fold(w) for w in meta["compound"].split()) if "compound" in meta else None,
         suffixes,
         prefixes,
         _alternatives(unspaced),
@@ -283,6 +297,13 @@ def _plant(tree: Node, words: list[str], kind: str, value: Value) -> None:
         step = node.setdefault(word, {})
         assert isinstance(step, dict)
         node = step
+    known = node.get("")
+    if isinstance(known, tuple) and known[0] != kind:
+        both = composite(known[0], kind)
+        if both is None:
+            if _DEBUG: print(" ".join(words)); node[""]=(kind,value); return
+            raise ValueError(f"{' '.join(words)!r} is of two kinds that no rule takes together")
+        kind, value = both, known[1] if value is None else value
     node[""] = (kind, value)
 
 
@@ -296,6 +317,7 @@ def _alternatives(words: set[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(map(re.escape, sorted(short)))) if short else None
 
 
+_DEBUG = False
 LANGUAGES = tuple(
     name for name in ALL_LANGUAGES if (files("retrieval.timex") / "languages" / f"{name}.toml").is_file()
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from retrieval.timex.grammar import Token, kind_of
+from retrieval.timex.grammar import Token, chars_of, kind_of
 
 HAN_DIGITS = {
     "零": 0, "〇": 0, "○": 0, "一": 1, "二": 2, "两": 2, "俩": 2, "三": 3, "四": 4, "五": 5,
@@ -57,7 +57,7 @@ def combine(values: list[int]) -> int | None:
             current += value
         elif value >= 20 and value % 10 == 0 and current % 100 and current % 100 < 10:
             current += value  # "ein und zwanzig"
-        elif 10 <= current <= 29 and 10 <= value <= 99 and not total:
+        elif 10 <= current <= 20 and 10 <= value <= 99 and not total:
             current = current * 100 + value
         elif current > 1000 and current % 100 and current % 10 == 0 and value < 10:
             current += value
@@ -83,6 +83,17 @@ def _split(word: str, words: tuple[tuple[str, int], ...], joints: tuple[str, ...
     return None
 
 
+def _units_first(values: tuple[int, ...]) -> list[int]:
+    """"Nine-and-eighty" as 89, so that the rest reads as in English."""
+    joined: list[int] = []
+    for value in values:
+        if joined and joined[-1] < 10 and value in (20, 30, 40, 50, 60, 70, 80, 90):
+            joined[-1] += value
+        else:
+            joined.append(value)
+    return joined
+
+
 _ORDINAL_ENDINGS = ("sten", "ste", "ster", "stes", "ten", "te", "ter", "de", "esimo", "esima", "nde")
 
 
@@ -94,13 +105,13 @@ def compound_number(
         return None
     values = _split(word, numbers, joints)
     if values is not None and len(values) > 1:
-        value = combine(list(values))
+        value = combine(_units_first(values))
         return None if value is None else (value, False)
     for ending in _ORDINAL_ENDINGS:
         if word.endswith(ending) and len(word) > len(ending) + 2:
             values = _split(word[: -len(ending)], numbers, joints)
             if values:
-                value = combine(list(values))
+                value = combine(_units_first(values))
                 if value is not None:
                     return value, True
     return None
@@ -109,31 +120,41 @@ def compound_number(
 _NUM, _ORD, _YEAR, _AND, _DASH, _A = map(kind_of, ("NUM", "ORD", "YEAR", "AND", "DASH", "A"))
 
 
-def merge_numbers(tokens: list[Token], joints: tuple[str, ...], joined_by_and: bool) -> list[Token]:
+_JOINING = chars_of("AND") | {_DASH}
+_NUMBERS = chars_of("NUM") - chars_of("ORD")
+
+
+def merge_numbers(tokens: list[Token], joined_by_and: bool) -> list[Token]:
     """Neighbouring number words as one token; a four-digit result is a year."""
     merged: list[Token] = []
     at = 0
     while at < len(tokens):
         token = tokens[at]
-        if token.kind != _NUM or token.text:
+        if token.kind == _ORD and token.value in (20, 30) and at + 1 < len(tokens):
+            unit = tokens[at + 1]
+            if unit.kind == _ORD and isinstance(unit.value, int) and unit.value < 10:
+                merged.append(Token(_ORD, int(token.value) + unit.value, token.start, unit.end))
+                at += 2
+                continue
+        if token.kind not in _NUMBERS | {_YEAR} or token.text:
             merged.append(token)
             at += 1
             continue
         values = [int(token.value)]  # type: ignore[arg-type]
-        best, best_kind, best_value = at + 1, _NUM, values[0]
+        best, best_kind, best_value = at + 1, token.kind, values[0]
         look = at + 1
         while look < len(tokens):
             step = tokens[look]
-            if step.kind in (_AND, _DASH) and look + 1 < len(tokens):
+            if step.kind in _JOINING and look + 1 < len(tokens):
                 # A dash joins only inside a word; "and" only below a hundred or a thousand.
                 glued = step.start == tokens[look - 1].end and step.end == tokens[look + 1].start
                 if step.kind == _DASH and not glued:
                     break
-                if step.kind == _AND and not joined_by_and and values[-1] not in (100, 1000):
+                if step.kind != _DASH and not joined_by_and and values[-1] not in (100, 1000):
                     break
                 look += 1
                 step = tokens[look]
-            if step.kind not in (_NUM, _ORD) or step.text:
+            if (step.kind not in _NUMBERS and step.kind != _ORD) or step.text:
                 break
             tried = combine([*values, int(step.value)])  # type: ignore[arg-type]
             if tried is None:
@@ -143,6 +164,8 @@ def merge_numbers(tokens: list[Token], joints: tuple[str, ...], joined_by_and: b
             best, best_kind, best_value = look, step.kind, tried
             if step.kind == _ORD:
                 break
+        if best > at + 1 and best_kind != _ORD:
+            best_kind = _NUM
         kind = _YEAR if best_kind == _NUM and 1000 <= best_value <= 2999 else best_kind
         merged.append(Token(kind, best_value, token.start, tokens[best - 1].end))
         at = best

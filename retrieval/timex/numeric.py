@@ -13,10 +13,10 @@ from retrieval.timex.days import day, month
 from retrieval.timex.grammar import DATE, OTHER, Context, Span, Token, kind_of
 
 _RUN = re.compile(
-    r"(?<![a-z0-9_#$€£@°\\])(?<![0-9][.,])(?<![a-z]-)(?:"
+    r"(?<![a-z0-9_#$€£@°\\])(?<![0-9][.,])(?:"
     r"(?P<iso>\d{4}-\d{2}-\d{2})(?:t|[ ](?=\d\d:))\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?:z|[+-]\d\d:?\d\d)?"
-    r"|(?P<run>\d+(?:(?:\s?[-/]\s?|[.:,])\d+)+)"
-    r")(?![a-z_°]|[.,:/-]?\d)"
+    r"|(?P<date>\d{4}-\d{2}-\d{2})|(?<![a-z]-)(?P<run>\d+(?:(?:\s{0,2}[-/]\s{0,2}|[.:,])\d+)+)"
+    r")(?![a-z_°]|[.,:/-]?\d|[/-][a-z])"
 )
 _SPLIT = re.compile(r"\s*([-/.:,])\s*")
 _COMPACT = re.compile(r"(?<![\w.])((?:19|20)\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?![\d_])")
@@ -40,7 +40,7 @@ def numeric_tokens(context: Context, folded: str) -> dict[int, list[Token]]:
     found: dict[int, list[Token]] = {}
     for hit in _RUN.finditer(folded):
         start, end = hit.span()
-        written = hit["iso"] or hit["run"]
+        written = hit["iso"] or hit["date"] or hit["run"]
         found[start] = _read(context, written, start, end)
     for hit in _COMPACT.finditer(folded):
         try:
@@ -152,6 +152,4 @@ def _order(context: Context, first: int, second: int, mark: str) -> tuple[int, i
         day_first = True
     elif second > 12 >= first:
         day_first = False
-    elif mark == "." and context.settings.day_first is None and "dot_month_first" not in context.options:
-        day_first = True
     return (second, first) if day_first else (first, second)

@@ -6,7 +6,7 @@ from datetime import date, timedelta
 
 from retrieval.timex import days
 from retrieval.timex.dates import exact, year_of
-from retrieval.timex.grammar import KINDS, Context, Match, Rules, Span, Token, change, kind_of
+from retrieval.timex.grammar import Context, Match, Rules, Span, Token, change, chars_of
 
 PERIODS = Rules()
 """Relative days and periods, years, quarters, decades; run after the named dates."""
@@ -18,7 +18,7 @@ UNITS = {
     "UDECADE": "decade", "UCENTURY": "century", "UWORKDAY": "workday", "UWORKWEEK": "workweek",
     "UFORTNIGHT": "fortnight", "UHOUR": "hour", "UMINUTE": "minute", "USECOND": "second",
 }  # fmt: skip
-_UNIT_OF = {kind_of(kind): unit for kind, unit in UNITS.items()}
+_UNIT_OF = {char: unit for kind, unit in UNITS.items() for char in chars_of(kind)}
 # "A couple of days ago" and "a few days ago" are spans, not days: (from, to) back from the anchor.
 _LOOSE = {
     (COUPLE, "day"): (3, 1), (FEW, "day"): (5, 2), (COUPLE, "week"): (21, 7),
@@ -32,11 +32,11 @@ def unit_of(token: Token) -> str:
 
 def count_of(token: Token | None) -> float:
     """The number that a counting token stands for: 3, a, few, couple."""
-    if token is None or token.kind == KINDS["A"]:
+    if token is None or token.value is None and token.kind in chars_of("A"):
         return 1
-    if token.kind == kind_of("FEW"):
+    if token.kind in chars_of("FEW"):
         return token.value if isinstance(token.value, int) else FEW
-    if token.kind == kind_of("COUPLE"):
+    if token.kind in chars_of("COUPLE"):
         return token.value if isinstance(token.value, int) else COUPLE
     if not isinstance(token.value, int | float):
         raise LookupError("no number")
@@ -49,19 +49,19 @@ def amounts(m: Match) -> list[tuple[float, str]]:
     count: Token | None = None
     for token in m.tokens:
         if token.kind in _COUNTS:
-            if token.kind == kind_of("HALFWORD") and found and count is None:
+            if token.kind in chars_of("HALFWORD") and found and count is None:
                 size, unit = found[-1]
                 found[-1] = (size + 0.5, unit)
                 continue
             count = token
         elif token.kind in _UNIT_OF:
-            half = count is not None and count.kind == kind_of("HALFWORD")
+            half = count is not None and count.kind in chars_of("HALFWORD")
             found.append((0.5 if half else count_of(count), unit_of(token)))
             count = None
     return found
 
 
-_COUNTS = frozenset(kind_of(k) for k in "NUM YEAR A FEW COUPLE HALFWORD".split())
+_COUNTS = frozenset().union(*map(chars_of, "NUM YEAR A FEW COUPLE HALFWORD".split()))
 
 
 def moved(start: date, parts: list[tuple[float, str]], sign: int) -> date:
@@ -94,7 +94,7 @@ def _back(context: Context, m: Match) -> Span:
     if len(parts) == 1:
         loose = m.one("FEW", "COUPLE")
         if loose is not None:
-            kind = FEW if loose.kind == kind_of("FEW") else COUPLE
+            kind = FEW if loose.kind in chars_of("FEW") else COUPLE
             bounds = _LOOSE.get((kind, parts[0][1]))
             if bounds is not None:
                 first = days.plus_days(context.today, -bounds[0])
@@ -103,7 +103,7 @@ def _back(context: Context, m: Match) -> Span:
     return exact(moved(context.today, parts, -1), 0.95, relative=True)
 
 
-@PERIODS("ago", f"{DURATION} AGO")
+@PERIODS("ago", f"{DURATION} (AGO|EARLIERIN)")
 @PERIODS("ago", f"PREAGO {DURATION} AGO?")
 def _ago(context: Context, m: Match) -> Span | None:
     return _back(context, m)
@@ -162,7 +162,9 @@ def _shift(m: Match) -> int:
         raise LookupError("no modifier")
     if isinstance(token.value, int):
         return token.value
-    return {kind_of("PREV"): -1, kind_of("THIS"): 0, kind_of("NEXT"): 1}[token.kind]
+    if token.kind in chars_of("PREV"):
+        return -1
+    return 0 if token.kind in chars_of("THIS") else 1
 
 
 def shifted(context: Context, unit: str, count: int) -> Span:
@@ -202,7 +204,13 @@ def _rolling(context: Context, parts: list[tuple[float, str]], sign: int) -> Spa
 @PERIODS("rolling", f"{DURATION} WITHINPOST")
 @PERIODS("rolling", f"IN? THE? PAST (THE|OF)* {DURATION}")
 def _last_units(context: Context, m: Match) -> Span | None:
-    return _rolling(context, amounts(m), -1)
+    return None if _one_of_several(m) else _rolling(context, amounts(m), -1)
+
+
+def _one_of_several(m: Match) -> bool:
+    """Whether the number belongs to something else: "only 3 next week"."""
+    unit = m.all("UNIT")[0]
+    return unit.value == 1 and m.has("NUM") and m.number("NUM") > 1
 
 
 @PERIODS("rolling", "THE? PAST UNIT")
@@ -213,10 +221,12 @@ def _past_unit(context: Context, m: Match) -> Span:
 @PERIODS("rolling ahead", f"(THE|WITHIN)* (NEXT|COMING) (THE|OF)* {DURATION}")
 @PERIODS("rolling ahead", f"THE? {DURATION} (NEXT|COMING)")
 @PERIODS("rolling ahead", "THE? (NUM|FEW|COUPLE) (NEXT|COMING) UNIT")
-@PERIODS("rolling ahead", f"WITHIN {DURATION}")
+@PERIODS("rolling ahead", f"WITHIN {DURATION} (?! BEFORE | AFTER | FROM | SINCE)")
 @PERIODS("rolling ahead", "THE? COMING UNIT")
-def _next_units(context: Context, m: Match) -> Span:
+def _next_units(context: Context, m: Match) -> Span | None:
     parts = amounts(m)
+    if _one_of_several(m):
+        return None
     if not m.has("COUNT", "HALFWORD"):
         parts = [(1, unit_of(m.all("UNIT")[0]))]
     return _rolling(context, parts, 1)
@@ -260,15 +270,18 @@ def _weekday_of_week(context: Context, m: Match) -> Span:
 @PERIODS("weekday", "THE? THIS WEEKDAY (NEXT|PREV)? (?! LINK* (NUM|ORD|MD|MON))")
 @PERIODS("weekday", "THE? WEEKDAY (OF|THE)* MOD (?! UNIT)")
 def _moved_weekday(context: Context, m: Match) -> Span:
-    """Last: strictly before today. Next: strictly after. This: the one of this week."""
+    """Last: the latest before today. This: the one of this week. Next: the one of next week, but
+    "coming" and "this next" the first after today."""
     weekday = m.number("WEEKDAY") - 1
     today = context.today
     strong = m.one("PREV", "NEXT")
     if strong is None:
         found = days.plus_days(days.week(today)[0], weekday)
-    elif strong.kind == kind_of("PREV"):
+    elif strong.kind in chars_of("PREV"):
         found = days.plus_days(today, -((today.weekday() - weekday - 1) % 7 + 1))
         found = days.plus_days(found, 7 * (_far(strong) - 1) * -1)
+    elif strong.value is None and not m.has("THIS"):
+        found = days.plus_days(days.week(today)[0], 7 + weekday)
     else:
         found = days.plus_days(today, (weekday - today.weekday() - 1) % 7 + 1)
         found = days.plus_days(found, 7 * (_far(strong) - 1))
@@ -279,11 +292,90 @@ def _far(token: Token) -> int:
     return abs(token.value) if isinstance(token.value, int) else 1
 
 
+# What follows "this may" where it is a verb.
+_VERBS = frozenset().union(*map(chars_of, "X OR A AND NUM ORD".split()))
+
+
 @PERIODS("calendar month", "THE? MOD (OF)? MON")
 @PERIODS("calendar month", "THE? MON (OF|THE)* MOD (?! UNIT)")
 def _moved_month(context: Context, m: Match) -> Span | None:
+    if m.has("THIS") and m.has("WMONTH") and m.after is not None and m.after.kind in _VERBS:
+        return None
     first, last = days.month(context.today.year + _shift(m), m.number("MON"))
     return Span(first, last, "month", 0.9, relative=True)
+
+
+def bounds(span: Span) -> tuple[date, date]:
+    """First and last day of a span; LookupError where a side is open."""
+    if span.first is None or span.last is None:
+        raise LookupError("an open span")
+    return span.first, span.last
+
+
+def cut(context: Context, span: Span, part: str) -> Span | None:
+    """The early, middle or late part of a period.
+
+    A named year has thirds, a year told from the anchor halves, a month 1-15, 10-20 and 16 to its
+    end (in Chinese tens of days), a week Monday-Wednesday, Tuesday-Friday and Thursday-Sunday.
+    """
+    if span.part:
+        return None
+    first, last = bounds(span)
+    at = {"early": 0, "mid": 1, "late": 2}[part]
+    if "tens" in context.options and span.grain in ("month", "year"):
+        if span.grain == "month":
+            pieces = [(1, 10), (11, 20), (21, last.day)]
+        else:
+            month = days.month(first.year, (1, 6, 12)[at])
+            return change(span, first=month[0], last=month[1], part=part, whole=(first, last))
+        low, high = pieces[at]
+        a, b = first.replace(day=low), first.replace(day=high)
+    elif span.grain == "month":
+        a, b = (
+            (first, first.replace(day=15)),
+            (first.replace(day=10), first.replace(day=20)),
+            (first.replace(day=16), last),
+        )[at]
+    elif span.grain == "week":
+        a, b = (
+            (first, days.plus_days(first, 2)),
+            (days.plus_days(first, 1), days.plus_days(first, 4)),
+            (days.plus_days(first, 3), last),
+        )[at]
+    elif span.grain == "year" and span.relative and part != "mid":
+        a, b = days.months(first.year, *((1, 6) if part == "early" else (7, 12)))
+    elif span.grain == "year":
+        a, b = days.months(first.year, 4 * at + 1, 4 * at + 4)
+    elif span.grain in ("decade", "century", "quarter", "half", "season", "weekend"):
+        third = ((last - first).days + 1) // 3
+        a = days.plus_days(first, third * at)
+        b = last if at == 2 else days.plus_days(a, third - 1)
+    else:
+        return None
+    return change(
+        span, first=a, last=b, part=part, whole=(first, last), confidence=span.confidence * 0.95
+    )
+
+
+def earlier_in(context: Context, span: Span) -> Span | None:
+    """The early part of a period, of the running one only what lies before today."""
+    part = cut(context, span, "early")
+    today = context.today
+    if part is None or part.first is None or part.last is None:
+        return None
+    if part.first < today <= part.last:
+        return change(part, last=days.plus_days(today, -1))
+    return part
+
+
+def later_in(context: Context, span: Span) -> Span | None:
+    """The late part of a period, of the running one only what is still to come."""
+    part = cut(context, span, "late")
+    if part is None or part.first is None or part.last is None:
+        return None
+    if part.first < context.today <= part.last:
+        return change(part, first=context.today)
+    return part
 
 
 @PERIODS("to date", "(THE|THIS)? UNIT TODATE")
@@ -301,27 +393,23 @@ def _rest(context: Context, m: Match) -> Span:
     return Span(context.today, last, "day", 0.9, relative=True)
 
 
-@PERIODS("earlier in the period", "EARLIER (IN|OF|THE)* THIS? UNIT")
+@PERIODS("earlier in the period", "(EARLIER|EARLIERIN) (IN|OF|THE)* THIS? UNIT")
 @PERIODS("earlier in the period", "THIS UNIT EARLIER")
-def _earlier(context: Context, m: Match) -> Span:
-    unit = unit_of(m.all("UNIT")[0])
-    first, _ = days.period(unit, context.today)
-    if first == context.today:
-        return Span(first, first, "day", 0.8, relative=True)
-    return Span(first, days.plus_days(context.today, -1), "day", 0.9, relative=True)
+def _earlier(context: Context, m: Match) -> Span | None:
+    return earlier_in(context, shifted(context, unit_of(m.all("UNIT")[0]), 0))
 
 
-@PERIODS("later in the period", "LATERIN (IN|OF|THE)* THIS? UNIT")
+@PERIODS("later in the period", "(LATERIN|LATER) (IN|OF|THE)* THIS? UNIT")
 @PERIODS("later in the period", "THIS UNIT LATERIN")
-def _later(context: Context, m: Match) -> Span:
-    _, last = days.period(unit_of(m.all("UNIT")[0]), context.today)
-    return Span(context.today, last, "day", 0.9, relative=True)
+def _later(context: Context, m: Match) -> Span | None:
+    return later_in(context, shifted(context, unit_of(m.all("UNIT")[0]), 0))
 
 
 _OF_PERIOD = "(EARLY|MID|LATE|EARLIER)"
 
 
-@PERIODS("calendar period", "THE? MOD (UNIT|MMONTH)")
+@PERIODS("calendar period", "THE? MOD (UNIT|MMONTH) (?! (OF|IN) (THE|OF)* (MON|YEAR|UNIT|MOD UNIT|DATE))")
+@PERIODS("calendar period", "THE? (THIS|NEXT) (UNIT|MMONTH)")
 @PERIODS("calendar period", "THE? UNIT (OF|THE)* MOD (?! UNIT | OF MON | MON)")
 def _moved_period(context: Context, m: Match) -> Span | None:
     return shifted(context, _unit(m), _shift(m))
@@ -340,7 +428,7 @@ def _lexical_calendar_period(context: Context, m: Match) -> Span:
     token = m.tokens[0]
     names = {"YEAROFF": "year", "MONTHOFF": "month", "WEEKOFF": "week", "WEEKENDOFF": "weekend",
              "QUARTEROFF": "quarter", "DECADEOFF": "decade"}  # fmt: skip
-    unit = next(u for k, u in names.items() if kind_of(k) == token.kind)
+    unit = next(u for k, u in names.items() if token.kind in chars_of(k))
     return shifted(context, unit, int(str(token.value)))
 
 
@@ -458,8 +546,13 @@ def _decade_of_year(context: Context, m: Match) -> Span:
 @PERIODS("decade", "(IN|THE|OF)* (DECPRE|UDECADE) (OF|THE)* APOSTROPHE? NUM")
 @PERIODS("decade", "(IN|THE|OF)* APOSTROPHE? NUM APOSTROPHE? DECS UDECADE?")
 @PERIODS("decade", "(IN|THE|OF)* NUM (OF UDECADE | UDECADE OF)")
+@PERIODS("decade", "(IN|THE|OF)* UYEAR APOSTROPHE? (NUM | YEAR)")
 def _decade_of_two_digits(context: Context, m: Match) -> Span | None:
-    tens = m.number("NUM")
+    if m.has("UYEAR") and m.all("UYEAR")[0].value != 2:
+        return None
+    tens = m.number("NUM", "YEAR")
+    if m.has("YEAR"):
+        return _decade(tens) if tens % 10 == 0 else None
     if tens % 10 or tens > 99:
         return None
     century = context.today.year // 100 * 100
@@ -514,7 +607,7 @@ def plausible(context: Context, year: int) -> bool:
 @PERIODS("year", "UYEAR OF? YEAR (?! MON)")
 def _year(context: Context, m: Match) -> Span | None:
     token = m.all("YEAR")[0] if m.has("YEAR") else m.all("NUM")[0]
-    if token.kind == kind_of("NUM"):
+    if token.kind in chars_of("NUM"):
         if m.has("IN") and len(token.text) == 3:
             return _whole_year(m.number("NUM"))
         if len(token.text) != 2 and not (m.number("NUM") < 10 and _two_words(token)):

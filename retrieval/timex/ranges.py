@@ -6,7 +6,7 @@ from datetime import date
 
 from retrieval.timex import days
 from retrieval.timex.dates import exact
-from retrieval.timex.grammar import Context, Match, Rules, Span, change, kind_of
+from retrieval.timex.grammar import Context, Match, Rules, Span, change, chars_of, kind_of
 from retrieval.timex.periods import DURATION, amounts, moved, plausible
 
 RANGES = Rules()
@@ -22,9 +22,9 @@ def _ends(context: Context, m: Match) -> list[Span] | None:
     for token in m.tokens:
         if isinstance(token.value, Span):
             ends.append(token.value)
-        elif token.kind == kind_of("NOW"):
+        elif token.kind in chars_of("NOW"):
             ends.append(exact(context.today, relative=True))
-        elif token.kind == kind_of("YEAR"):
+        elif token.kind in chars_of("YEAR"):
             if not isinstance(token.value, int) or not plausible(context, token.value):
                 return None
             ends.append(Span(*days.year(token.value), "year", 0.9, explicit=True))
@@ -98,6 +98,8 @@ def _duration_from(context: Context, m: Match) -> Span | None:
     return Span(start, days.plus_days(moved(start, amounts(m), 1), -1), "day", 0.85)
 
 
+# Dutch "voor" is "for" as often as "before"; only an edge such as "the end of May" decides it.
+_FOR_OR_BEFORE = kind_of("ON BEFORE")
 _POINT = "(DATE | UYEAR? YEAR YMARK?)"
 
 
@@ -171,6 +173,8 @@ def _before(context: Context, m: Match) -> Span | None:
     span = _point(context, m)
     if span is None or span.first is None or span.last is None:
         return None
+    if m.tokens[0].kind == _FOR_OR_BEFORE and not span.part:
+        return None
     if any(t.value == "void" for t in m.all("PBEFORE")):
         return Span(None, None, "none", void=True)
     # "Before the end of December" takes in all of December.
@@ -181,7 +185,10 @@ def _before(context: Context, m: Match) -> Span | None:
 @OPEN("until", f"UNTIL {_FILL} {_POINT}")
 @OPEN("until", f"{_POINT} (OF|TO)? PUNTIL")
 def _until(context: Context, m: Match) -> Span | None:
+    """Up to a day, that day with it; up to a month or a year, not into it."""
     span = _point(context, m)
-    if span is None or span.last is None:
+    if span is None or span.last is None or span.first is None:
         return None
+    if span.grain in ("month", "year") and not span.part:
+        return change(span, first=None, last=days.plus_days(span.first, -1))
     return change(span, first=None, last=span.last, part="", whole=None)

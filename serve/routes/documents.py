@@ -58,7 +58,7 @@ async def list_chunks(
 ) -> Response:
     """A document's chunks in order."""
     return json_response(
-        await chunks.list_chunks(
+        await chunks.of_document(
             services.pool, tenant, bank_id, document_id, limit=limit, offset=offset
         )
     )

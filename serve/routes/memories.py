@@ -14,7 +14,7 @@ from serve.errors import json_response
 from serve.routes.recall import BANK
 from serve.routing import Router
 from serve.services import Given, Tenant
-from serve.wire.common import Natural, as_uuid, moment
+from serve.wire.common import Natural
 from serve.wire.writes import MemoryPatch
 
 router = Router(tags=["memory"])
@@ -46,15 +46,15 @@ async def list_memories(
             services.pool,
             tenant,
             bank_id,
-            fact_type=None if type is None else fact_type(type),
+            type=type,
             q=q,
             consolidation_state=consolidation_state,
             state=state,
             document_id=document_id,
-            entity_id=None if entity_id is None else as_uuid(entity_id, "entity_id"),
+            entity_id=entity_id,
             time_field=time_field,
-            start_date=_date(start_date, "start_date"),
-            end_date=_date(end_date, "end_date"),
+            start_date=start_date,
+            end_date=end_date,
             tags=tags,
             tags_match=tags_match,
             limit=limit,
@@ -73,14 +73,14 @@ def fact_type(name: str) -> FactType:
 @router.get(f"{BANK}/memories/{{memory_id}}", operation_id="get_memory")
 async def get_memory(bank_id: str, memory_id: str, tenant: Tenant, services: Given) -> Response:
     """One memory."""
-    found = await memories.get(services.pool, tenant, bank_id, as_uuid(memory_id, "memory_id"))
+    found = await memories.get(services.pool, tenant, bank_id, memory_id)
     return json_response(found)
 
 
 @router.get(f"{BANK}/memories/{{memory_id}}/history", operation_id="get_observation_history")
 async def history(bank_id: str, memory_id: str, tenant: Tenant, services: Given) -> Response:
     """How an observation changed."""
-    found = await memories.history(services.pool, tenant, bank_id, as_uuid(memory_id, "memory_id"))
+    found = await memories.history(services.pool, tenant, bank_id, memory_id)
     return json_response(found)
 
 
@@ -89,7 +89,6 @@ async def patch_memory(
     bank_id: str, memory_id: str, body: MemoryPatch, tenant: Tenant, services: Given
 ) -> Response:
     """Changes, invalidates or restores one memory."""
-    as_uuid(memory_id, "memory_id")
     async with services.write_door.enter(tenant):
         changed = await services.writer.patch_memory(tenant, bank_id, memory_id, body.changes)
     return json_response(changed)
@@ -98,7 +97,6 @@ async def patch_memory(
 @router.delete(f"{BANK}/memories/{{memory_id}}", operation_id="delete_memory")
 async def delete_memory(bank_id: str, memory_id: str, tenant: Tenant, services: Given) -> Response:
     """Removes one memory, its links and what was derived from it."""
-    as_uuid(memory_id, "memory_id")
     async with services.write_door.enter(tenant):
         return json_response(await services.writer.delete_memory(tenant, bank_id, memory_id))
 
@@ -116,6 +114,12 @@ async def clear_observations(bank_id: str, tenant: Tenant, services: Given) -> R
     """Removes all observations of a bank."""
     async with services.write_door.enter(tenant):
         return json_response(await services.writer.clear(tenant, bank_id, "observation"))
+
+
+@router.get(f"{BANK}/observations/scopes", operation_id="list_observation_scopes")
+async def observation_scopes(bank_id: str, tenant: Tenant, services: Given) -> Response:
+    """The tag sets that observations have, most used first."""
+    return json_response(await memories.observation_scopes(services.pool, tenant, bank_id))
 
 
 @router.get(f"{BANK}/tags", operation_id="list_tags")

@@ -52,3 +52,34 @@ def make_cross_encoder(to: Path, *, labels: int = 1, **config: Any) -> Path:
     save_file(tensors, to / "model.safetensors", {"format": "pt"})
     copy_tokenizer(to)
     return to
+
+
+SMALL = {
+    "vocab_size": 1000,
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "max_position_embeddings": 66,
+    "initializer_range": 0.2,
+}
+
+
+def make_encoder(to: Path, family: str, *, labels: int = 0, **config: Any) -> Path:
+    """A small random model (seed 0) of a transformers family, with the packaged tokenizer's files;
+    with `labels` a sequence classifier. Its vocabulary is the first 1000 ids."""
+    from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
+
+    torch.manual_seed(0)
+    if labels:
+        config["num_labels"] = labels
+    made = AutoConfig.for_model(family, **{**SMALL, **config})
+    kind: Any = AutoModelForSequenceClassification if labels else AutoModel
+    model = kind.from_config(made)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_(0, 0.1)
+    model.save_pretrained(to)
+    copy_tokenizer(to)
+    return to

@@ -1,0 +1,214 @@
+"""Clients of hosted and self-hosted servers: /rerank in its common shape, /v1/embeddings.
+
+Cohere, Jina, vLLM and the services that copy them take {model, query, documents, top_n} and answer
+{results: [{index, relevance_score}]}. They differ in address, and in what their scores mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import numpy as np
+
+from models.answers import bank_header, in_order, unit_rows
+from models.http import JsonClient, all_of
+from models.settings import EmbedderSettings, RerankerSettings
+from models.tokencut import cut_to_tokens
+from models.types import BadOutput, Floats, Load, Scores, Unavailable
+
+TIMEOUT_S = 60.0
+EMBED_BATCH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A service's default address and model, and the scale that its scores are documented in."""
+
+    url: str
+    model: str
+    scale: str = "unknown"
+
+
+RERANK_SERVICES = {
+    "cohere": Service("https://api.cohere.com/v2/rerank", "rerank-english-v3.0", "probability"),
+    "jina": Service("https://api.jina.ai/v1/rerank", "jina-reranker-v2-base-multilingual"),
+    "vllm": Service("", ""),
+    "litellm": Service("", "cohere/rerank-english-v3.0"),
+    "openrouter": Service("https://openrouter.ai/api/v1/rerank", "cohere/rerank-v3.5"),
+    "siliconflow": Service("https://api.siliconflow.com/v1/rerank", "BAAI/bge-reranker-v2-m3"),
+    "alibaba": Service(
+        "https://dashscope-intl.aliyuncs.com/compatible-api/v1/reranks", "qwen3-rerank"
+    ),
+    "zeroentropy": Service("https://api.zeroentropy.dev/v1/models/rerank", "zerank-2"),
+}
+
+EMBED_SERVICES = {
+    "openai": Service("https://api.openai.com/v1", "text-embedding-3-small"),
+    "openrouter": Service("https://openrouter.ai/api/v1", "perplexity/pplx-embed-v1-0.6b"),
+    "requesty": Service("https://router.requesty.ai/v1", "openai/text-embedding-3-small"),
+    "litellm": Service("", "text-embedding-3-small"),
+}
+
+
+class RemoteReranker:
+    """A /rerank endpoint. `url` is the server's base, or the endpoint itself."""
+
+    reads_text = True
+
+    def __init__(
+        self, settings: RerankerSettings, transport: httpx.AsyncBaseTransport | None = None
+    ) -> None:
+        service = RERANK_SERVICES[settings.provider]
+        self._settings = settings
+        self._scale = service.scale
+        self.name = settings.provider
+        self.model_id = settings.model or service.model
+        url = (settings.url or service.url).rstrip("/")
+        if not url.endswith(("/rerank", "/reranks")):
+            url += "/rerank"
+        self._part = f"reranker {self.name}"
+        self._calls = asyncio.Semaphore(settings.max_concurrent or 8)
+        self._client = JsonClient(
+            self._part,
+            url,
+            api_key=settings.api_key,
+            timeout_s=settings.timeout_s or TIMEOUT_S,
+            max_connections=settings.max_concurrent or 8,
+            transport=transport,
+        )
+
+    async def start(self) -> None:
+        self._client.open()
+
+    async def check_health(self) -> None:
+        if not self._client.is_open:
+            raise Unavailable(self._part, "it is not started")
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    def load(self) -> Load:
+        return Load()
+
+    async def rerank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        tenant: str = "",
+        bank: str = "",
+        deadline: float | None = None,
+    ) -> Scores:
+        """Raises Overloaded, DeadlineExceeded, Unavailable, RemoteError, BadOutput."""
+        headers = bank_header(bank) if self._settings.send_bank_as_header else {}
+        size = self._settings.batch_size or max(1, len(documents))
+
+        async def ask(part: Sequence[str]) -> list[float]:
+            body: dict[str, Any] = {"query": query, "documents": part, "top_n": len(part)}
+            if self.model_id:
+                body["model"] = self.model_id
+            if self._settings.max_tokens_per_doc:
+                body["max_tokens_per_doc"] = self._settings.max_tokens_per_doc
+            async with self._calls:
+                answer = await self._client.post("", body, headers=headers, deadline=deadline)
+            results = answer.get("results") if isinstance(answer, dict) else None
+            if results is None:
+                raise BadOutput(f"{self._part}: the answer has no results")
+            return in_order(results, "relevance_score", len(part), self._part)
+
+        parts = [documents[at : at + size] for at in range(0, len(documents), size)]
+        scores = [score for part in await all_of([ask(part) for part in parts]) for score in part]
+        return Scores(np.array(scores, np.float32), self._scale, self.name)
+
+
+class OpenAIEmbedder:
+    """An OpenAI-compatible /embeddings endpoint; vectors have length 1."""
+
+    def __init__(
+        self, settings: EmbedderSettings, transport: httpx.AsyncBaseTransport | None = None
+    ) -> None:
+        service = EMBED_SERVICES[settings.provider]
+        self._settings = settings
+        self._model = settings.model or service.model
+        self._dimension = 0
+        self._part = f"embedder {settings.provider}"
+        self._calls = asyncio.Semaphore(settings.max_concurrent)
+        self._client = JsonClient(
+            self._part,
+            settings.url or service.url,
+            api_key=settings.api_key,
+            timeout_s=settings.timeout_s,
+            max_connections=settings.max_concurrent,
+            transport=transport,
+        )
+
+    @property
+    def model_id(self) -> str:
+        return self._model
+
+    @property
+    def dimension(self) -> int:
+        """0 before the start."""
+        return self._dimension
+
+    async def start(self) -> None:
+        """Asks for one vector, to learn the dimension."""
+        self._client.open()
+        if not self._dimension:
+            try:
+                probe = await self._embed(["dimension"], None)
+            except BaseException:
+                await self._client.close()
+                raise
+            self._dimension = probe.shape[1]
+
+    async def check_health(self) -> None:
+        if not self._dimension or not self._client.is_open:
+            raise Unavailable(self._part, "it is not started")
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    def load(self) -> Load:
+        return Load()
+
+    async def embed_queries(
+        self, texts: Sequence[str], *, tenant: str = "", deadline: float | None = None
+    ) -> Floats:
+        return await self._prefixed(texts, self._settings.query_prefix, deadline)
+
+    async def embed_passages(
+        self, texts: Sequence[str], *, tenant: str = "", deadline: float | None = None
+    ) -> Floats:
+        return await self._prefixed(texts, self._settings.passage_prefix, deadline)
+
+    async def _prefixed(self, texts: Sequence[str], prefix: str, deadline: float | None) -> Floats:
+        limit = self._settings.max_input_tokens
+        cut = [prefix + cut_to_tokens(text, limit) for text in texts]
+        return await self._embed(cut, deadline)
+
+    async def _embed(self, texts: Sequence[str], deadline: float | None) -> Floats:
+        if not texts:
+            return np.empty((0, self._dimension), np.float32)
+        size = self._settings.batch_size or EMBED_BATCH
+
+        async def ask(part: Sequence[str]) -> list[Any]:
+            body: dict[str, Any] = {"model": self._model, "input": part, "encoding_format": "float"}
+            if self._settings.dimensions:
+                body["dimensions"] = self._settings.dimensions
+            async with self._calls:
+                answer = await self._client.post("/embeddings", body, deadline=deadline)
+            data = answer.get("data") if isinstance(answer, dict) else None
+            try:
+                found = {int(item["index"]): item["embedding"] for item in data or []}
+                return [found[index] for index in range(len(part))]
+            except (KeyError, TypeError, ValueError) as error:
+                raise BadOutput(f"{self._part}: the answer lacks vectors") from error
+
+        parts = [texts[at : at + size] for at in range(0, len(texts), size)]
+        vectors = [row for part in await all_of([ask(part) for part in parts]) for row in part]
+        return unit_rows(vectors, self._part)

@@ -1,0 +1,358 @@
+"""Clients of huggingface/text-embeddings-inference: a reranker and an embedder.
+
+The server's own limits are read from /info: requests are split to its batch size and to
+`PAYLOAD_BYTES`, and never more texts are in flight than it has permits (it counts texts, not
+requests, and refuses at once). Answers come sorted by score and are put back in order. Texts are
+cut by the server (`truncate`). Where a request is refused as a whole because of its content (413,
+422, 424), it is halved until the text at fault stands alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import httpx
+import numpy as np
+
+from models.answers import bank_header, in_order, unit_rows
+from models.http import JsonClient, all_of
+from models.settings import EmbedderSettings, RerankerSettings
+from models.text import CHARS_PER_TOKEN
+from models.tokencut import cut_to_tokens
+from models.types import (
+    BadOutput,
+    Floats,
+    Load,
+    RemoteError,
+    Scores,
+    Unavailable,
+    WrongModel,
+)
+
+R = TypeVar("R")
+
+RERANK_BATCH = 128
+EMBED_BATCH = 32
+TIMEOUT_S = 30.0
+PAYLOAD_BYTES = 1_500_000
+"""Of the 2,000,000 that the server takes by default; /info does not tell its setting."""
+
+CONTENT_STATUS = (413, 422, 424)
+MOST_BAD_TEXTS = 4
+"""More texts at fault in one call mean that the server is at fault."""
+
+
+class Permits:
+    """A semaphore that counts texts, first come first served. Use from one event loop."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._free = total
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @property
+    def used(self) -> int:
+        return self.total - self._free
+
+    @asynccontextmanager
+    async def hold(self, count: int) -> AsyncIterator[None]:
+        """Waits until `count` (at most all) are free."""
+        count = min(count, self.total)
+        if self._waiting or count > self._free:
+            turn = asyncio.get_running_loop().create_future()
+            entry = (count, turn)
+            self._waiting.append(entry)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._free += count
+                else:
+                    self._waiting.remove(entry)
+                self._serve()
+                raise
+        else:
+            self._free -= count
+        try:
+            yield
+        finally:
+            self._free += count
+            self._serve()
+
+    def _serve(self) -> None:
+        while self._waiting and self._waiting[0][0] <= self._free:
+            count, turn = self._waiting.popleft()
+            if not turn.cancelled():
+                self._free -= count
+                turn.set_result(None)
+
+
+class TeiServer:
+    """The connection that both clients use, and what the server says about itself."""
+
+    def __init__(
+        self,
+        part: str,
+        url: str,
+        *,
+        api_key: str,
+        timeout_s: float,
+        batch_size: int,
+        max_concurrent: int,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.client = JsonClient(
+            part,
+            url,
+            api_key=api_key,
+            timeout_s=timeout_s,
+            max_connections=max_concurrent,
+            transport=transport,
+        )
+        self._wished = batch_size
+        self._calls = asyncio.Semaphore(max_concurrent)
+        self.batch_size = batch_size
+        self.permits = Permits(batch_size)
+        self.model_id = ""
+        self._chars = 0
+        self.started = False
+
+    async def start(self, kind: str) -> None:
+        """Reads /info. `kind` is the model type that the caller needs; WrongModel for another."""
+        if self.started:
+            return
+        self.client.open()
+        try:
+            self._learn(await self.client.get("/info"), kind)
+        except BaseException:
+            await self.client.close()
+            raise
+        self.started = True
+
+    def _learn(self, info: Any, kind: str) -> None:
+        if not isinstance(info, dict) or "max_client_batch_size" not in info:
+            raise WrongModel(f"{self.client.part}: {info!r} at /info is not what TEI answers")
+        kinds = info.get("model_type") or {}
+        if isinstance(kinds, dict) and kinds and kind not in {str(k).lower() for k in kinds}:
+            raise WrongModel(f"{self.client.part} serves {', '.join(kinds)}, not {kind}")
+        self.model_id = str(info.get("model_id") or "")
+        self.batch_size = max(1, min(self._wished, int(info["max_client_batch_size"])))
+        self.permits = Permits(max(1, int(info.get("max_concurrent_requests") or 512)))
+        self._chars = int(info.get("max_input_length") or 512) * CHARS_PER_TOKEN
+
+    async def check_health(self) -> None:
+        if not self.started:
+            raise Unavailable(self.client.part, "it is not started")
+        await self.client.get("/health")
+
+    async def close(self) -> None:
+        self.started = False
+        await self.client.close()
+
+    def load(self) -> Load:
+        return Load(queued_tokens=0, running_batches=0, queued_calls=self.permits.used)
+
+    async def in_parts(
+        self, texts: Sequence[str], ask: Callable[[Sequence[str]], Any]
+    ) -> list[Any]:
+        """`ask` for every part of `texts` at the same time; one answer per text, in order. An
+        answer is a RemoteError for a text that alone was refused."""
+        if not self.started:
+            raise Unavailable(self.client.part, "it is not started")
+        # Documents are cut by the server, but must first get there.
+        short = [text[: self._chars] for text in texts]
+        bad: list[int] = []
+
+        async def part(start: int, stop: int) -> list[Any]:
+            try:
+                async with self._calls, self.permits.hold(stop - start):
+                    answers = await ask(short[start:stop])
+            except RemoteError as error:
+                if error.status not in CONTENT_STATUS:
+                    raise
+                if stop - start == 1:
+                    bad.append(start)
+                    if len(bad) > MOST_BAD_TEXTS:
+                        raise
+                    return [error]
+                middle = (start + stop) // 2
+                return [*await part(start, middle), *await part(middle, stop)]
+            if len(answers) != stop - start:
+                counts = f"{len(answers)} answers for {stop - start} texts"
+                raise BadOutput(f"{self.client.part}: {counts}")
+            return list(answers)
+
+        parts = [part(*bounds) for bounds in _bounds(short, self.batch_size)]
+        return [answer for answers in await all_of(parts) for answer in answers]
+
+
+class TeiReranker:
+    """/rerank of a TEI server. A document that the server refuses alone gets the score NaN."""
+
+    name = "tei"
+    reads_text = True
+
+    def __init__(
+        self, settings: RerankerSettings, transport: httpx.AsyncBaseTransport | None = None
+    ) -> None:
+        self._settings = settings
+        self._server = TeiServer(
+            f"reranker {settings.url}",
+            settings.url,
+            api_key=settings.api_key,
+            timeout_s=settings.timeout_s or TIMEOUT_S,
+            batch_size=settings.batch_size or RERANK_BATCH,
+            max_concurrent=settings.max_concurrent or 8,
+            transport=transport,
+        )
+
+    @property
+    def model_id(self) -> str:
+        return self._server.model_id or self._settings.url
+
+    async def start(self) -> None:
+        await self._server.start("reranker")
+
+    async def check_health(self) -> None:
+        await self._server.check_health()
+
+    async def close(self) -> None:
+        await self._server.close()
+
+    def load(self) -> Load:
+        return self._server.load()
+
+    async def rerank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        tenant: str = "",
+        bank: str = "",
+        deadline: float | None = None,
+    ) -> Scores:
+        """Raises Overloaded, DeadlineExceeded, Unavailable, RemoteError, BadOutput."""
+        headers = bank_header(bank) if self._settings.send_bank_as_header else {}
+
+        async def ask(texts: Sequence[str]) -> list[float]:
+            body = {
+                "query": query,
+                "texts": texts,
+                "truncate": True,
+                "raw_scores": self._settings.raw_scores,
+            }
+            answer = await self._server.client.post(
+                "/rerank", body, headers=headers, deadline=deadline
+            )
+            return in_order(answer, "score", len(texts), self._server.client.part)
+
+        answers = await self._server.in_parts(documents, ask)
+        refused = [answer for answer in answers if isinstance(answer, RemoteError)]
+        if refused and len(refused) == len(answers):
+            raise refused[0]
+        scores = [math.nan if isinstance(answer, RemoteError) else answer for answer in answers]
+        # Without raw_scores most models answer probabilities, but not all: the values decide.
+        scale = "logit" if self._settings.raw_scores else "unknown"
+        return Scores(np.array(scores, np.float32), scale, self.name)
+
+
+class TeiEmbedder:
+    """/embed of a TEI server; vectors have length 1."""
+
+    def __init__(
+        self, settings: EmbedderSettings, transport: httpx.AsyncBaseTransport | None = None
+    ) -> None:
+        self._settings = settings
+        self._dimension = 0
+        self._server = TeiServer(
+            f"embedder {settings.url}",
+            settings.url,
+            api_key=settings.api_key,
+            timeout_s=settings.timeout_s,
+            batch_size=settings.batch_size or EMBED_BATCH,
+            max_concurrent=settings.max_concurrent,
+            transport=transport,
+        )
+
+    @property
+    def model_id(self) -> str:
+        return self._settings.model or self._server.model_id
+
+    @property
+    def dimension(self) -> int:
+        """0 before the start."""
+        return self._dimension
+
+    async def start(self) -> None:
+        await self._server.start("embedding")
+        if not self._dimension:
+            try:
+                probe = await self._embed(["dimension"], None)
+            except BaseException:
+                await self._server.close()
+                raise
+            self._dimension = probe.shape[1]
+
+    async def check_health(self) -> None:
+        await self._server.check_health()
+
+    async def close(self) -> None:
+        await self._server.close()
+
+    def load(self) -> Load:
+        return self._server.load()
+
+    async def embed_queries(
+        self, texts: Sequence[str], *, tenant: str = "", deadline: float | None = None
+    ) -> Floats:
+        return await self._prefixed(texts, self._settings.query_prefix, deadline)
+
+    async def embed_passages(
+        self, texts: Sequence[str], *, tenant: str = "", deadline: float | None = None
+    ) -> Floats:
+        return await self._prefixed(texts, self._settings.passage_prefix, deadline)
+
+    async def _prefixed(self, texts: Sequence[str], prefix: str, deadline: float | None) -> Floats:
+        limit = self._settings.max_input_tokens
+        cut = [prefix + cut_to_tokens(text, limit) for text in texts]
+        return await self._embed(cut, deadline)
+
+    async def _embed(self, texts: Sequence[str], deadline: float | None) -> Floats:
+        if not texts:
+            return np.empty((0, self._dimension), np.float32)
+
+        async def ask(part: Sequence[str]) -> list[Any]:
+            body: dict[str, Any] = {"inputs": part, "truncate": True, "normalize": True}
+            if self._settings.dimensions:
+                body["dimensions"] = self._settings.dimensions
+            answer = await self._server.client.post("/embed", body, deadline=deadline)
+            if not isinstance(answer, list):
+                raise BadOutput(f"{self._server.client.part}: /embed did not answer a list")
+            return answer
+
+        answers = await self._server.in_parts(texts, ask)
+        for index, answer in enumerate(answers):
+            if isinstance(answer, RemoteError):
+                raise RemoteError(
+                    answer.part, f"text {index} was refused: {answer}", status=answer.status
+                )
+        return unit_rows(answers, self._server.client.part)
+
+
+def _bounds(texts: Sequence[str], batch_size: int) -> Iterator[tuple[int, int]]:
+    """Cuts into parts of at most `batch_size` texts and `PAYLOAD_BYTES`, one text at least."""
+    start, size = 0, 0
+    for index, text in enumerate(texts):
+        # JSON may escape a character; three bytes each is more than text needs on average.
+        cost = len(text.encode(errors="replace")) + 8
+        if index > start and (index - start == batch_size or size + cost > PAYLOAD_BYTES):
+            yield start, index
+            start, size = index, 0
+        size += cost
+    if start < len(texts):
+        yield start, len(texts)

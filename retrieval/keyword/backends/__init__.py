@@ -1,0 +1,50 @@
+"""The keyword back-ends that an operator may choose instead of the default BM25 arm."""
+
+from __future__ import annotations
+
+from retrieval.errors import InvalidInput
+from retrieval.keyword.backends.backend import (
+    Finding,
+    KeywordBackend,
+    Progress,
+    Row,
+    Statement,
+)
+from retrieval.keyword.backends.native import Native
+from retrieval.keyword.backends.pg_search import PgSearch
+from retrieval.keyword.backends.pg_textsearch import PgTextsearch
+from retrieval.keyword.backends.pgroonga import PGroonga
+from retrieval.keyword.backends.vchord import VChord
+
+NAMES = ("native", "vchord", "pg_textsearch", "pgroonga", "pg_search")
+
+__all__ = [
+    "NAMES", "Finding", "KeywordBackend", "Native", "PGroonga", "PgSearch", "PgTextsearch",
+    "Progress", "Row", "Statement", "VChord", "make",
+]  # fmt: skip
+
+
+def make(
+    name: str,
+    *,
+    native_language: str = "english",
+    pg_search_tokenizer: str = "",
+    max_query_terms: int = 16,
+    selective_terms: bool = True,
+) -> KeywordBackend:
+    """The back-end of this name with the settings that concern it; InvalidInput if unknown."""
+    match name:
+        case "native":
+            return Native(native_language, max_terms=max_query_terms, selective=selective_terms)
+        case "vchord":
+            return VChord()
+        case "pg_textsearch":
+            return PgTextsearch()
+        case "pgroonga":
+            return PGroonga()
+        case "pg_search":
+            return PgSearch(pg_search_tokenizer)
+    raise InvalidInput(
+        f"unknown text search extension {name!r}: use bm25 or one of {', '.join(NAMES)}",
+        "text_search_extension",
+    )

@@ -1,0 +1,81 @@
+"""A small client of our own API for the command line."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+ATTEMPTS = 8
+"""With waits that double from half a second: about a minute of a server that restarts."""
+
+
+class ApiError(RuntimeError):
+    """The server refused, or cannot be reached; str() is a sentence."""
+
+
+class Api:
+    """Blocking. Repeats a call that met a busy or restarting server, where that is harmless."""
+
+    def __init__(self, url: str, key: str | None = None) -> None:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=300)
+        self._url = url
+
+    def __enter__(self) -> Api:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._http.close()
+
+    def recall(self, bank: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        return self._post(bank, "memories/recall", body)
+
+    def import_memories(self, bank: str, memories: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Safe to repeat: a memory with a known key is replaced by itself."""
+        return self._post(bank, "memories/import", {"memories": memories})
+
+    def _post(self, bank: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        address = f"/v1/default/banks/{quote(bank, safe='')}/{path}"
+        for attempt in range(ATTEMPTS):
+            wait = 0.5 * 2**attempt * random.uniform(0.5, 1)
+            last = attempt == ATTEMPTS - 1
+            try:
+                answer = self._http.post(address, json=body)
+            except httpx.TransportError as error:
+                if last:
+                    raise ApiError(f"no server answers at {self._url} ({error})") from None
+                if attempt == 0 and isinstance(error, httpx.ConnectError):
+                    wait = 0.2
+            else:
+                if answer.is_success:
+                    found: dict[str, Any] = answer.json()
+                    return found
+                if last or answer.status_code not in (429, 503):
+                    raise ApiError(f"{answer.status_code}: {_detail(answer)}")
+                wait = max(wait, float(answer.headers.get("retry-after", 0)))
+            time.sleep(wait)
+        raise AssertionError("unreachable")
+
+
+def _detail(answer: httpx.Response) -> str:
+    try:
+        detail = answer.json()["detail"]
+    except (ValueError, KeyError, TypeError):
+        return answer.text[:500]
+    if isinstance(detail, list):
+        return "; ".join(
+            f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
+            for problem in detail
+        )
+    return str(detail)

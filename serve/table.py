@@ -1,0 +1,108 @@
+"""A recall as a table in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_ARMS = ("semantic", "bm25", "graph", "temporal")
+
+
+def show(answer: Mapping[str, Any], *, explain: bool, console: Console | None = None) -> None:
+    """Prints the results; with `explain` why each stands where it does, and what was left out."""
+    out = console or Console()
+    results: Sequence[Mapping[str, Any]] = answer["results"]
+    if not results:
+        out.print("nothing found")
+    else:
+        out.print(_results(results, explain))
+    if parts := answer.get("degraded"):
+        out.print(f"answered without: {', '.join(parts)}", style="yellow")
+    if answer.get("results_truncated"):
+        out.print("more was found than fits the token budget", style="dim")
+    if explain:
+        _trace(answer.get("trace") or {}, out)
+
+
+def _results(results: Sequence[Mapping[str, Any]], explain: bool) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("#", justify="right")
+    table.add_column("score", justify="right")
+    table.add_column("when")
+    if explain:
+        for arm in _ARMS:
+            table.add_column(arm, justify="right", style="cyan")
+        table.add_column("fused", justify="right")
+        table.add_column("boosts")
+    table.add_column("memory", overflow="fold", ratio=1)
+    for rank, result in enumerate(results, 1):
+        row = [
+            str(rank),
+            f"{(result.get('scores') or {}).get('final') or 0:.3f}",
+            _when(result),
+        ]
+        if explain:
+            row += _explained(result.get("explain") or {})
+        table.add_row(*row, _memory(result, explain))
+    return table
+
+
+def _when(result: Mapping[str, Any]) -> str:
+    start, end = result.get("occurred_start"), result.get("occurred_end")
+    shown = str(start or result.get("mentioned_at") or "")[:10]
+    return f"{shown} – {str(end)[:10]}" if end and start and end[:10] != start[:10] else shown
+
+
+def _explained(explain: Mapping[str, Any]) -> list[str]:
+    arms = explain.get("arms") or {}
+    cells = [f"{arms[arm][0]} ({arms[arm][1]:.2f})" if arm in arms else "" for arm in _ARMS]
+    boosts = [
+        f"{name} ×{explain[name]:.2f}"
+        for name in ("recency", "temporal", "proof")
+        if abs(explain.get(name, 1.0) - 1.0) >= 0.005
+    ]
+    return [*cells, str(explain.get("fused_rank", "")), " ".join(boosts)]
+
+
+def _memory(result: Mapping[str, Any], explain: bool) -> Text:
+    text = Text(result["text"])
+    if result.get("type") not in (None, "world"):
+        text.append(f"  [{result['type']}]", style="magenta")
+    path = (result.get("explain") or {}).get("path") if explain else None
+    if path:
+        via = f" via {path['via']}" if path.get("via") else ""
+        text.append(f"  ← {path['link']}{via}, hop {path['hop']}", style="dim")
+    return text
+
+
+def _trace(trace: Mapping[str, Any], out: Console) -> None:
+    window = (trace.get("query") or {}).get("temporal_constraint")
+    if window:
+        out.print(f"time: {window.get('start')} – {window.get('end')}", style="dim")
+    phases = (trace.get("summary") or {}).get("phase_metrics") or []
+    if phases:
+        spent = ", ".join(
+            f"{phase['phase_name']} {phase['duration_seconds'] * 1000:.1f} ms"
+            for phase in phases
+            if phase["duration_seconds"] >= 0.0001
+        )
+        out.print(f"took: {spent}", style="dim")
+    dropped = trace.get("decisions") or []
+    if dropped:
+        table = Table(title="left out", box=None, pad_edge=False, title_justify="left")
+        table.add_column("fused", justify="right")
+        table.add_column("why")
+        table.add_column("memory", overflow="fold", ratio=1)
+        for entry in dropped[:20]:
+            table.add_row(
+                str(entry.get("fused_rank", "")),
+                str(entry.get("reason", "")),
+                str(entry.get("text") or entry.get("node_id", "")),
+            )
+        out.print(table)
+        if len(dropped) > 20:
+            out.print(f"… and {len(dropped) - 20} more", style="dim")

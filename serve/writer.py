@@ -1,0 +1,69 @@
+"""The writer of this process: every change to a bank's memories, over retrieval's ingest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from retrieval.ingest.retain import retain
+
+from retrieval.ingest import curation, importing, worker
+from retrieval.ingest.deps import IngestDeps
+
+
+class LocalWriter:
+    """See serve.services.Writer."""
+
+    def __init__(self, deps: IngestDeps) -> None:
+        self._deps = deps
+
+    async def retain(
+        self,
+        tenant: str,
+        bank_id: str,
+        items: Sequence[Mapping[str, Any]],
+        document_tags: Sequence[str],
+    ) -> dict[str, Any]:
+        usage = await retain(self._deps, tenant, bank_id, items, document_tags=document_tags)
+        return dict(usage)
+
+    async def retain_later(
+        self,
+        tenant: str,
+        bank_id: str,
+        items: Sequence[Mapping[str, Any]],
+        document_tags: Sequence[str],
+        operation_id: str | None,
+    ) -> dict[str, Any]:
+        return await worker.submit(
+            self._deps,
+            tenant,
+            bank_id,
+            items,
+            document_tags=document_tags,
+            operation_id=operation_id,
+        )
+
+    async def import_memories(
+        self, tenant: str, bank_id: str, memories: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        return await importing.import_memories(self._deps, tenant, bank_id, memories)
+
+    async def patch_memory(
+        self, tenant: str, bank_id: str, memory_id: str, changes: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        return await curation.patch_memory(self._deps, tenant, bank_id, memory_id, changes)
+
+    async def delete_memory(self, tenant: str, bank_id: str, memory_id: str) -> dict[str, Any]:
+        return await curation.delete_memory(self._deps, tenant, bank_id, memory_id)
+
+    async def clear(self, tenant: str, bank_id: str, kind: str | None) -> dict[str, Any]:
+        return await curation.clear(self._deps, tenant, bank_id, kind)
+
+    async def delete_document(self, tenant: str, bank_id: str, document_id: str) -> dict[str, Any]:
+        return await curation.delete_document(self._deps, tenant, bank_id, document_id)
+
+    async def patch_document(
+        self, tenant: str, bank_id: str, document_id: str, tags: Sequence[str]
+    ) -> dict[str, Any]:
+        return await curation.patch_document(self._deps, tenant, bank_id, document_id, tags)

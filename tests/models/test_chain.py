@@ -1,0 +1,356 @@
+"""The failover chain: who serves, how long a member may take, when it is left out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from models.catalog import build_reranker
+from models.chain import FAILURES_TO_OPEN, FIRST_PAUSE_S, LONGEST_PAUSE_S, Breaker, FailoverChain
+from models.passthrough import Passthrough
+from models.settings import RerankerSettings
+from models.types import (
+    BadOutput,
+    DeadlineExceeded,
+    DeviceLost,
+    Load,
+    Overloaded,
+    RemoteError,
+    Scores,
+    Unavailable,
+)
+from tests.models import virtual_time
+from tests.models.tei_server import TeiServer
+
+DOCUMENTS = ["a", "b", "c"]
+
+
+@dataclass
+class Member:
+    """Answers 0, 1, 2, ... unless told otherwise."""
+
+    name: str = "first"
+    reads_text: bool = True
+    error: Exception | None = None
+    start_error: Exception | None = None
+    health_error: Exception | None = None
+    takes_s: float = 0.0
+    scores: Sequence[float] | None = None
+    calls: int = 0
+    starts: int = 0
+    closed: bool = False
+    deadlines: list[float | None] = field(default_factory=list)
+
+    async def start(self) -> None:
+        self.starts += 1
+        if self.start_error:
+            raise self.start_error
+
+    async def check_health(self) -> None:
+        if self.health_error:
+            raise self.health_error
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def load(self) -> Load:
+        return Load(queued_tokens=7)
+
+    async def rerank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        *,
+        tenant: str = "",
+        bank: str = "",
+        deadline: float | None = None,
+    ) -> Scores:
+        self.calls += 1
+        self.deadlines.append(deadline)
+        await asyncio.sleep(self.takes_s)
+        if self.error:
+            raise self.error
+        values = self.scores if self.scores is not None else range(len(documents))
+        return Scores(np.array(values, np.float32), "logit", self.name, truncated=1)
+
+
+def chain_of(*members: Member | Passthrough, **kwargs: float) -> FailoverChain:
+    """On the running (virtual) loop's clock."""
+    clock = asyncio.get_running_loop().time
+    limits = [kwargs.get("timeout_s")] * len(members)
+    return FailoverChain(members, limits, clock=clock)
+
+
+@pytest.mark.unit
+def test_the_first_member_serves_and_nothing_is_degraded() -> None:
+    async def main() -> None:
+        first, second = Member(), Member("second")
+        chain = chain_of(first, second)
+        await chain.start()
+        answer = await chain.rerank("q", DOCUMENTS)
+        assert (answer.member, answer.degraded, answer.truncated) == ("first", False, 1)
+        assert second.calls == 0
+        assert (first.starts, second.starts) == (1, 1)
+        assert chain.load().queued_tokens == 7
+        await chain.close()
+        assert first.closed
+        assert second.closed
+
+    virtual_time.run(main())
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    "broken",
+    [
+        Member(error=Unavailable("it", "down")),
+        Member(error=RemoteError("it", "no", status=424)),
+        Member(error=ZeroDivisionError()),
+        Member(error=Overloaded("full")),
+        Member(scores=[1.0, 2.0]),
+        Member(scores=[1.0, 2.0, 3.0, 4.0]),
+        Member(scores=[np.nan] * 3),
+        Member(takes_s=1e6),
+        Member(start_error=Unavailable("it", "no model")),
+    ],
+    ids=["down", "remote", "bug", "overloaded", "few", "many", "nan", "hang", "unstarted"],
+)
+def test_a_member_that_fails_is_replaced_in_time(broken: Member) -> None:
+    async def main() -> None:
+        clock = asyncio.get_running_loop().time
+        second = Member("second")
+        chain = chain_of(broken, second, Passthrough("fused"))
+        await chain.start()
+        for _ in range(2 * FAILURES_TO_OPEN):
+            start = clock()
+            answer = await chain.rerank("q", DOCUMENTS, deadline=start + 2.0)
+            assert (answer.member, answer.degraded) == ("second", True)
+            assert clock() - start < 1.5
+        opened = chain.open_circuits() == ["first"]
+        assert opened == (not isinstance(broken.error, Overloaded))
+
+    virtual_time.run(main())
+
+
+@pytest.mark.unit
+def test_some_scores_that_are_no_numbers_are_passed_on() -> None:
+    async def main() -> None:
+        answer = await chain_of(Member(scores=[np.nan, 1.0, 2.0])).rerank("q", DOCUMENTS)
+        assert answer.scores is not None
+        assert np.isnan(answer.scores[0])
+        assert not answer.degraded
+
+    virtual_time.run(main())
+
+
+@pytest.mark.unit
+def test_the_fused_order_at_the_end() -> None:
+    async def main() -> None:
+        chain = chain_of(Member(error=Unavailable("it")), Passthrough("fused"))
+        answer = await chain.rerank("q", DOCUMENTS)
+        assert (answer.scores, answer.member, answer.degraded) == (None, "fused", True)
+        assert chain.reads_text
+
+    virtual_time.run(main())
+
+
+@pytest.mark.unit
+def test_without_a_usable_member_the_last_error_is_raised() -> None:
+    async def main() -> None:
+        chain = chain_of(Member(error=Unavailable("one")), Member("second", scores=[1]))
+        with pytest.raises(BadOutput, match="1 scores for 3 documents"):
+            await chain.rerank("q", DOCUMENTS)
+        with pytest.raises(DeadlineExceeded):
+            await chain.rerank("q", DOCUMENTS, deadline=asyncio.get_running_loop().time())
+        for _ in range(FAILURES_TO_OPEN - 1):
+            with pytest.raises(BadOutput):
+                await chain.rerank("q", DOCUMENTS)
+        with pytest.raises(Unavailable, match=r"left out for now.*1 scores"):
+            await chain.rerank("q", DOCUMENTS)
+
+    virtual_time.run(main())
+
+
+@pytest.mark.unit
+def test_hanging_members_share_the_time_and_leave_some() -> None:
+    async def main() -> None:
+        clock = asyncio.get_running_loop().time
+        chain = chain_of(Member(takes_s=99), Member("second", takes_s=99), Passthrough("fused"))
+        answer = await chain.rerank("q", DOCUMENTS, deadline=1.0)
+        assert answer.member == "fused"
+        assert 0.6 < clock() <= 0.97
+
+    virtual_time.run(main())
+
+
+@pytest.mark.unit
+def test_a_members_own_time_limit_holds_without_a_deadline() -> None:
+    async def main() -> None:
+        chain = chain_of(Member(takes_s=99), Passthrough("fused"), timeout_s=3.0)
+        answer = await chain.rerank("q", DOCUMENTS)
+        assert answer.member == "fused"
+        assert asyncio.get_running_loop().time() == 3.0
+
+    virtual_time.run(main())
+
+
+@pytest.mark.unit
+def test_a_circuit_opens_tries_once_and_closes_by_itself() -> None:
+    async def main() -> None:
+        clock = asyncio.get_running_loop().time
+        first = Member(error=Unavailable("it"), takes_s=0.1)
+        chain = chain_of(first, Passthrough("fused"))
+        for _ in range(FAILURES_TO_OPEN):
+            await chain.rerank("q", DOCUMENTS)
+        assert first.calls == FAILURES_TO_OPEN
+        start = clock()
+        assert (await chain.rerank("q", DOCUMENTS)).degraded
+        assert clock() == start
+        assert first.calls == FAILURES_TO_OPEN
+        await asyncio.sleep(FIRST_PAUSE_S)
+        # One trial among many at once, and it fails: the pause doubles.
+        await asyncio.gather(*(chain.rerank("q", DOCUMENTS) for _ in range(5)))
+        assert first.calls == FAILURES_TO_OPEN + 1
+        await asyncio.sleep(1.5 * FIRST_PAUSE_S)
+        await chain.rerank("q", DOCUMENTS)
+        assert first.calls == FAILURES_TO_OPEN + 1
+        first.error = None
+        await asyncio.sleep(FIRST_PAUSE_S)
+        assert not (await chain.rerank("q", DOCUMENTS)).degraded
+        assert not chain.open_circuits()
+
+    virtual_time.run(main())
+
+
+@pytest.mark.unit
+def test_requests_without_time_do_not_open_a_circuit() -> None:
+    async def main() -> None:
+        clock = asyncio.get_running_loop().time
+        chain = chain_of(Member(takes_s=0.5), Passthrough("fused"))
+        for _ in range(10):
+            assert (await chain.rerank("q", DOCUMENTS, deadline=clock() + 0.1)).degraded
+        assert not chain.open_circuits()
+        assert not (await chain.rerank("q", DOCUMENTS, deadline=clock() + 5)).degraded
+
+    virtual_time.run(main())
+
+
+@pytest.mark.unit
+def test_a_cancelled_trial_lets_the_next_request_try() -> None:
+    async def main() -> None:
+        first = Member(error=Unavailable("it"))
+        chain = chain_of(first, Passthrough("fused"))
+        for _ in range(FAILURES_TO_OPEN):
+            await chain.rerank("q", DOCUMENTS)
+        await asyncio.sleep(FIRST_PAUSE_S)
+        first.takes_s, first.error = 5.0, None
+        trial = asyncio.create_task(chain.rerank("q", DOCUMENTS))
+        await asyncio.sleep(1)
+        trial.cancel()
+        await asyncio.gather(trial, return_exceptions=True)
+        assert not (await chain.rerank("q", DOCUMENTS)).degraded
+
+    virtual_time.run(main())
+
+
+@pytest.mark.unit
+def test_the_pause_is_bounded() -> None:
+    now = 0.0
+    breaker = Breaker(lambda: now)
+    for _ in range(20):
+        breaker.failed()
+    assert breaker.retry_at == LONGEST_PAUSE_S
+
+
+@pytest.mark.unit
+def test_a_member_that_did_not_start_is_started_on_use(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        first = Member(start_error=Unavailable("model", "the hub cannot be reached"))
+        chain = chain_of(first, Passthrough("fused"))
+        with caplog.at_level(logging.WARNING):
+            await chain.start()
+        assert "the hub cannot be reached" in caplog.text
+        assert (await chain.rerank("q", DOCUMENTS)).degraded
+        first.start_error = None
+        answers = await asyncio.gather(*(chain.rerank("q", DOCUMENTS) for _ in range(3)))
+        assert not any(answer.degraded for answer in answers)
+        assert first.starts == 3
+
+    virtual_time.run(main())
+
+
+@pytest.mark.unit
+def test_health_fails_when_the_device_is_lost_or_nobody_is_left() -> None:
+    async def main() -> None:
+        first = Member(health_error=Unavailable("it", "down"))
+        chain = chain_of(first, Passthrough("fused"))
+        await chain.check_health()
+        first.health_error = DeviceLost("it", "gone")
+        with pytest.raises(DeviceLost):
+            await chain.check_health()
+        alone = chain_of(Member(health_error=Unavailable("it", "down")))
+        with pytest.raises(Unavailable, match="down"):
+            await alone.check_health()
+
+    virtual_time.run(main())
+
+
+@pytest.mark.unit
+def test_the_catalog_makes_a_chain_only_where_one_is_needed() -> None:
+    rrf = RerankerSettings(provider="rrf")
+    tei = RerankerSettings(provider="tei", url="http://127.0.0.1:9", timeout_s=5)
+    assert isinstance(build_reranker([rrf]), Passthrough)
+    assert build_reranker([tei], fallback=False).name == "tei"
+    chain = build_reranker([tei, rrf])
+    assert isinstance(chain, FailoverChain)
+    assert [member.name for member in chain.members] == ["tei", "rrf"]
+    chain = build_reranker([tei])
+    assert isinstance(chain, FailoverChain)
+    assert [member.name for member in chain.members] == ["tei", "fused"]
+    with pytest.raises(ValueError, match="at least one"):
+        build_reranker([])
+
+
+@pytest.mark.integration
+async def test_a_real_server_is_killed_hangs_lies_and_recovers() -> None:
+    server = TeiServer(max_client_batch_size=128).start()
+    settings = RerankerSettings(provider="tei", url=server.url)
+    chain = build_reranker([settings])
+    assert isinstance(chain, FailoverChain)
+    await chain.start()
+
+    async def member(limit_s: float = 0.5) -> str:
+        start = time.monotonic()
+        answer = await chain.rerank("red lamp", DOCUMENTS, deadline=start + limit_s)
+        assert time.monotonic() - start < limit_s
+        assert answer.degraded == (answer.member == "fused")
+        return answer.member
+
+    assert await member() == "tei"
+    server.nan = True
+    assert await member() == "fused"
+    server.nan, server.short = False, True
+    assert await member() == "fused"
+    server.short = False
+    assert await member() == "tei"
+    server.hanging.set()
+    assert await member() == "fused"
+    server.hanging.clear()
+    assert await member() == "tei"
+    server.stop()
+    for _ in range(FAILURES_TO_OPEN):
+        assert await member() == "fused"
+    assert chain.open_circuits() == ["tei"]
+    with server:
+        assert await member() == "fused"
+        await asyncio.sleep(FIRST_PAUSE_S)
+        assert await member() == "tei"
+        await chain.close()

@@ -1,0 +1,56 @@
+"""The import arrows: serve -> models, serve -> retrieval, and nothing else.
+
+ray and fastapi stay in serve; retrieval runs without torch and transformers, except the GPU vector
+store, which imports torch when it is used.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).resolve().parent.parent
+SERVING = {"ray", "fastapi", "starlette", "uvicorn", "typer"}
+FORBIDDEN = {
+    "retrieval": SERVING | {"serve", "models", "torch", "transformers", "sentence_transformers"},
+    "models": SERVING | {"serve", "retrieval", "asyncpg"},
+}
+LAZY = {("retrieval/bank/vectors_gpu.py", "torch")}
+"""Modules that may import a package inside a function."""
+
+
+def imports(path: Path) -> Iterator[tuple[str, bool]]:
+    """(top-level package, is it imported when the module is) for each import of a file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    inside = {id(child) for function in functions for child in ast.walk(function)}
+    for node in ast.walk(tree):
+        eager = id(node) not in inside
+        if isinstance(node, ast.Import):
+            yield from ((alias.name.split(".")[0], eager) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.split(".")[0], eager
+
+
+@pytest.mark.parametrize("package", sorted(FORBIDDEN))
+def test_arrows(package: str) -> None:
+    files = sorted((ROOT / package).rglob("*.py"))
+    assert files, f"no sources under {package}/"
+    wrong = [
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in files
+        for name, eager in imports(file)
+        if name in FORBIDDEN[package] and (eager or (str(file.relative_to(ROOT)), name) not in LAZY)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_check_sees_what_it_should(tmp_path: Path) -> None:
+    sample = tmp_path / "sample.py"
+    sample.write_text("import ray.serve\ndef f():\n    from torch import nn\n")
+    assert list(imports(sample)) == [("ray", True), ("torch", False)]
