@@ -22,6 +22,7 @@ from retrieval.arms.adjacency import GraphHits, GraphSettings, PathLink
 from retrieval.arms.bank_graph import BankGraph
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors import Scan
+from retrieval.ingest.subject import ASKS
 from retrieval.keyword import bm25
 from retrieval.keyword.analyser import Query
 from retrieval.ranking import boosts, fusion, score_fusion
@@ -43,9 +44,6 @@ from retrieval.types import (
 )
 
 T = TypeVar("T")
-
-ASKS = 1
-"""Bit of the flags column: the memory's text ends with a question mark."""
 
 _WHY = re.compile(r"\b(why|how come|what (caused|led to|made)|reasons?|because of what)\b", re.I)
 NO_TERMS = Query(np.empty(0, np.uint64), np.empty(0, np.float32))

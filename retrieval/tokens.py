@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
 from typing import Protocol, cast
 
 import numpy as np
@@ -27,11 +29,16 @@ class _Tokenizer(Protocol):
 
 @cache
 def _tokenizer() -> _Tokenizer:
-    # The compiled tokenizer itself: the package's tiktoken-shaped wrapper builds tables of the
-    # whole vocabulary in Python first and refuses control tokens.
-    from bpe_openai import _bindings
-
-    return cast(_Tokenizer, _bindings.tokenizer_for_encoding("cl100k_base"))
+    # The compiled tokenizer alone: importing its package builds tables of the whole vocabulary in
+    # Python first, which takes half a second, warns of its own age, and refuses control tokens.
+    found = PathFinder.find_spec("bpe_openai")
+    folders = found.submodule_search_locations if found else None
+    spec = PathFinder.find_spec("_bindings", folders) if folders else None
+    if spec is None or spec.loader is None:
+        raise ImportError("the package bpe-openai is not installed")
+    bindings = module_from_spec(spec)
+    spec.loader.exec_module(bindings)
+    return cast(_Tokenizer, bindings.tokenizer_for_encoding("cl100k_base"))
 
 
 def _clean(text: str) -> str:

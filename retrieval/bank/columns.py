@@ -29,6 +29,8 @@ _SCALARS: Mapping[str, type[np.generic]] = {
     "position": np.int32,
     "proof": np.int32,
     "tokens": np.int32,
+    "subject": np.int32,
+    "flags": np.uint8,
 }
 """The columns of a `columns` segment with one number per memory."""
 
@@ -75,9 +77,10 @@ class Columns:
     """What is known of each memory, by ordinal (n,), dead ones included.
 
     Times are int64 µs UTC or NO_TIME; `document` and `proof` are -1 where there is none.
-    `event_date` is occurred_start, else mentioned_at. `tags` lists tag numbers. `sources` lists the
-    live ordinals of an observation's source memories: a source that is gone is left out, one that
-    was changed is listed with its newest ordinal.
+    `event_date` is occurred_start, else mentioned_at. `subject` is the entity number that a memory
+    is about as written (`ResidentBank.subject` follows merges), -1 none. `tags` lists tag numbers.
+    `sources` lists the live ordinals of an observation's source memories: a source that is gone is
+    left out, one that was changed is listed with its newest ordinal.
     """
 
     id: Bytes
@@ -92,6 +95,8 @@ class Columns:
     position: Ints
     proof: Ints
     tokens: Ints
+    subject: Ints
+    flags: Bytes
     tags: Csr[np.int32]
     sources: Csr[np.int32]
     _grown: Mapping[str, Column[Any]]

@@ -161,6 +161,12 @@ class Entities:
             return row, entity
         return _distinct(row, self.survivor[entity])
 
+    def surviving(self, numbers: Ints) -> Ints:
+        """Entity numbers with merged ones replaced by their survivor; -1 stays -1."""
+        if not self._merged:
+            return numbers
+        return np.where(numbers >= 0, self.survivor[np.maximum(numbers, 0)], numbers)
+
     def find(self, text: str) -> Ints:
         """The entities that a question names, in order of appearance, each once.
 

@@ -62,6 +62,28 @@ class ResidentBank:
         """The live memory after each in its document, int32 (size,); -1 none."""
         return self.sequence.next
 
+    @property
+    def subject(self) -> Ints:
+        """The entity that each memory is about, int32 (size,); -1 none; merges followed."""
+        return self.entities.surviving(self.columns.subject)
+
+    def sources_of(self, ordinals: Ints) -> tuple[Ints, Ints]:
+        """(index into `ordinals`, ordinal): the live memories that observations were made from."""
+        return self.columns.sources.take(ordinals)
+
+    def observations_of(self, ordinals: Ints) -> tuple[Ints, Ints]:
+        """(index into `ordinals`, ordinal): the live observations made from each memory."""
+        sources = self.columns.sources
+        if not len(sources.values):
+            return np.empty(0, np.int32), np.empty(0, np.int32)
+        asked = np.full(self.size, -1, np.int32)
+        asked[ordinals] = np.arange(len(ordinals), dtype=np.int32)
+        holder = np.repeat(np.arange(len(sources), dtype=np.int32), sources.counts())
+        index = asked[sources.values]
+        found = (index >= 0) & self.live[holder]
+        order = np.argsort(index[found], kind="stable")
+        return index[found][order], holder[found][order]
+
     def tag_numbers(self, tags: Sequence[str]) -> Ints:
         """The number of each tag as in `columns.tags`, int32; -1 where the bank has no such tag."""
         return np.array([self.tags.get(t, -1) for t in tags], np.int32)

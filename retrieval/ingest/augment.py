@@ -62,7 +62,9 @@ async def prepare(
     texts = [fact.text for fact in facts]
     analysing = asyncio.to_thread(deps.analyser(settings).weigh, documents)
     counting = asyncio.to_thread(tokens.counts, texts)
-    embedding = deps.embedder.embed_passages([embedding_text(fact) for fact in facts], tenant=tenant)
+    embedding = deps.embedder.embed_passages(
+        [embedding_text(fact) for fact in facts], tenant=tenant
+    )
     try:
         vectors, postings, counts = await asyncio.gather(embedding, analysing, counting)
     except FourfoldError:

@@ -48,7 +48,7 @@ class _Candidate:
 
 
 def distinct(mentions: Sequence[Mention]) -> tuple[Mention, ...]:
-    """Mentions with tidy names, one per name without regard to case; `resolve` only if all say so."""
+    """Mentions with tidy names, one per name whatever its case; `resolve` only if all say so."""
     found: dict[str, Mention] = {}
     for mention in mentions:
         name = collapse(mention.name)
@@ -82,9 +82,7 @@ async def resolve(
     by_evidence = await _by_evidence(connection, bank, open_keys, book, chosen, settings)
     chosen.update(by_evidence)
     new = [key for key in book.spelling if key not in chosen]
-    made, next_entity = await _create(
-        connection, bank, version, next_entity, new, book, settings
-    )
+    made, next_entity = await _create(connection, bank, version, next_entity, new, book, settings)
     chosen.update(made.numbers)
     await _remember(connection, bank, {**by_evidence, **made.aliases})
     resolved = [
@@ -227,13 +225,18 @@ async def _candidates(
     )
     similar = "e.name_key % w.probe"
     if settings.retain_entity_lookup == "full":
-        similar = "(e.name_key like '%' || w.pattern || '%' or w.probe like '%' || e.name_key || '%')"
+        similar = (
+            "(e.name_key like '%' || w.pattern || '%' or w.probe like '%' || e.name_key || '%')"
+        )
     found: dict[str, dict[int, _Candidate]] = defaultdict(dict)
     size = settings.retain_entity_resolution_batch_size
     for start in range(0, len(keys), size):
-        probes = [(key, probe) for key in keys[start : start + size] for probe in (key, *variants(key))]
+        probes = [
+            (key, probe) for key in keys[start : start + size] for probe in (key, *variants(key))
+        ]
         rows = await connection.fetch(
-            "select w.key, e.* from unnest($2::text[], $3::text[], $4::text[]) w(key, probe, pattern)"
+            "select w.key, e.*"
+            " from unnest($2::text[], $3::text[], $4::text[]) w(key, probe, pattern)"
             " cross join lateral (select e.entity_no, e.canonical_name, e.last_seen"
             f"  from entities e where e.bank = $1 and {similar}"
             "  and e.merged_into is null and e.kind <> 'label'"

@@ -42,12 +42,10 @@ def text(value: Any, path: str, limit: int = TEXT_LIMIT) -> str:
     """A string with something in it besides white space."""
     if not isinstance(value, str):
         raise fail(path, "must be a string")
-    value = clean(value)
-    if not value.strip():
+    found = _short(clean(value), path, limit)
+    if not found.strip():
         raise fail(path, "must not be blank")
-    if len(value) > limit:
-        raise fail(path, f"has {len(value)} characters, at most {limit} are allowed")
-    return value
+    return found
 
 
 def optional_text(value: Any, path: str, limit: int) -> str | None:
@@ -56,22 +54,25 @@ def optional_text(value: Any, path: str, limit: int) -> str | None:
         return None
     if not isinstance(value, str):
         raise fail(path, "must be a string or null")
-    value = clean(value)
+    found = _short(clean(value), path, limit)
+    return found if found.strip() else None
+
+
+def _short(value: str, path: str, limit: int) -> str:
     if len(value) > limit:
         raise fail(path, f"has {len(value)} characters, at most {limit} are allowed")
-    return value if value.strip() else None
+    return value
 
 
 def identifier(value: Any, path: str) -> str | None:
     """A caller's own id, as given; null is None."""
     if value is None:
         return None
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str) or not (found := clean(value)).strip():
         raise fail(path, "must be a string with something in it, or null")
-    value = clean(value)
-    if len(value.encode()) > ID_LIMIT:
+    if len(found.encode()) > ID_LIMIT:
         raise fail(path, f"is longer than {ID_LIMIT} bytes")
-    return value
+    return found
 
 
 def time(value: Any, path: str) -> datetime | None:

@@ -81,7 +81,7 @@ async def settings_of(deps: IngestDeps, tenant: str, bank_id: str) -> RetainSett
 
 
 def parse(
-    memories: Sequence[Mapping[str, Any]], settings: RetainSettings, now: datetime
+    memories: object, settings: RetainSettings, now: datetime
 ) -> tuple[list[Fact], list[Link]]:
     """The checked items as facts and links; InvalidInput at the first thing that is wrong."""
     if isinstance(memories, str | bytes) or not isinstance(memories, Sequence):
@@ -134,9 +134,7 @@ def _fact(item: Mapping[str, Any], id: UUID, key: str | None, where: str, now: d
         text=fields.text(item["text"], f"{where}.text"),
         fact_type=fact_type,
         key=key,
-        context=fields.optional_text(
-            item.get("context"), f"{where}.context", fields.CONTEXT_LIMIT
-        ),
+        context=fields.optional_text(item.get("context"), f"{where}.context", fields.CONTEXT_LIMIT),
         occurred_start=start,
         occurred_end=end,
         mentioned_at=mentioned,

@@ -54,17 +54,17 @@ def within(
         own = np.arange(block.start, block.stop)
         similar[np.arange(len(own)), own] = -1.0
         crowded = np.count_nonzero(similar >= floor, axis=1) > k
-        for row in np.flatnonzero(crowded):
-            line = similar[row]
+        for i in np.flatnonzero(crowded):
+            line = similar[i]
             line[np.argpartition(-line, k)[k:]] = -1.0
-        row, column = np.nonzero(similar >= floor)
-        rows.append((row + block.start).astype(np.int32))
-        columns.append(column.astype(np.int32))
-        values.append(similar[row, column])
+        at = np.nonzero(similar >= floor)
+        rows.append((at[0] + block.start).astype(np.int32))
+        columns.append(at[1].astype(np.int32))
+        values.append(similar[at])
     if not rows:
         return np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32)
-    row, column, value = np.concatenate(rows), np.concatenate(columns), np.concatenate(values)
-    later, earlier = np.maximum(row, column), np.minimum(row, column)
+    left, right, value = np.concatenate(rows), np.concatenate(columns), np.concatenate(values)
+    later, earlier = np.maximum(left, right), np.minimum(left, right)
     _, first = np.unique(later.astype(np.int64) * n + earlier, return_index=True)
     return later[first], earlier[first], value[first].astype(np.float32)
 

@@ -45,7 +45,9 @@ def bare(name: str) -> str:
 def same_spelling(a: str, b: str) -> bool:
     """Do the names differ in punctuation only?"""
     left, right = bare(a), bare(b)
-    return bool(left) and set(left.split()) == set(right.split()) and ratio(left, right) >= _SPELLING
+    return (
+        bool(left) and set(left.split()) == set(right.split()) and ratio(left, right) >= _SPELLING
+    )
 
 
 def recency(date: datetime | None, last_seen: datetime | None) -> float:
@@ -65,7 +67,7 @@ def score(name: str, candidate: str, company: float, recency: float) -> float:
 @lru_cache(maxsize=65536)
 def trigrams(name: str) -> frozenset[str]:
     """The trigrams of pg_trgm: per word, with two blanks before and one behind."""
-    found = set()
+    found: set[str] = set()
     for word in _TRIGRAM_WORD.findall(name.lower()):
         padded = f"  {word} "
         found.update(padded[i : i + 3] for i in range(len(padded) - 2))
@@ -116,6 +118,5 @@ def cluster(
         for name in right:
             group[name] = left
     return {
-        name: min(members, key=lambda n: (-counts.get(n, 0), n))
-        for name, members in group.items()
+        name: min(members, key=lambda n: (-counts.get(n, 0), n)) for name, members in group.items()
     }

@@ -23,6 +23,7 @@ from retrieval.ingest.entities import Sighting
 from retrieval.ingest.facts import Fact, Link, Prepared, Ref
 from retrieval.ingest.fields import fail, with_key
 from retrieval.ingest.links import Edges
+from retrieval.ingest.subject import flags, subject
 from retrieval.settings import RetainSettings
 from retrieval.store import banks, segments
 from retrieval.store.edge import micros
@@ -221,9 +222,7 @@ class Change:
             f"vectors:{self.deps.vector_set}", first, len(facts), {"vectors": prepared.vectors}
         )
         assert self._set_names is not None
-        await self._segment(
-            f"postings:{self._set_names[1]}", first, len(facts), prepared.postings
-        )
+        await self._segment(f"postings:{self._set_names[1]}", first, len(facts), prepared.postings)
         every = links.joined([semantic, stated_edges])
         if len(every):
             await self._segment(
@@ -261,15 +260,15 @@ class Change:
             "select key, id from memory_units where bank = $1 and key = any($2)", self.bank, keys
         )
         known = {row["key"]: row["id"] for row in rows}
-        return [
-            replace(fact, id=known[fact.key]) if fact.key in known else fact for fact in facts
-        ]
+        return [replace(fact, id=known[fact.key]) if fact.key in known else fact for fact in facts]
 
     async def _keys(self, facts: Sequence[Fact], stated: Sequence[Link]) -> dict[str, UUID]:
         """The ids behind every key that a source or link may name."""
         own = {fact.key: fact.id for fact in facts if fact.key is not None}
         wanted = {ref for fact in facts for ref in fact.sources if isinstance(ref, str)}
-        wanted |= {ref for link in stated for ref in (link.source, link.target) if isinstance(ref, str)}
+        wanted |= {
+            ref for link in stated for ref in (link.source, link.target) if isinstance(ref, str)
+        }
         rows = await self.connection.fetch(
             "select key, id from memory_units where bank = $1 and key = any($2)",
             self.bank,
@@ -450,9 +449,7 @@ class Change:
         )
         return {row[0]: row[1] for row in rows}
 
-    async def _entities(
-        self, sightings: Sequence[Sighting]
-    ) -> Sequence[Sequence[tuple[int, str]]]:
+    async def _entities(self, sightings: Sequence[Sighting]) -> Sequence[Sequence[tuple[int, str]]]:
         if not any(sighting.mentions for sighting in sightings):
             return [()] * len(sightings)
         next_entity = await self.connection.fetchval(
@@ -522,7 +519,9 @@ class Change:
         ]
         if records:
             await self.connection.copy_records_to_table(
-                "unit_entities", columns=("bank", "unit_id", "entity_no", "mention"), records=records
+                "unit_entities",
+                columns=("bank", "unit_id", "entity_no", "mention"),
+                records=records,
             )
 
     async def _copy_links(self, stated: Sequence[Link]) -> None:
@@ -536,9 +535,9 @@ class Change:
                 ],
             )
 
-    async def _ordinals(self, stated: Sequence[Link], new: Mapping[UUID, int]) -> Edges:
+    async def _ordinals(self, stated: Sequence[Link], new: Mapping[Ref, int]) -> Edges:
         """The stated links by ordinal; those with an invalidated end are left out."""
-        known: dict[Ref, int] = dict(new)
+        known = dict(new)
         wanted = {ref for link in stated for ref in (link.source, link.target)} - known.keys()
         if wanted:
             rows = await self.connection.fetch(
@@ -557,9 +556,7 @@ class Change:
             np.fromiter((link.weight for link in live), np.float32, n),
         )
 
-    async def _segment(
-        self, kind: str, first: int, count: int, arrays: Mapping[str, Any]
-    ) -> None:
+    async def _segment(self, kind: str, first: int, count: int, arrays: Mapping[str, Any]) -> None:
         await segments.append(
             self.connection, self.bank, kind, first, count, self.version, pack(arrays)
         )
@@ -637,6 +634,12 @@ def _columns(
             (NO_PROOF if f.proof_count is None else f.proof_count for f in facts), np.int32, n
         ),
         "tokens": prepared.tokens,
+        "subject": np.fromiter(
+            (subject(f.text, f.context, found) for f, found in zip(facts, named, strict=True)),
+            np.int32,
+            n,
+        ),
+        "flags": np.fromiter((flags(fact.text) for fact in facts), np.uint8, n),
         "tag_ptr": _pointers(tag_lists),
         "tag": _flat(tag_lists),
         "entity_ptr": _pointers(entity_lists),

@@ -32,6 +32,9 @@ class ScoredMatches:
 
     ordinals: Ints
     scores: Floats
+    terms: int = 0
+    _runs: tuple[tuple[int, Ints, Floats], ...] = ()
+    """(term, documents ascending, impacts): the live postings of each term and tier."""
 
     def __len__(self) -> int:
         return len(self.ordinals)
@@ -44,6 +47,19 @@ class ScoredMatches:
             where[where == len(self.ordinals)] = 0
             found = self.ordinals[where] == ordinals
             out[found] = self.scores[where[found]]
+        return out
+
+    def terms_at(self, ordinals: Ints) -> Floats:
+        """The part of each query term in the scores of these ordinals, float32 (terms, m).
+
+        Terms in the order of the query; 0 where a term does not occur; the sum over terms is `at`.
+        """
+        out = np.zeros((self.terms, len(ordinals)), np.float32)
+        asked, place = np.unique(ordinals, return_inverse=True)
+        for term, document, impact in self._runs:
+            where = np.minimum(np.searchsorted(document, asked), len(document) - 1)
+            found = np.where(document[where] == asked, impact[where], np.float32(0))
+            out[term] += found[place]
         return out
 
 
@@ -64,7 +80,7 @@ def scores(
         postings = postings.with_live(live)
     matched = postings.matched(query)
     if not len(matched.document):
-        return ScoredMatches(np.empty(0, np.int32), np.empty(0, np.float32))
+        return ScoredMatches(np.empty(0, np.int32), np.empty(0, np.float32), len(query))
     document, tf, sizes = matched.document, matched.tf, matched.sizes
     if postings.live is not None:
         alive = postings.live[document]
@@ -81,17 +97,32 @@ def scores(
     norm += tf
     np.divide(tf, norm, out=norm)
     norm *= np.repeat(weight[matched.owners], sizes)
-    return _summed(document, norm, postings.end)
+    ends = np.cumsum(sizes)
+    runs = tuple(
+        (term, document[end - size : end], norm[end - size : end])
+        for term, end, size in zip(
+            matched.owners.tolist(), ends.tolist(), sizes.tolist(), strict=True
+        )
+        if size
+    )
+    return _summed(document, norm, postings.end, len(query), runs)
 
 
-def _summed(document: Ints, impact: Floats, end: int) -> ScoredMatches:
+def _summed(
+    document: Ints,
+    impact: Floats,
+    end: int,
+    terms: int,
+    runs: tuple[tuple[int, Ints, Floats], ...],
+) -> ScoredMatches:
     """Sums per document; each document's terms in one order, so equal in both ways."""
     if len(document) * 16 < end:
         distinct, inverse = np.unique(document, return_inverse=True)
-        return ScoredMatches(distinct, np.bincount(inverse, impact).astype(np.float32))
+        total = np.bincount(inverse, impact)
+        return ScoredMatches(distinct, total.astype(np.float32), terms, runs)
     total = np.bincount(document, impact, end)
     matching = np.flatnonzero(total)
-    return ScoredMatches(matching.astype(np.int32), total[matching].astype(np.float32))
+    return ScoredMatches(matching.astype(np.int32), total[matching].astype(np.float32), terms, runs)
 
 
 def top(

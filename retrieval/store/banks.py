@@ -145,7 +145,9 @@ def _change(body: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidInput("disposition must be an object", "disposition")
     traits = {}
     for trait in bankconfig.TRAITS:
-        field = f"disposition_{trait}" if f"disposition_{trait}" in given else f"disposition.{trait}"
+        field = (
+            f"disposition_{trait}" if f"disposition_{trait}" in given else f"disposition.{trait}"
+        )
         value = given.get(f"disposition_{trait}", disposition.get(trait))
         if value is not None:
             if wanted := bankconfig.CHECKS[f"disposition_{trait}"](value):
@@ -155,7 +157,9 @@ def _change(body: Mapping[str, Any]) -> dict[str, Any]:
     settings = {
         key: value
         for key, value in given.items()
-        if key in bankconfig.CHECKS and not key.startswith("disposition_") and key != "reflect_mission"
+        if key in bankconfig.CHECKS
+        and not key.startswith("disposition_")
+        and key != "reflect_mission"
     }
     change["config"] = bankconfig.checked(settings)
     return change

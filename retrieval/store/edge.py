@@ -27,11 +27,12 @@ def parse_time(value: str | datetime, field: str) -> datetime:
     InvalidInput names `field` if it is no time, or lies outside the years 1 to 9999.
     """
     if isinstance(value, str):
+        text = value.strip()
         try:
-            value = datetime.fromisoformat(value.strip())
+            value = datetime.fromisoformat(text)
         except ValueError:
             raise InvalidInput(
-                f"{field}: {value[:40]!r} is no ISO 8601 time such as 2024-05-31T12:00:00Z", field
+                f"{field}: {text[:40]!r} is no ISO 8601 time such as 2024-05-31T12:00:00Z", field
             ) from None
     if value.tzinfo is None:
         return value.replace(tzinfo=UTC)
@@ -58,9 +59,13 @@ def like(text: str) -> str:
 def page(limit: int, offset: int, most: int | None = None) -> tuple[int, int]:
     """A checked (limit, offset)."""
     if limit < 0 or offset < 0:
-        raise InvalidInput("limit and offset must not be negative", "limit" if limit < 0 else "offset")
+        raise InvalidInput(
+            "limit and offset must not be negative", "limit" if limit < 0 else "offset"
+        )
     return (limit if most is None else min(limit, most)), offset
 
 
-def listing(key: str, rows: list[dict[str, Any]], total: int, limit: int, offset: int) -> dict[str, Any]:
+def listing(
+    key: str, rows: list[dict[str, Any]], total: int, limit: int, offset: int
+) -> dict[str, Any]:
     return {key: rows, "total": total, "limit": limit, "offset": offset}

@@ -78,7 +78,8 @@ class _Account:
         setpriv = shutil.which("setpriv")
         if setpriv is None:
             raise Unavailable(
-                "embedded Postgres", "root needs setpriv (util-linux) to start it; or set DATABASE_URL"
+                "embedded Postgres",
+                "root needs setpriv (util-linux) to start it; or set DATABASE_URL",
             )
         prefix = [setpriv, f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups"]
         if all(_others_may_pass(path) for path in paths):
@@ -113,7 +114,10 @@ class EmbeddedPostgres:
     """
 
     def __init__(
-        self, data_dir: Path | str, port: int | None = None, settings: Mapping[str, str] | None = None
+        self,
+        data_dir: Path | str,
+        port: int | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self.data_dir = Path(data_dir).resolve()
         self.port = port
@@ -132,7 +136,10 @@ class EmbeddedPostgres:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -340,7 +347,8 @@ class EmbeddedPostgres:
     def _ensure_database(self) -> None:
         made = subprocess.run(
             [str(self._bin / "createdb"), "-h", str(self._socket_dir),
-             "-p", str(self.port or _SOCKET_PORT), "-U", USER, "--maintenance-db=postgres", DATABASE],
+             "-p", str(self.port or _SOCKET_PORT), "-U", USER, "--maintenance-db=postgres",
+             DATABASE],
             capture_output=True,
             timeout=60,
         )  # fmt: skip

@@ -18,11 +18,12 @@ class SchemaTooNew(FourfoldError):
 
 def known() -> list[tuple[int, str, str]]:
     """(number, name, SQL) of every migration in the package, ascending."""
-    found = []
-    for file in resources.files("retrieval.store").joinpath("migrations").iterdir():
-        if match := re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name):
-            found.append((int(match[1]), match[2], file.read_text("utf-8")))
-    return sorted(found)
+    files = resources.files("retrieval.store").joinpath("migrations").iterdir()
+    return sorted(
+        (int(match[1]), match[2], file.read_text("utf-8"))
+        for file in files
+        if (match := re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name))
+    )
 
 
 async def migrate(pool: Pool) -> int:

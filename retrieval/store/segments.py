@@ -96,7 +96,9 @@ async def load(
                 )
                 for row in rows:
                     found[row["kind"]].append(
-                        _from(row["kind"], row["first_ordinal"], row["count"], row["payload"], ordinal)
+                        _from(
+                            row["kind"], row["first_ordinal"], row["count"], row["payload"], ordinal
+                        )
                     )
             dead = await connection.fetch(
                 "select ordinal from tombstones where bank = $1 and version > $2 order by ordinal",
@@ -362,4 +364,3 @@ async def _renumber_segments(connection: Connection, held: BankHead, renumber: I
 def unpacked(delta: Delta, kind: str) -> list[Part]:
     """The delta's segments of one kind, as arrays."""
     return [Part(first, count, unpack(payload)) for first, count, payload in delta.segments[kind]]
-

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -43,7 +44,7 @@ def join(kind: str, parts: Sequence[Part]) -> Part:
     """
     first, end = parts[0].first, parts[-1].end
     family = kind.partition(":")[0]
-    if family != "links" and any(a.end != b.first for a, b in zip(parts, parts[1:], strict=False)):
+    if family != "links" and any(a.end != b.first for a, b in pairwise(parts)):
         raise ValueError(f"segments of {kind} are not adjacent")
     arrays = {
         "columns": _join_columns,
@@ -90,9 +91,7 @@ def after(kind: str, part: Part, ordinal: int) -> Part:
 
 
 def _join_rows(parts: Sequence[Part]) -> dict[str, Array]:
-    return {
-        name: np.concatenate([part.arrays[name] for part in parts]) for name in parts[0].arrays
-    }
+    return {name: np.concatenate([part.arrays[name] for part in parts]) for name in parts[0].arrays}
 
 
 def _join_columns(parts: Sequence[Part]) -> dict[str, Array]:

@@ -49,11 +49,21 @@ class System:
 
     def retriever(self, settings: RecallSettings) -> LocalRetriever:
         return LocalRetriever(
+<<<<<<< HEAD
             self.pool, self.residency, self.embedder, settings, self.executor, self._analyser
         )
 
     def _analyser(self, head: BankHead) -> Analyser:
         return self.ingest.analyser(self.ingest.settings.with_overrides(head.config))
+=======
+            self.pool,
+            self.residency,
+            self.embedder,
+            settings,
+            self.executor,
+            lambda head: self.ingest.analyser(self.ingest.settings.with_overrides(head.config)),
+        )
+>>>>>>> main
 
     def engine(
         self,

@@ -90,13 +90,14 @@ async def ask(
     run: System, bank: sets.Bank, ids: Mapping[str, str], settings: RecallSettings, budget: Budget,
     reranker: str, most: int,
 ) -> Answers:  # fmt: skip
-    """Asks a bank's questions (the first `most`, 0 = all) with and without the graph arm."""
+    """Asks a bank's questions (`most` of them, evenly spread; 0 = all) with and without graph."""
     keys = {memory_id: key for key, memory_id in ids.items()}
     documents = {m["key"]: str(m.get("document_id")) for m in bank.memories}
     recorder = Recorder(run.retriever(settings))
     with_graph = run.engine(settings, reranker, retriever=recorder)
     without = run.engine(replace(settings, enable_graph_retrieval=False), reranker)
-    answers = Answers(bank.questions[:most] if most else bank.questions)
+    step = max(1, len(bank.questions) // most) if most else 1
+    answers = Answers(bank.questions[::step])
     for question in answers.questions:
         query = RecallQuery(
             tenant=run.tenant,
@@ -264,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--set", action="append", choices=list(sets.LOADERS), dest="names")
     parser.add_argument("--reranker", default="fused", choices=("fused", "rrf"))
     parser.add_argument("--budget", default="mid", choices=[b.value for b in Budget])
-    parser.add_argument("--questions", type=int, default=0, help="per bank; 0 = all")
+    parser.add_argument("--questions", type=int, default=0, help="about so many per bank; 0 = all")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
     reports = asyncio.run(

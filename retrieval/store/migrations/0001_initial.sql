@@ -228,6 +228,7 @@ create table operations (
     error_message text,
     retry_count   int not null default 0,
     next_retry_at timestamptz,
+    lease         uuid,                        -- of the worker that has it
     leased_until  timestamptz,                 -- a worker that died leaves its lease to run out
     created_at    timestamptz not null default now(),
     updated_at    timestamptz not null default now(),

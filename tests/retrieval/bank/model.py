@@ -156,6 +156,8 @@ def _columns(memories: Sequence[Memory]) -> dict[str, NDArray[Any]]:
         "position": np.array([m.position for m in memories], np.int32),
         "proof": np.full(n, -1, np.int32),
         "tokens": np.full(n, 7, np.int32),
+        "subject": np.array([m.entities[0] if m.entities else -1 for m in memories], np.int32),
+        "flags": np.zeros(n, np.uint8),
         "tag_ptr": _ragged(tags),
         "tag": np.array([t for row in tags for t in row], np.int32),
         "entity_ptr": _ragged(entities),

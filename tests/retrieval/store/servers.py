@@ -88,7 +88,8 @@ class HashEmbedder:
                 row[digest[0] % self.dimension] += 1.0 if digest[1] & 1 else -1.0
             row[0] += 1e-3
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return (vectors / norms).astype(np.float32)
+        found: Floats = (vectors / norms).astype(np.float32)
+        return found
 
 
 class ExactNeighbours:

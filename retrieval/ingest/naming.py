@@ -1,0 +1,154 @@
+"""Names in a text by their capital letters: a floor for where nothing better recognises them.
+
+Pure and language-blind: it finds runs of capitalised words that do not merely begin a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+
+_RUN = re.compile(
+    r"(?:[A-Z][\w'’&.-]*[\w+#]|[A-Z]\b)(?:\s+(?:of|the|de|van|von|der|da|di|al|bin)\s+(?=[A-Z]))?"
+    r"(?:\s+(?:[A-Z][\w'’&.-]*[\w+#]|[A-Z]\b|\d+\b))*"
+)
+_SENTENCE = re.compile(r"(?:^|[.!?:;]\s+|\n\s*|[\"“(]\s*)$")
+_COMMON = frozenset(
+    [
+        "a",
+        "an",
+        "and",
+        "any",
+        "are",
+        "as",
+        "at",
+        "be",
+        "but",
+        "by",
+        "can",
+        "could",
+        "day",
+        "did",
+        "do",
+        "does",
+        "for",
+        "from",
+        "had",
+        "has",
+        "have",
+        "he",
+        "her",
+        "here",
+        "hey",
+        "hi",
+        "him",
+        "his",
+        "how",
+        "i",
+        "if",
+        "in",
+        "is",
+        "it",
+        "its",
+        "let",
+        "may",
+        "me",
+        "might",
+        "mr",
+        "mrs",
+        "ms",
+        "my",
+        "no",
+        "not",
+        "now",
+        "of",
+        "oh",
+        "ok",
+        "okay",
+        "on",
+        "or",
+        "our",
+        "out",
+        "she",
+        "should",
+        "so",
+        "some",
+        "thanks",
+        "that",
+        "the",
+        "their",
+        "them",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+        "those",
+        "to",
+        "today",
+        "tomorrow",
+        "up",
+        "us",
+        "was",
+        "we",
+        "well",
+        "were",
+        "what",
+        "when",
+        "where",
+        "which",
+        "while",
+        "who",
+        "why",
+        "will",
+        "with",
+        "would",
+        "yes",
+        "yesterday",
+        "you",
+        "your",
+        "january",
+        "february",
+        "march",
+        "april",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+        "monday",
+        "tuesday",
+        "wednesday",
+        "thursday",
+        "friday",
+        "saturday",
+        "sunday",
+    ]
+)
+
+
+def names(text: str, most: int = 50) -> list[str]:
+    """Distinct names in order of first appearance, at most `most`."""
+    found: dict[str, str] = {}
+    inside: set[str] = set()
+    starts: list[str] = []
+    for match in _RUN.finditer(text):
+        words = match[0].split()
+        while words and words[0].lower().rstrip("'’s.") in _COMMON:
+            words.pop(0)
+        while words and words[-1].lower() in _COMMON:
+            words.pop()
+        name = re.sub(r"['’]s$", "", " ".join(words))
+        if len(name) < 2 or name.isdigit():
+            continue
+        first_word = match[0].split()[0] == words[0]
+        if first_word and len(words) == 1 and _SENTENCE.search(text[: match.start()]):
+            starts.append(name)  # a capital that the sentence asks for: a name if seen elsewhere
+            found.setdefault(name.lower(), "")
+        else:
+            inside.add(name.lower())
+            if not found.get(name.lower()):
+                found[name.lower()] = name
+    confirmed = {name.lower(): name for name in starts if name.lower() in inside}
+    return [confirmed.get(key, name) for key, name in found.items() if name][:most]

@@ -1,0 +1,435 @@
+"""Retaining content: documents are cut into chunks, chunks become facts, facts are written.
+
+A document is known by its id. Sent again it is compared chunk by chunk: chunks that stand
+unchanged at their place keep their memories, the others are extracted anew. `append` puts new
+content behind the stored text. All items of a call are stored or none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+import orjson
+
+from retrieval.errors import Conflict, InvalidInput
+from retrieval.ingest import fields
+from retrieval.ingest.augment import prepare
+from retrieval.ingest.chunking import chunk
+from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest.extraction import ExtractedFact, Extractor, Section, Usage
+from retrieval.ingest.facts import Fact, Link, new_ids
+from retrieval.ingest.fields import fail
+from retrieval.ingest.importing import settings_of
+from retrieval.ingest.writing import Change, write
+from retrieval.settings import RetainSettings
+from retrieval.store import banks
+from retrieval.store.edge import iso
+from retrieval.store.pool import Connection, read
+
+CONTENT_LIMIT = 5_000_000  # characters of one item
+FACTS_PER_CHUNK = 4096
+"""Room for positions: fact j of chunk i has position i * FACTS_PER_CHUNK + j."""
+
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One checked item of a retain."""
+
+    content: str
+    document_id: str
+    section: Section
+    dated: bool
+    strategy: str | None = None
+    append: bool = False
+
+
+class _Stale(Exception):
+    """A document changed between reading it and locking the bank."""
+
+
+async def retain(
+    deps: IngestDeps,
+    tenant: str,
+    bank_id: str,
+    items: Sequence[Mapping[str, Any]],
+    *,
+    document_tags: Sequence[str] | None = None,
+    also: Callable[[Connection], Awaitable[None]] | None = None,
+) -> dict[str, int]:
+    """Stores the items and returns the tokens that extraction cost.
+
+    The bank is made if there is none. InvalidInput names the item and the field; then nothing
+    has changed. `also` runs inside the same transaction.
+    """
+    banks.check_id(bank_id)
+    checked = parse(items, document_tags, deps.clock())
+    usage = Usage()
+    settings = await settings_of(deps, tenant, bank_id)
+    if not checked and also is None:
+        await banks.ensure(deps.pool, tenant, bank_id)
+        return usage.wire()
+    for _ in range(_ATTEMPTS):
+        try:
+            await _store(deps, tenant, bank_id, settings, checked, usage, also)
+            return usage.wire()
+        except _Stale:
+            continue
+    raise Conflict("a document of this call is being written by others all the time; try again")
+
+
+def parse(items: object, document_tags: Sequence[str] | None, now: datetime) -> list[Item]:
+    """The checked items; those without a document id share a new one."""
+    if isinstance(items, str | bytes) or not isinstance(items, Sequence):
+        raise InvalidInput("items must be a list of objects", "items")
+    common = fields.tags(document_tags, "document_tags")
+    fallback = str(uuid4())
+    found = []
+    for i, item in enumerate(items):
+        where = f"items[{i}]"
+        if not isinstance(item, Mapping):
+            raise fail(where, "must be an object")
+        found.append(_item(item, where, common, fallback, now))
+    return found
+
+
+def _item(
+    item: Mapping[str, Any], where: str, common: tuple[str, ...], fallback: str, now: datetime
+) -> Item:
+    content = fields.text(_content(item.get("content"), where), f"{where}.content", CONTENT_LIMIT)
+    document_id = fields.identifier(item.get("document_id"), f"{where}.document_id")
+    mode = item.get("update_mode")
+    if mode not in (None, "replace", "append"):
+        raise fail(f"{where}.update_mode", "must be replace or append")
+    if mode == "append" and document_id is None:
+        raise fail(f"{where}.document_id", "is needed to append to a document")
+    given = item.get("timestamp")
+    dated = given is not None and given != ""
+    resolve = item.get("resolve_entities")
+    if resolve not in (None, True, False):
+        raise fail(f"{where}.resolve_entities", "must be true or false")
+    section = Section(
+        timestamp=fields.time(given, f"{where}.timestamp") if dated else now,
+        context=fields.optional_text(item.get("context"), f"{where}.context", fields.CONTEXT_LIMIT),
+        mentions=fields.mentions(item.get("entities"), f"{where}.entities", resolve is not False),
+        tags=tuple(dict.fromkeys((*_tags(item.get("tags"), f"{where}.tags"), *common))),
+        metadata=fields.metadata(item.get("metadata"), f"{where}.metadata"),
+        observation_scopes=fields.scopes(
+            item.get("observation_scopes"), f"{where}.observation_scopes"
+        ),
+    )
+    strategy = fields.optional_text(item.get("strategy"), f"{where}.strategy", fields.TAG_LIMIT)
+    return Item(content, document_id or fallback, section, dated, strategy, mode == "append")
+
+
+def _content(value: Any, where: str) -> Any:
+    """A string, or text blocks joined by line ends."""
+    if not isinstance(value, list):
+        return value
+    texts = []
+    for i, block in enumerate(value):
+        path = f"{where}.content[{i}]"
+        if not isinstance(block, Mapping) or block.get("type") != "text":
+            raise fail(path, "only blocks of type text can be retained")
+        texts.append(fields.text(block.get("text"), f"{path}.text", CONTENT_LIMIT))
+    return "\n".join(texts)
+
+
+def _tags(value: Any, path: str) -> tuple[str, ...]:
+    """A list, one tag, or a list written as a JSON string."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        with suppress(orjson.JSONDecodeError):
+            value = orjson.loads(value)
+    return fields.tags(value, path)
+
+
+# One document: what is stored, what comes
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A document as it is in the bank; `hashes` by chunk index."""
+
+    content_hash: str | None
+    text: str | None
+    hashes: Mapping[int, str]
+    mentioned: Mapping[int, datetime | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """One chunk to be."""
+
+    index: int
+    text: str
+    hash: str
+    section: Section
+    facts: Sequence[ExtractedFact] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a write does to one document."""
+
+    document_id: str
+    before: _Stored | None
+    text: str
+    content_hash: str
+    pieces: Sequence[_Piece]
+    changed: Sequence[_Piece]
+    last: Item
+    tags: tuple[str, ...]
+    facts: list[Fact] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+async def _stored(connection: Connection, bank: int, ids: Sequence[str]) -> dict[str, _Stored]:
+    documents = await connection.fetch(
+        "select document_id, content_hash, original_text from documents"
+        " where bank = $1 and document_id = any($2)",
+        bank,
+        list(ids),
+    )
+    chunks = await connection.fetch(
+        "select c.document_id, c.chunk_index, c.content_hash,"
+        " (select min(m.mentioned_at) from memory_units m"
+        "   where m.bank = c.bank and m.document_id = c.document_id and m.chunk_id = c.chunk_id)"
+        " as mentioned from chunks c where c.bank = $1 and c.document_id = any($2)",
+        bank,
+        list(ids),
+    )
+    return {
+        row["document_id"]: _Stored(
+            row["content_hash"],
+            row["original_text"],
+            {c["chunk_index"]: c["content_hash"] for c in chunks if c[0] == row[0]},
+            {c["chunk_index"]: c["mentioned"] for c in chunks if c[0] == row[0]},
+        )
+        for row in documents
+    }
+
+
+def _plan(
+    document_id: str, items: Sequence[Item], before: _Stored | None, settings: RetainSettings
+) -> _Plan:
+    parts: list[tuple[str, Item]] = []
+    for item in items:
+        if item.append:
+            if not settings.store_document_text:
+                raise InvalidInput(
+                    "append needs stored document texts, which this bank does not keep",
+                    "update_mode",
+                )
+            old = "\n".join(text for text, _ in parts)
+            if not parts and before is not None:
+                old = before.text or ""
+            parts = [(_appended(old, item.content), item)]
+        else:
+            parts.append((item.content, item))
+    text = "\n".join(part for part, _ in parts)
+    pieces: list[_Piece] = []
+    changed: list[_Piece] = []
+    for part, item in parts:
+        for piece_text in chunk(
+            part, settings.retain_chunk_size, settings.retain_structured_chunk_size
+        ):
+            piece = _Piece(len(pieces), piece_text, _hash(piece_text), item.section)
+            pieces.append(piece)
+            if (
+                before is None
+                or before.hashes.get(piece.index) != piece.hash
+                or (
+                    item.dated
+                    and not item.append
+                    and before.mentioned.get(piece.index) != item.section.timestamp
+                )
+            ):
+                changed.append(piece)
+    tags = tuple(dict.fromkeys(tag for item in items for tag in item.section.tags))
+    return _Plan(document_id, before, text, _hash(text), pieces, changed, items[-1], tags)
+
+
+def _appended(old: str, new: str) -> str:
+    """Two JSON arrays become one; other texts follow on a new line."""
+    if not old:
+        return new
+    if old.lstrip().startswith("[") and new.lstrip().startswith("["):
+        try:
+            first, second = orjson.loads(old), orjson.loads(new)
+        except orjson.JSONDecodeError:
+            pass
+        else:
+            return orjson.dumps(first + second).decode()
+    return f"{old}\n{new}"
+
+
+async def _store(
+    deps: IngestDeps,
+    tenant: str,
+    bank_id: str,
+    settings: RetainSettings,
+    items: Sequence[Item],
+    usage: Usage,
+    also: Callable[[Connection], Awaitable[None]] | None,
+) -> None:
+    groups: dict[str, list[Item]] = {}
+    for item in items:
+        groups.setdefault(item.document_id, []).append(item)
+
+    async def look(connection: Connection) -> dict[str, _Stored]:
+        bank = await connection.fetchval(
+            "select bank from banks where tenant_id = $1 and bank_id = $2", tenant, bank_id
+        )
+        return {} if bank is None else await _stored(connection, bank, list(groups))
+
+    stored = await read(deps.pool, look)
+    plans = []
+    for document_id, group in groups.items():
+        own = _strategy(settings, group[-1].strategy)
+        plan = _plan(document_id, group, stored.get(document_id), own)
+        extractor = Extractor(own, deps.llm, usage)
+        for piece in plan.changed:
+            found = await extractor.facts(piece.text, piece.section)
+            _add_facts(plan, bank_id, piece, found)
+        plans.append(plan)
+    facts = [fact for plan in plans for fact in plan.facts]
+    links = [link for plan in plans for link in plan.links]
+    prepared = await prepare(deps, settings, facts, tenant) if facts else None
+
+    async def work(change: Change) -> None:
+        fresh = await _stored(change.connection, change.bank, list(groups))
+        for plan in plans:
+            now, then = fresh.get(plan.document_id), plan.before
+            if (now is None) != (then is None) or (
+                now is not None and then is not None and now.content_hash != then.content_hash
+            ):
+                raise _Stale
+            await _write_document(change, bank_id, plan, settings)
+        if prepared is not None:
+            await change.add(prepared, links)
+        if also is not None:
+            await also(change.connection)
+
+    await write(deps, tenant, bank_id, work, create=True)
+
+
+def _strategy(settings: RetainSettings, name: str | None) -> RetainSettings:
+    name = name or settings.retain_default_strategy
+    if name is None:
+        return settings
+    bundle = (settings.retain_strategies or {}).get(name)
+    if bundle is None:
+        raise InvalidInput(f"the bank has no strategy {name!r}", "strategy")
+    return settings.with_overrides(bundle)
+
+
+def _chunk_id(bank_id: str, document_id: str, index: int) -> str:
+    return f"{bank_id}_{document_id}_{index}"
+
+
+def _add_facts(plan: _Plan, bank_id: str, piece: _Piece, found: Sequence[ExtractedFact]) -> None:
+    ids = new_ids(len(found))
+    section = piece.section
+    for j, (fact, id) in enumerate(zip(found, ids, strict=True)):
+        plan.facts.append(
+            Fact(
+                id=id,
+                text=fact.text,
+                fact_type=fact.fact_type,
+                context=section.context,
+                occurred_start=fact.occurred_start,
+                occurred_end=fact.occurred_end,
+                mentioned_at=section.timestamp,
+                document_id=plan.document_id,
+                chunk_id=_chunk_id(bank_id, plan.document_id, piece.index),
+                position=piece.index * FACTS_PER_CHUNK + min(j, FACTS_PER_CHUNK - 1),
+                tags=section.tags,
+                metadata=section.metadata,
+                mentions=fact.mentions,
+                observation_scopes=section.observation_scopes,
+            )
+        )
+        plan.links.extend(
+            Link(id, ids[earlier], kind) for earlier, kind in fact.links if earlier < j
+        )
+
+
+async def _write_document(
+    change: Change, bank_id: str, plan: _Plan, settings: RetainSettings
+) -> None:
+    """The document's row and chunks, and the end of memories whose chunk changed or went."""
+    connection, bank = change.connection, change.bank
+    change.touch()
+    await change.document_numbers([plan.document_id])
+    section = plan.last.section
+    keeps_text = settings.store_document_text
+    await connection.execute(
+        "update documents set original_text = $3, content_hash = $4, tags = $5, metadata = $6,"
+        " retain_params = $7, observation_scopes = $8, updated_at = now(),"
+        " next_position = greatest(next_position, $9)"
+        " where bank = $1 and document_id = $2",
+        bank,
+        plan.document_id,
+        plan.text if keeps_text else None,
+        plan.content_hash,
+        plan.tags,
+        section.metadata or {},
+        _params(plan.last),
+        section.observation_scopes,
+        len(plan.pieces) * FACTS_PER_CHUNK,
+    )
+    redone = {piece.index for piece in plan.changed}
+    kept = {piece.index for piece in plan.pieces} - redone
+    gone = set(plan.before.hashes) - kept if plan.before else set()
+    if gone:
+        rows = await connection.fetch(
+            "select id from memory_units where bank = $1 and document_id = $2"
+            " and chunk_id = any($3)",
+            bank,
+            plan.document_id,
+            [_chunk_id(bank_id, plan.document_id, index) for index in gone],
+        )
+        await change.remove([row["id"] for row in rows])
+        await connection.execute(
+            "delete from chunks where bank = $1 and document_id = $2 and chunk_index = any($3)",
+            bank,
+            plan.document_id,
+            list(gone),
+        )
+    await connection.copy_records_to_table(
+        "chunks",
+        columns=("bank", "chunk_id", "document_id", "chunk_index", "chunk_text", "content_hash"),
+        records=[
+            (
+                bank,
+                _chunk_id(bank_id, plan.document_id, piece.index),
+                plan.document_id,
+                piece.index,
+                piece.text if keeps_text else "",
+                piece.hash,
+            )
+            for piece in plan.changed
+        ],
+    )
+
+
+def _params(item: Item) -> dict[str, Any]:
+    section = item.section
+    params = {
+        "context": section.context,
+        "event_date": iso(section.timestamp),
+        "metadata": section.metadata,
+        "strategy": item.strategy,
+    }
+    return {key: value for key, value in params.items() if value is not None}

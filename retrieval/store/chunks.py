@@ -1,0 +1,94 @@
+"""Chunks: the pieces of documents that memories were made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from retrieval.errors import InvalidInput, NotFound
+from retrieval.store import banks, documents
+from retrieval.store.edge import iso, listing, page
+from retrieval.store.pool import Connection, Pool, read
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRow:
+    chunk_id: str
+    document_id: str
+    chunk_index: int
+    text: str
+    created_at: datetime
+
+
+async def chunks(pool: Pool, bank: int, chunk_ids: Sequence[str]) -> list[ChunkRow]:
+    """The bank's chunks with these ids, in their order; missing ones are left out."""
+    found = await read(
+        pool,
+        lambda connection: connection.fetch(
+            "select chunk_id, document_id, chunk_index, chunk_text, created_at from chunks"
+            " where bank = $1 and chunk_id = any($2)",
+            bank,
+            list(chunk_ids),
+        ),
+    )
+    by_id = {row["chunk_id"]: ChunkRow(*row) for row in found}
+    return [by_id[id] for id in chunk_ids if id in by_id]
+
+
+def _view(row: Mapping[str, Any], bank_id: str) -> dict[str, Any]:
+    return {
+        "chunk_id": row["chunk_id"],
+        "document_id": row["document_id"],
+        "bank_id": bank_id,
+        "chunk_index": row["chunk_index"],
+        "chunk_text": row["chunk_text"],
+        "created_at": iso(row["created_at"]),
+    }
+
+
+async def get(pool: Pool, tenant: str, chunk_id: str) -> dict[str, Any]:
+    """A chunk of any of the tenant's banks."""
+    row = await read(
+        pool,
+        lambda connection: connection.fetchrow(
+            "select c.*, b.bank_id from chunks c join banks b using (bank)"
+            " where c.chunk_id = $1 and b.tenant_id = $2 order by c.bank limit 1",
+            chunk_id,
+            tenant,
+        ),
+    )
+    if row is None:
+        raise NotFound(f"there is no chunk {chunk_id!r}")
+    return _view(row, row["bank_id"])
+
+
+async def of_document(
+    pool: Pool, tenant: str, bank_id: str, document_id: str, *, limit: int = 100, offset: int = 0
+) -> dict[str, Any]:
+    """{items, total, limit, offset} in the order of the document; limit 1 to 1000."""
+    if not 1 <= limit <= 1000:
+        raise InvalidInput("limit must be from 1 to 1000", "limit")
+    limit, offset = page(limit, offset)
+
+    async def work(connection: Connection) -> dict[str, Any]:
+        bank = (await banks.head_of(connection, tenant, bank_id)).bank
+        if not await connection.fetchval(
+            "select true from documents where bank = $1 and document_id = $2", bank, document_id
+        ):
+            raise documents.unknown(document_id)
+        total = await connection.fetchval(
+            "select count(*) from chunks where bank = $1 and document_id = $2", bank, document_id
+        )
+        found = await connection.fetch(
+            "select * from chunks where bank = $1 and document_id = $2"
+            " order by chunk_index limit $3 offset $4",
+            bank,
+            document_id,
+            limit,
+            offset,
+        )
+        return listing("items", [_view(row, bank_id) for row in found], total, limit, offset)
+
+    return await read(pool, work)

@@ -1,0 +1,106 @@
+"""Documents as the API shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from retrieval.errors import NotFound
+from retrieval.store import banks
+from retrieval.store.edge import iso, like, listing, page
+from retrieval.store.pool import Connection, Pool, read
+from retrieval.store.tags import condition
+from retrieval.types import FactType
+
+
+def unknown(document_id: str) -> NotFound:
+    return NotFound(f"there is no document {document_id!r}")
+
+
+async def list_documents(
+    pool: Pool,
+    tenant: str,
+    bank_id: str,
+    *,
+    q: str | None = None,
+    tags: Sequence[str] | None = None,
+    tags_match: str = "any_strict",
+    limit: int = 100,
+    offset: int = 0,
+) -> dict[str, Any]:
+    """{items, total, limit, offset}, latest change first; `q` is a part of the id."""
+    limit, offset = page(limit, offset)
+    values: list[Any] = []
+
+    def bind(value: Any) -> str:
+        values.append(value)
+        return f"${len(values) + 1}"
+
+    where = ["d.bank = $1"]
+    if q:
+        where.append(f"d.document_id ilike {bind(f'%{like(q)}%')}")
+    if test := condition("d.tags", tags, tags_match, bind):
+        where.append(test)
+
+    async def work(connection: Connection) -> dict[str, Any]:
+        bank = (await banks.head_of(connection, tenant, bank_id)).bank
+        test = " and ".join(where)
+        total = await connection.fetchval(
+            f"select count(*) from documents d where {test}", bank, *values
+        )
+        found = await connection.fetch(
+            "select d.*, coalesce(length(d.original_text), 0) as text_length,"
+            " (select count(*) from memory_units m where m.bank = d.bank"
+            "   and m.document_id = d.document_id and m.ordinal is not null) as units"
+            f" from documents d where {test} order by d.updated_at desc, d.document_no desc"
+            f" limit ${len(values) + 2} offset ${len(values) + 3}",
+            bank,
+            *values,
+            limit,
+            offset,
+        )
+        items = [{**_common(row, bank_id), "text_length": row["text_length"]} for row in found]
+        return listing("items", items, total, limit, offset)
+
+    return await read(pool, work)
+
+
+def _common(row: Mapping[str, Any], bank_id: str) -> dict[str, Any]:
+    return {
+        "id": row["document_id"],
+        "bank_id": bank_id,
+        "content_hash": row["content_hash"],
+        "created_at": iso(row["created_at"]),
+        "updated_at": iso(row["updated_at"]),
+        "memory_unit_count": row["units"],
+        "retain_params": row["retain_params"],
+        "document_metadata": row["metadata"],
+        "tags": row["tags"],
+    }
+
+
+async def get(pool: Pool, tenant: str, bank_id: str, document_id: str) -> dict[str, Any]:
+    async def work(connection: Connection) -> dict[str, Any]:
+        bank = (await banks.head_of(connection, tenant, bank_id)).bank
+        row = await connection.fetchrow(
+            "select d.*, 0 as units from documents d where bank = $1 and document_id = $2",
+            bank,
+            document_id,
+        )
+        if row is None:
+            raise unknown(document_id)
+        types = await connection.fetch(
+            "select fact_type, count(*) as n from memory_units"
+            " where bank = $1 and document_id = $2 and ordinal is not null group by fact_type",
+            bank,
+            document_id,
+        )
+        return {
+            **_common(row, bank_id),
+            "original_text": row["original_text"],
+            "memory_unit_count": sum(r["n"] for r in types),
+            "nodes_by_fact_type": {FactType(r["fact_type"]).wire: r["n"] for r in types},
+            "observation_scopes": row["observation_scopes"],
+        }
+
+    return await read(pool, work)

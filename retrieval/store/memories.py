@@ -1,0 +1,406 @@
+"""Reading memories: rows by ordinal for recall, lists and single ones for the API.
+
+A memory is live while it has an ordinal; an invalidated one keeps its row without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from retrieval.errors import InvalidInput, NotFound
+from retrieval.store import banks
+from retrieval.store.edge import iso, like, listing, page, parse_time
+from retrieval.store.pool import Connection, Pool, read
+from retrieval.store.tags import condition
+from retrieval.types import FactType, Ints, MemoryRow
+
+_ROW = (
+    "ordinal, id, text, fact_type, context, occurred_start, occurred_end, mentioned_at,"
+    " document_id, chunk_id, tags, metadata, proof_count, source_ids"
+)
+
+
+def _row(r: Mapping[str, Any]) -> MemoryRow:
+    return MemoryRow(
+        ordinal=r["ordinal"],
+        id=str(r["id"]),
+        text=r["text"],
+        fact_type=FactType(r["fact_type"]),
+        context=r["context"],
+        occurred_start=r["occurred_start"],
+        occurred_end=r["occurred_end"],
+        mentioned_at=r["mentioned_at"],
+        document_id=r["document_id"],
+        chunk_id=r["chunk_id"],
+        tags=tuple(r["tags"]),
+        metadata=r["metadata"],
+        proof_count=r["proof_count"],
+        source_ids=tuple(map(str, r["source_ids"])),
+    )
+
+
+async def rows(pool: Pool, bank: int, ordinals: Ints) -> list[MemoryRow]:
+    """The live memories at these ordinals, in their order; missing ones are left out."""
+    wanted = ordinals.tolist()
+    found = await read(
+        pool,
+        lambda connection: connection.fetch(
+            f"select {_ROW} from memory_units where bank = $1 and ordinal = any($2)", bank, wanted
+        ),
+    )
+    by_ordinal = {row["ordinal"]: row for row in found}
+    return [_row(by_ordinal[ordinal]) for ordinal in wanted if ordinal in by_ordinal]
+
+
+async def texts(
+    pool: Pool, bank: int, ordinals: Ints
+) -> list[tuple[int, str, str | None, datetime | None]]:
+    """(ordinal, text, context, occurred_start) of the live ones, in the order of `ordinals`."""
+    wanted = ordinals.tolist()
+    found = await read(
+        pool,
+        lambda connection: connection.fetch(
+            "select ordinal, text, context, occurred_start from memory_units"
+            " where bank = $1 and ordinal = any($2)",
+            bank,
+            wanted,
+        ),
+    )
+    by_ordinal = {row[0]: (row[0], row[1], row[2], row[3]) for row in found}
+    return [by_ordinal[ordinal] for ordinal in wanted if ordinal in by_ordinal]
+
+
+async def by_ids(pool: Pool, bank: int, ids: Sequence[UUID | str]) -> list[MemoryRow]:
+    """The live memories with these ids, in their order; missing ones are left out."""
+    wanted = [id if isinstance(id, UUID) else UUID(id) for id in ids]
+    found = await read(
+        pool,
+        lambda connection: connection.fetch(
+            f"select {_ROW} from memory_units"
+            " where bank = $1 and id = any($2) and ordinal is not null",
+            bank,
+            wanted,
+        ),
+    )
+    by_id = {row["id"]: row for row in found}
+    return [_row(by_id[id]) for id in wanted if id in by_id]
+
+
+async def entity_names(pool: Pool, bank: int, ordinals: Ints) -> dict[int, list[tuple[str, str]]]:
+    """(entity id, canonical name) per ordinal, by name number; ordinals without any are absent.
+
+    An observation has its own and those of the memories it was made from.
+    """
+    found = await read(
+        pool,
+        lambda connection: connection.fetch(
+            "with recursive origin (ordinal, id, sources, depth) as ("
+            "  select ordinal, id, source_ids, 0 from memory_units"
+            "   where bank = $1 and ordinal = any($2)"
+            "  union select o.ordinal, m.id, m.source_ids, o.depth + 1 from origin o"
+            "   join memory_units m on m.bank = $1 and m.id = any(o.sources)"
+            "   where o.depth < 3)"
+            " select distinct o.ordinal, e.entity_no, e.id, e.canonical_name from origin o"
+            " join unit_entities u on u.bank = $1 and u.unit_id = o.id"
+            " join entities e on e.bank = $1 and e.entity_no = u.entity_no"
+            " order by o.ordinal, e.entity_no",
+            bank,
+            ordinals.tolist(),
+        ),
+    )
+    names: dict[int, list[tuple[str, str]]] = {}
+    for row in found:
+        names.setdefault(row["ordinal"], []).append((str(row["id"]), row["canonical_name"]))
+    return names
+
+
+async def matching_metadata(
+    pool: Pool, bank: int, predicate: Mapping[str, Mapping[str, Any]]
+) -> Ints:
+    """Ordinals, int32 ascending, of the live memories that satisfy `Filters.metadata`."""
+    keys = list(predicate)
+    found = await read(
+        pool,
+        lambda connection: connection.fetch(
+            "select ordinal, metadata from memory_units where bank = $1 and ordinal is not null"
+            " and ($2 or metadata ?& $3) order by ordinal",
+            bank,
+            any(tests.get("exists") is False for tests in predicate.values()),
+            keys,
+        ),
+    )
+    hits = [
+        row["ordinal"]
+        for row in found
+        if all(_holds((row["metadata"] or {}).get(key), tests) for key, tests in predicate.items())
+    ]
+    return np.array(hits, np.int32)
+
+
+def _holds(value: str | None, tests: Mapping[str, Any]) -> bool:
+    return all(_test(value, name, wanted) for name, wanted in tests.items())
+
+
+def _test(value: str | None, name: str, wanted: Any) -> bool:
+    if name == "exists":
+        return (value is not None) is bool(wanted)
+    if value is None:
+        return False
+    if name == "eq":
+        return _compare(value, wanted) == 0
+    if name == "in":
+        return any(_compare(value, one) == 0 for one in wanted)
+    side = _compare(value, wanted)
+    return {"gt": side > 0, "gte": side >= 0, "lt": side < 0, "lte": side <= 0}[name]
+
+
+def _compare(value: str, wanted: Any) -> int:
+    """-1, 0 or 1: as numbers where both sides are numbers, else as text."""
+    if isinstance(wanted, bool):
+        wanted = "true" if wanted else "false"
+    try:
+        left, right = float(value), float(wanted)
+    except (TypeError, ValueError):
+        text = str(wanted)
+        return (value > text) - (value < text)
+    return (left > right) - (left < right)
+
+
+# The API's views
+
+_STATES = ("valid", "invalidated")
+_CONSOLIDATION = {
+    "failed": "m.consolidation_failed_at is not null",
+    "pending": "m.consolidated_at is null and m.consolidation_failed_at is null"
+    f" and m.fact_type <> {int(FactType.OBSERVATION)}",
+    "done": "m.consolidated_at is not null",
+}
+_TIME_FIELDS = ("created_at", "updated_at", "mentioned_at", "occurred_start", "occurred_end")
+_NAMES = (
+    "(select coalesce(array_agg(e.canonical_name order by u.entity_no), '{}')"
+    " from unit_entities u join entities e using (bank, entity_no)"
+    " where u.bank = m.bank and u.unit_id = any(array[m.id] || m.source_ids)) as names"
+)
+
+
+def _one_of(value: str, choices: Sequence[str], field: str) -> str:
+    if value not in choices:
+        raise InvalidInput(f"{field} must be one of {', '.join(choices)}", field)
+    return value
+
+
+def as_uuid(value: str, field: str) -> UUID:
+    try:
+        return UUID(value)
+    except ValueError:
+        raise InvalidInput(f"{field}: {value[:60]!r} is no UUID", field) from None
+
+
+async def list_memories(
+    pool: Pool,
+    tenant: str,
+    bank_id: str,
+    *,
+    type: str | None = None,
+    q: str | None = None,
+    state: str | None = None,
+    consolidation_state: str | None = None,
+    document_id: str | None = None,
+    entity_id: str | None = None,
+    tags: Sequence[str] | None = None,
+    tags_match: str = "any",
+    time_field: str | None = None,
+    start_date: str | None = None,
+    end_date: str | None = None,
+    limit: int = 100,
+    offset: int = 0,
+) -> dict[str, Any]:
+    """{items, total, limit, offset}; latest mention first, or latest by `time_field`.
+
+    `state` defaults to valid ones. start_date is inclusive, end_date exclusive; they read
+    created_at unless `time_field` says otherwise, and rows without that time drop out.
+    """
+    limit, offset = page(limit, offset)
+    where = ["m.bank = $1"]
+    values: list[Any] = []
+
+    def bind(value: Any) -> str:
+        values.append(value)
+        return f"${len(values) + 1}"
+
+    if type is not None:
+        try:
+            where.append(f"m.fact_type = {int(FactType.of(type))}")
+        except ValueError as error:
+            raise InvalidInput(str(error), "type") from None
+    if q:
+        pattern = bind(f"%{like(q)}%")
+        where.append(f"(m.text ilike {pattern} or m.context ilike {pattern})")
+    live = _one_of(state or "valid", _STATES, "state") == "valid"
+    where.append("m.ordinal is not null" if live else "m.ordinal is null")
+    if consolidation_state is not None:
+        _one_of(consolidation_state, list(_CONSOLIDATION), "consolidation_state")
+        where.append(f"({_CONSOLIDATION[consolidation_state]})")
+    if document_id is not None:
+        where.append(f"m.document_id = {bind(document_id)}")
+    if entity_id is not None:
+        where.append(
+            "m.id in (select u.unit_id from unit_entities u join entities e using (bank, entity_no)"
+            f" where u.bank = $1 and e.id = {bind(as_uuid(entity_id, 'entity_id'))})"
+        )
+    if test := condition("m.tags", tags, tags_match, bind):
+        where.append(test)
+    order = "m.mentioned_at desc nulls last, m.created_at desc, m.id"
+    if time_field is not None or start_date is not None or end_date is not None:
+        column = "m." + _one_of(time_field or "created_at", _TIME_FIELDS, "time_field")
+        where.append(f"{column} is not null")
+        if start_date is not None:
+            where.append(f"{column} >= {bind(parse_time(start_date, 'start_date'))}")
+        if end_date is not None:
+            where.append(f"{column} < {bind(parse_time(end_date, 'end_date'))}")
+        if time_field is not None:
+            order = f"{column} desc, m.created_at desc, m.id"
+
+    async def work(connection: Connection) -> dict[str, Any]:
+        bank = (await banks.head_of(connection, tenant, bank_id)).bank
+        test = " and ".join(where)
+        total = await connection.fetchval(
+            f"select count(*) from memory_units m where {test}", bank, *values
+        )
+        found = await connection.fetch(
+            f"select m.*, {_NAMES} from memory_units m where {test} order by {order}"
+            f" limit ${len(values) + 2} offset ${len(values) + 3}",
+            bank,
+            *values,
+            limit,
+            offset,
+        )
+        return listing("items", [_listed(row) for row in found], total, limit, offset)
+
+    return await read(pool, work)
+
+
+def _common(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": str(row["id"]),
+        "text": row["text"],
+        "context": row["context"] or "",
+        "date": iso(row["occurred_start"] or row["mentioned_at"]) or "",
+        "document_id": row["document_id"],
+        "mentioned_at": iso(row["mentioned_at"]),
+        "occurred_start": iso(row["occurred_start"]),
+        "occurred_end": iso(row["occurred_end"]),
+        "chunk_id": row["chunk_id"],
+        "proof_count": 1 if row["proof_count"] is None else row["proof_count"],
+        "tags": row["tags"],
+        "metadata": row["metadata"] or {},
+        "consolidated_at": iso(row["consolidated_at"]),
+        "consolidation_failed_at": iso(row["consolidation_failed_at"]),
+        "state": "valid" if row["ordinal"] is not None else "invalidated",
+        "invalidation_reason": row["invalidation_reason"],
+        "invalidated_at": iso(row["invalidated_at"]),
+        "created_at": iso(row["created_at"]),
+        "updated_at": iso(row["updated_at"]),
+        "edited_at": iso(row["edited_at"]),
+        "source_memory_ids": [str(id) for id in row["source_ids"]],
+    }
+
+
+def _listed(row: Mapping[str, Any]) -> dict[str, Any]:
+    names = ", ".join(dict.fromkeys(row["names"]))
+    return {
+        **_common(row),
+        "fact_type": FactType(row["fact_type"]).wire,
+        "entities": names,
+    }
+
+
+async def get(pool: Pool, tenant: str, bank_id: str, memory_id: str) -> dict[str, Any]:
+    """One memory, valid or not; an observation with the memories it was made from."""
+    id = as_uuid(memory_id, "memory_id")
+
+    async def work(connection: Connection) -> dict[str, Any]:
+        bank = (await banks.head_of(connection, tenant, bank_id)).bank
+        return await view(connection, bank, id)
+
+    return await read(pool, work)
+
+
+async def view(connection: Connection, bank: int, id: UUID) -> dict[str, Any]:
+    row = await connection.fetchrow(
+        f"select m.*, {_NAMES} from memory_units m where m.bank = $1 and m.id = $2", bank, id
+    )
+    if row is None:
+        raise NotFound(f"there is no memory {id}")
+    fact_type = FactType(row["fact_type"])
+    found = {
+        **_common(row),
+        "type": fact_type.wire,
+        "entities": list(dict.fromkeys(row["names"])),
+        "observation_scopes": row["observation_scopes"],
+    }
+    if fact_type is FactType.OBSERVATION:
+        sources = await connection.fetch(
+            "select id, text, fact_type, context, occurred_start, mentioned_at from memory_units"
+            " where bank = $1 and id = any($2) order by mentioned_at desc nulls last, id",
+            bank,
+            row["source_ids"],
+        )
+        found["source_memories"] = [
+            {
+                "id": str(source["id"]),
+                "text": source["text"],
+                "type": FactType(source["fact_type"]).wire,
+                "context": source["context"] or "",
+                "occurred_start": iso(source["occurred_start"]),
+                "mentioned_at": iso(source["mentioned_at"]),
+            }
+            for source in sources
+        ]
+        found["history"] = []
+    return found
+
+
+async def history(pool: Pool, tenant: str, bank_id: str, memory_id: str) -> list[dict[str, Any]]:
+    """Earlier states of an observation, newest first."""
+    id = as_uuid(memory_id, "memory_id")
+
+    async def work(connection: Connection) -> list[dict[str, Any]]:
+        bank = (await banks.head_of(connection, tenant, bank_id)).bank
+        if not await connection.fetchval(
+            "select true from memory_units where bank = $1 and id = $2", bank, id
+        ):
+            raise NotFound(f"there is no memory {id}")
+        found = await connection.fetch(
+            "select changed_at, content from observation_history"
+            " where bank = $1 and observation_id = $2 order by changed_at desc",
+            bank,
+            id,
+        )
+        return [{**row["content"], "changed_at": iso(row["changed_at"])} for row in found]
+
+    return await read(pool, work)
+
+
+async def observation_scopes(pool: Pool, tenant: str, bank_id: str) -> dict[str, Any]:
+    """{scopes: [{tags, count}]}: the tag sets of the live observations, most used first."""
+
+    async def work(connection: Connection) -> dict[str, Any]:
+        bank = (await banks.head_of(connection, tenant, bank_id)).bank
+        found = await connection.fetch(
+            "select s.tags, count(*) as n from memory_units m"
+            " cross join lateral"
+            "  (select array(select distinct unnest(m.tags) order by 1) as tags) s"
+            " where m.bank = $1 and m.fact_type = $2 and m.ordinal is not null"
+            " group by s.tags order by n desc, s.tags",
+            bank,
+            int(FactType.OBSERVATION),
+        )
+        return {"scopes": [{"tags": row["tags"], "count": row["n"]} for row in found]}
+
+    return await read(pool, work)
