@@ -20,14 +20,12 @@ from models.settings import Compute, EmbedderSettings
 from retrieval.bank.residency import Residency, ResidencySettings
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.importing import import_memories
-from retrieval.keyword.analyser import Analyser
 from retrieval.protocols import Embedder, Reranker
 from retrieval.recall import RecallEngine, Retriever
 from retrieval.retriever import LocalRetriever
 from retrieval.settings import RecallSettings, RetainSettings
 from retrieval.store import tenants
 from retrieval.store.embedded import EmbeddedPostgres
-from retrieval.store.heads import BankHead
 from retrieval.store.migrate import migrate
 from retrieval.store.pool import Pool, PoolSettings, open_pool
 
@@ -49,13 +47,6 @@ class System:
 
     def retriever(self, settings: RecallSettings) -> LocalRetriever:
         return LocalRetriever(
-<<<<<<< HEAD
-            self.pool, self.residency, self.embedder, settings, self.executor, self._analyser
-        )
-
-    def _analyser(self, head: BankHead) -> Analyser:
-        return self.ingest.analyser(self.ingest.settings.with_overrides(head.config))
-=======
             self.pool,
             self.residency,
             self.embedder,
@@ -63,7 +54,6 @@ class System:
             self.executor,
             lambda head: self.ingest.analyser(self.ingest.settings.with_overrides(head.config)),
         )
->>>>>>> main
 
     def engine(
         self,
