@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from retrieval.keyword.backends.backend import Connection, Finding, KeywordBackend, Prepared
 from retrieval.keyword.backends.tokens import pieces
 
