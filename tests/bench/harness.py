@@ -46,7 +46,14 @@ class System:
     tenant: str = tenants.DEFAULT_TENANT
 
     def retriever(self, settings: RecallSettings) -> LocalRetriever:
-        return LocalRetriever(self.pool, self.residency, self.embedder, settings, self.executor)
+        return LocalRetriever(
+            self.pool,
+            self.residency,
+            self.embedder,
+            settings,
+            self.executor,
+            lambda head: self.ingest.analyser(self.ingest.settings.with_overrides(head.config)),
+        )
 
     def engine(
         self,
