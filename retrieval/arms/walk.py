@@ -18,15 +18,20 @@ from retrieval.arms.adjacency import (
 )
 from retrieval.types import CAUSAL, Bools, Doubles, Hits, Ints, LinkType
 
-_NAMED_PER_ENTITY = 5
-_FRONTIER = 20
 _SHARED, _SUBJECT, _SEMANTIC, _CAUSAL, _CAUSE_ASKED, _SEQUENCE = 0.4, 0.7, 0.4, 0.6, 0.9, 0.5
-_LEAST_RARITY = 0.2
-_MOST_UNITS = 5_000
-_FLOOR = 0.1
 _NAMED = 5.0
-"""Shares and rarity: measured together with the fused order, see ranking/score_fusion.py. At most
-5,000 mentions are read per hop, those of the rarest entities first."""
+_LEAST_RARITY = 0.2
+_FLOOR = 0.1
+"""The formula's constants, measured together with the fused order: ranking/score_fusion.py."""
+
+_FRONTIER = 20
+"""Memories that each hop goes on from."""
+
+_NAMED_PER_ENTITY = 5
+"""Seeds that each entity named in the question adds."""
+
+_MOST_MENTIONS = 5_000
+"""Mentions read per hop, those of the rarest entities first: what bounds the time of a walk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +220,7 @@ class Walk:
         rarity = _rarity(self._graph, entities)
         frequency = self._graph.frequency[entities]
         order = np.argsort(frequency, kind="stable")
-        within = np.cumsum(frequency[order]) <= _MOST_UNITS
+        within = np.cumsum(frequency[order]) <= _MOST_MENTIONS
         followed = np.zeros(len(entities), np.bool_)
         followed[order[within]] = True
         followed &= (rarity >= _LEAST_RARITY) & (frequency > 1)
