@@ -162,6 +162,17 @@ class Residency:
             if own:
                 raise Unavailable("database", f"it answers with a state before {head.version}")
 
+    def refresh(self, head: BankHead) -> None:
+        """Start to bring a bank that is held up to `head`, and return at once.
+
+        For whoever just committed a write here: the next recall then finds it applied. A bank that
+        is not held is left alone; a failure is left to the next `open`.
+        """
+        held = self._banks.get(head.bank)
+        if held is None or _covers(held.bank.head, head) or head.bank in self._flights:
+            return
+        self._take_off(head)
+
     def held(self, bank: int) -> ResidentBank | None:
         """The snapshot in memory, whatever its version; its age is not touched."""
         held = self._banks.get(bank)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+import tracemalloc
 import weakref
 from collections.abc import AsyncIterator, Sequence
 from typing import cast
@@ -65,6 +66,15 @@ def memory(bank: int, number: int) -> Memory:
         entities=(number % 2,),
         vector=tuple(turn),
     )
+
+
+async def landed(residency: Residency) -> None:
+    """Returns when no load is under way."""
+    for _ in range(5000):
+        if not residency.metrics().loading:
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("a load does not end")
 
 
 @pytest.fixture
@@ -224,6 +234,81 @@ async def test_warming_stops_at_the_budget(database: Database) -> None:
     assert await residency.warm(heads) == 2
     assert [residency.held(h.bank) is not None for h in heads[:3]] == [True, True, False]
     await residency.close()
+
+
+async def test_a_refresh_brings_a_held_bank_forward_without_anybody_waiting(
+    database: Database, residency: Residency
+) -> None:
+    ledger, other = database.bank(1), database.bank(2)
+    await residency.open(ledger.head)
+    residency.refresh(ledger.head)
+    residency.refresh(other.head)  # not held: left alone
+    assert residency.metrics().loading == 0
+    newest = ledger.write([memory(1, 3)])
+    residency.refresh(newest)
+    await landed(residency)
+    hits = residency.metrics().hits
+    assert (await residency.open(newest)).size == 4
+    assert residency.metrics().hits == hits + 1
+    assert residency.held(2) is None
+    database.fail = Unavailable("database")
+    residency.refresh(ledger.write([memory(1, 4)]))
+    await landed(residency)
+    database.fail = None
+    assert (await residency.open(ledger.head)).size == 5
+
+
+async def test_memory_stays_bounded_over_many_evictions(database: Database) -> None:
+    heads = [database.bank(n, 40).head for n in range(1, 31)]
+    residency = Residency(
+        cast(Pool, None), ResidencySettings(budget_bytes=60_000), load=database.load
+    )
+    chance = random.Random(3)
+
+    async def rounds(count: int) -> int:
+        for _ in range(count):
+            head = chance.choice(heads)
+            bank = await residency.open(head)
+            assert bank.head.bank == head.bank
+            bank.entities.find("a question")
+        del bank
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        settled = await rounds(50)
+        after = await rounds(200)
+    finally:
+        tracemalloc.stop()
+    metrics = residency.metrics()
+    assert metrics.evictions > 80
+    assert metrics.resident_bytes <= 60_000
+    assert after < settled * 1.05 + 20_000
+    await residency.close()
+
+
+async def test_device_memory_has_a_budget_of_its_own(database: Database) -> None:
+    pytest.importorskip("torch")
+    from retrieval.bank.vectors_gpu import GpuBackend
+
+    heads = [database.bank(n, 100).head for n in range(1, 6)]
+    device = GpuBackend("cpu", budget_bytes=2 << 20)
+    settings = ResidencySettings(device_budget_bytes=9_000, vectors=device)
+    query = np.eye(DIMENSION, dtype=np.float32)[0]
+    residency = Residency(cast(Pool, None), settings, load=database.load)
+    for head in heads:
+        bank = await residency.open(head)
+        hits = bank.vectors.scan(query).top(500, None, FactType.WORLD)
+        assert len(hits) == 100
+    metrics = residency.metrics()
+    assert 0 < metrics.device_bytes <= 9_000
+    assert metrics.evictions >= 1
+    await residency.close()
+    del bank, hits
+    gc.collect()
+    assert device.room.free == device.room.size
+    device.close()
 
 
 async def test_neighbours_answers_from_exactly_the_given_version(
