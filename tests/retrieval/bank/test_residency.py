@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import gc
 import random
 import tracemalloc
@@ -56,7 +57,9 @@ class Database:
             raise self.fail
         ledger = self.ledgers[head.bank]
         full = have_generation != ledger.head.generation
-        return ledger.delta(None if full else have_version, 0 if full else have_ordinal)
+        delta = ledger.delta(None if full else have_version, 0 if full else have_ordinal)
+        asked = {kind: delta.segments.get(kind, ()) for kind in kinds}
+        return dataclasses.replace(delta, segments=asked)
 
 
 def memory(bank: int, number: int) -> Memory:
@@ -133,6 +136,33 @@ async def test_ordinals_given_anew_replace_the_snapshot(
     bank = await residency.open(database.ledgers[1].head)
     assert bank.size == 2
     assert bank.columns.id[:, 15].tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["from nothing", "from the empty bank"])
+async def test_a_head_read_before_the_first_write_still_brings_vectors_and_words(
+    database: Database, residency: Residency, held: bool
+) -> None:
+    """The kinds of segments are named in the head; the bank may have got them since."""
+    ledger = database.ledgers[1] = Ledger(1)
+    ledger.head = before = dataclasses.replace(ledger.head, vector_set="", analyser="")
+    if held:
+        assert (await residency.open(before)).size == 0
+        before = dataclasses.replace(before, version=1)  # a change that gave no kinds yet
+    database.bank(1)
+    bank = await residency.open(before)
+    assert bank.head.vector_set == "mini:8"
+    assert bank.vectors.dimension == DIMENSION
+    assert bank.postings.documents == 3
+
+
+async def test_another_vector_set_is_read_anew(database: Database, residency: Residency) -> None:
+    ledger = database.bank(1)
+    await residency.open(ledger.head)
+    rows = ledger.segments["vectors:mini:8"]
+    ledger.segments["vectors:other:8"] = rows
+    ledger.head = dataclasses.replace(ledger.head, version=2, vector_set="other:8")
+    bank = await residency.open(ledger.head)
+    assert (bank.head.vector_set, bank.vectors.dimension, bank.size) == ("other:8", DIMENSION, 3)
 
 
 async def test_a_load_stops_when_the_last_who_waits_is_gone(
