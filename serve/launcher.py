@@ -157,6 +157,8 @@ def _environment(settings: Settings, data: Path, folder: Path) -> Mapping[str, s
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_SERVE_LOG_TO_STDERR": "0",
+        "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
+        "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
         "RAY_SERVE_PROXY_GRACEFUL_SHUTDOWN_TIMEOUT_S": "1",
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
         metrics.MULTIPROCESS: str(shared),
