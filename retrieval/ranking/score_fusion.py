@@ -13,7 +13,7 @@ The fused score adds what stands around a memory and what leads to it:
     score =  z(own similarity)  +  4 * coverage / best coverage
            + 0.5 * best affinity one step away  +  0.4 * best affinity two steps away
            + 0.5 * best affinity in the same document
-           + evidence of the graph walk
+           + 1.5 * evidence of the graph walk
            + 0.7 if the question names what the memory is about
            + 1.3 * ln(1 + min(tokens, 48)) / (1 + 48))
            - 0.5 if it only asks, + 0.5 if the memory before it asks
@@ -44,6 +44,7 @@ _DOCUMENT = 0.5
 _NAMED = 0.7
 _LENGTH, _FULL_LENGTH = 1.3, 48
 _ASKS = 0.5
+_EVIDENCE = 1.5
 _SHARPNESS = 0.5
 """See the formula above. Measured on conversations (LoCoMo, six of ten, leaving one out at a time),
 multi-hop questions (MuSiQue, HotpotQA) and abstracts (SciFact, Cranfield, CISI); the result is flat
@@ -126,7 +127,7 @@ def fused_scores(
         + _ONE_STEP * _best(around[:, 1:3], present[:, 1:3])
         + _TWO_STEPS * _best(around[:, 3:5], present[:, 3:5])
         + _DOCUMENT * _best_in_document(own, document)
-        + evidence
+        + _EVIDENCE * evidence
         + _NAMED * named
         + _LENGTH * np.log((1 + np.minimum(tokens, _FULL_LENGTH)) / (1 + _FULL_LENGTH))
     )
@@ -154,7 +155,6 @@ def _best(values: Doubles, present: Bools) -> Doubles:
 
 def _best_in_document(own: Doubles, document: Ints) -> Doubles:
     """The best own score among the candidates of each one's document; its own without one."""
-    best = np.full(int(document.max()) + 1, -np.inf)
-    inside = document >= 0
-    np.maximum.at(best, document[inside], own[inside])
-    return np.where(inside, best[np.maximum(document, 0)] if len(best) else own, own)
+    best = np.full(int(document.max()) + 2, -np.inf)
+    np.maximum.at(best, document, own)
+    return np.where(document >= 0, best[document], own)

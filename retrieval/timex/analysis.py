@@ -48,10 +48,12 @@ def candidates(folded: str) -> list[Lexicon]:
         words_of = lexicon(name)
         if words_of.script not in scripts:
             continue
-        known = len(words & words_of.common)
+        known = len(words & words_of.vocabulary)
         most = max(most, known)
-        if words_of.has_trigger(words, folded) or (digits and (known or name == "en")):
-            likely.append((-known, order, words_of))
+        if words_of.has_trigger(words, folded) or (
+            digits and (known or name == "en" or words_of.script != "latin")
+        ):
+            likely.append((-known if words_of.script == "latin" else -most - 99, order, words_of))
     likely.sort(key=lambda entry: entry[:2])
     return [words_of for known, _, words_of in likely if -2 * known >= most]
 
@@ -75,6 +77,8 @@ def _scripts(folded: str) -> frozenset[str]:
             found.add("hangul")
         elif "\u4e00" <= character <= "\u9fff":
             found.add("han")
+    if "han" in found and any(mark in folded for mark in lexicon("ja").marks):
+        found.add("kana")
     if "kana" in found:
         found.discard("han")
     elif "han" in found:
@@ -85,11 +89,11 @@ def _scripts(folded: str) -> frozenset[str]:
 _LATIN = frozenset({"latin"})
 
 
-def context_of(words: Lexicon, anchor: datetime, settings: Settings) -> Context:
+def context_of(words: Lexicon, anchor: datetime, settings: Settings, folded: str) -> Context:
     day_first = settings.day_first
     if day_first is None:
         day_first = words.day_first or (settings.region or "").upper() in _DAY_FIRST_REGIONS
-    return Context(anchor, settings, words.language, day_first, words.options)
+    return Context(anchor, settings, words.language, day_first, words.options, folded)
 
 
 def read(words: Lexicon, context: Context, folded: str) -> Reading:
@@ -101,7 +105,7 @@ def read(words: Lexicon, context: Context, folded: str) -> Reading:
         (t.value, t.start, t.end) for t in tokens if t.kind == DATE and isinstance(t.value, Span)
     ]
     covered = sum(end - start for span, start, end in spans)
-    known = len(frozenset(WORDS.findall(folded)) & words.common)
+    known = len(frozenset(WORDS.findall(folded)) & words.vocabulary)
     return Reading(
         words.language,
         tuple(s for s in spans if not s[0].void),
@@ -114,10 +118,34 @@ def best_reading(folded: str, anchor: datetime, settings: Settings) -> Reading |
     """The reading that explains most of the text; the likelier language where two explain the same."""
     best: Reading | None = None
     for words in candidates(folded):
-        reading = read(words, context_of(words, anchor, settings), folded)
-        if (reading.found or reading.void) and (best is None or reading.score > best.score):
+        reading = read(words, context_of(words, anchor, settings, folded), folded)
+        if not reading.found and not reading.void:
+            continue
+        if words.script != "latin":
+            return reading  # what the script says is surer than any count of characters
+        if best is None or reading.score > best.score:
             best = reading
     return best
+
+
+def languages_of(folded: str) -> list[str]:
+    """The languages that a text most resembles, by its script and its everyday words."""
+    words, scripts = frozenset(WORDS.findall(folded)), _scripts(folded)
+    known: dict[str, int] = {}
+    for name in LANGUAGES:
+        words_of = lexicon(name)
+        if words_of.script in scripts:
+            if words_of.script != "latin":
+                return [name]
+            known[name] = len(words & words_of.common)
+    most = max(known.values(), default=0)
+    return [name for name, count in known.items() if count == most]
+
+
+def covered(folded: str) -> list[tuple[int, int]]:
+    """The places of a text that are expressions of time, in order, whatever the anchor."""
+    reading = best_reading(folded, datetime(2024, 6, 12, tzinfo=timezone.utc), Settings())
+    return [] if reading is None else [(start, end) for _, start, end in reading.found]
 
 
 def aware(anchor: datetime) -> datetime:

@@ -7,6 +7,7 @@ the language is recognised and read:
 - `script`: latin, cyrillic, han, kana, hangul, devanagari, arabic
 - `day_first`: 3/7/2017 is 3 July
 - `common`: everyday words by which the language is recognised
+- `marks`: strings that occur in this language only, of those with its script
 - `ordinal`: what follows digits to make an ordinal
 - `options`: names of habits that rules ask for
 - `compound`: number words are written together, joined by these words
@@ -40,7 +41,8 @@ _MARKS = {
 _CARRIERS = frozenset(
     "MONTH WMONTH DAY WDAY REL PREV NEXT AGO PREAGO LATER UDAY UWEEK UMONTH UYEAR UQUARTER UHALF "
     "UWEEKEND UDECADE UCENTURY UWORKDAY UWORKWEEK UFORTNIGHT UHOUR UMINUTE SEASON HOLIDAY DECADE "
-    "PART RECENT FISCAL QN HN EARLY LATE TODATE PERIOD".split()
+    "PART RECENT FISCAL QN HN EARLY LATE TODATE PERIOD YEAROFF MONTHOFF WEEKOFF WEEKENDOFF YMARK "
+    "MDAY ADJACENT EITHER LONESEASON MONTHPHASE YEARPHASE VOID ERA".split()
 )
 
 Node = dict[str, Union["Node", tuple[str, Value]]]
@@ -52,6 +54,8 @@ class Lexicon:
     script: str
     day_first: bool
     common: frozenset[str]
+    vocabulary: frozenset[str]
+    marks: tuple[str, ...]
     ordinal: frozenset[str]
     options: frozenset[str]
     tree: Node
@@ -76,6 +80,10 @@ class Lexicon:
         previous: Piece | None = None
         while at < count:
             piece = cut[at]
+            if at + 1 < count and self._is_ending(piece, cut[at + 1]):
+                previous = piece
+                at += 1
+                continue
             if piece.start in runs:
                 made = runs[piece.start]
                 yield from made
@@ -84,7 +92,8 @@ class Lexicon:
                     previous = cut[at]
                     at += 1
                 continue
-            hit = None if _is_symbol(previous, piece) else self._longest(cut, at)
+            loose = not _is_symbol(previous, piece) and not self._is_ending(previous, piece)
+            hit = self._longest(cut, at) if loose else None
             if hit is not None:
                 kind, value, used = hit
                 yield Token(kind, value, piece.start, cut[at + used - 1].end)
@@ -103,9 +112,19 @@ class Lexicon:
                     yield token
                     at += used
                 else:
-                    yield from self._word(piece)
+                    yield from self._word(piece, previous)
                     at += 1
             previous = cut[at - 1]
+
+    def _is_ending(self, previous: Piece | None, piece: Piece) -> bool:
+        """A case ending after an apostrophe, as Turkish writes it."""
+        return (
+            bool(self.suffixes)
+            and previous is not None
+            and previous.text == "'"
+            and previous.end == piece.start
+            and any(piece.text == ending for ending, _ in self.suffixes)
+        )
 
     def _longest(self, cut: list[Piece], at: int) -> tuple[str, Value, int] | None:
         node: Node = self.tree
@@ -118,7 +137,9 @@ class Lexicon:
             node = step
             used += 1
             leaf = node.get("")
-            if isinstance(leaf, tuple):
+            following = cut[at + used].text if at + used < len(cut) else ""
+            # Japanese 次の日 is "the next day", but not in 次の日曜日, "next Sunday".
+            if isinstance(leaf, tuple) and (following != "曜" or used == 1):
                 best = (leaf[0], leaf[1], used)
         return best
 
@@ -161,12 +182,17 @@ class Lexicon:
         kind = "YEAR" if len(written) == 4 and value >= 1000 and "十" not in written else "NUM"
         return Token(kind_of(kind), value, cut[at].start, cut[end - 1].end), end - at
 
-    def _word(self, piece: Piece) -> Iterator[Token]:
+    def _word(self, piece: Piece, previous: Piece | None) -> Iterator[Token]:
         text = piece.text
         mark = _MARKS.get(text)
         if mark is not None:
             yield Token(kind_of(mark), None, piece.start, piece.end)
             return
+        if previous is not None and previous.text == "'" and previous.end == piece.start:
+            for ending, kind in self.suffixes:
+                if text == ending:
+                    yield Token(kind_of(kind), None, piece.start, piece.end)
+                    return
         if len(text) > 2:
             if self.joints is not None:
                 number = compound_number(text, self.numbers, self.joints)
@@ -264,7 +290,9 @@ def lexicon(language: str) -> Lexicon:
         language,
         str(meta.get("script", "latin")),
         bool(meta.get("day_first", True)),
-        frozenset(fold(w) for w in str(meta.get("common", "")).split()),
+        frozenset(fold(w) for w in str(meta.get("common", "")).split() if len(w) > 1),
+        frozenset(fold(w) for w in str(meta.get("common", "")).split() if len(w) > 1) | triggers,
+        tuple(fold(w) for w in str(meta.get("marks", "")).split()),
         frozenset(fold(w) for w in str(meta.get("ordinal", "")).split()),
         frozenset(str(meta.get("options", "")).split()),
         tree,

@@ -11,7 +11,7 @@ the default arm (retrieval.keyword.bm25) has neither limit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -305,7 +305,7 @@ class KeywordBackend(ABC):
 
     async def reindex(
         self, connection: Connection, bank: int, batch: int = REINDEX_BATCH
-    ) -> AsyncIterator[Progress]:
+    ) -> AsyncGenerator[Progress, None]:
         """Brings the bank's rows in line with its memories; progress after every batch.
 
         Each batch is a transaction under the lock of the bank's row, so writes go on between

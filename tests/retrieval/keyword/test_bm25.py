@@ -211,3 +211,30 @@ def test_empty() -> None:
     bank.add(["wax"])
     bank.delete(2)
     assert len(bm25.scores(bank.postings, ANALYSER.query("wax"))) == 0
+
+
+@pytest.mark.parametrize("limit", [1, 3, 50, 400])
+def test_the_cut_of_many_matches_is_exact(limit: int) -> None:
+    rng = np.random.default_rng(limit)
+    n = 6000
+    score = (rng.integers(1, 60, n) / 7).astype(np.float32)  # many equal ones
+    kinds = rng.choice(3, n, p=[0.9, 0.098, 0.002]).astype(np.uint8)
+    score[kinds == 1] *= 0.5  # a type that the best matches hold none of
+    matches = bm25.ScoredMatches(np.arange(n, dtype=np.int32), score)
+    exact = dict(enumerate(score.tolist()))
+    hits = bm25.top(matches, kinds, TYPES, limit)
+    for kind in TYPES:
+        among = np.flatnonzero(kinds == kind).tolist()
+        assert hits[kind].ordinals.tolist() == ranked(exact, among, limit)
+
+
+def test_a_mask_is_known_again() -> None:
+    bank = Bank()
+    bank.add(["wax", "wbx", "wax"])
+    live = np.array([True, True, False])
+    postings = bank.postings.with_live(live)
+    assert postings.with_live(live) is postings
+    assert len(bm25.scores(postings, ANALYSER.query("wax"), live)) == 1
+    everybody = np.ones(3, np.bool_)
+    assert bank.postings.with_live(everybody) is bank.postings
+    assert postings.with_live(everybody).total_length == bank.postings.total_length
