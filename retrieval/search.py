@@ -324,7 +324,7 @@ def _fused(senses: _Senses, plan: Plan, kept: Candidates, walked: GraphHits | No
     return score_fusion.fused_scores(
         window,
         senses.scan.at(flat).reshape(window.shape),
-        senses.matches.terms_at(flat).reshape(-1, *window.shape),
+        senses.matches.terms_at(flat).reshape(senses.matches.terms, *window.shape),
         senses.scale,
         document=columns.document[ordinals],
         tokens=columns.tokens[ordinals],
