@@ -38,7 +38,7 @@ OBJECT_STORE_BYTES = 80 * 2**20
 
 
 def run(settings: Settings, data: Path) -> None:
-    """Serves until a signal comes. Raises InUse, and what the parts raise when they cannot start."""
+    """Serves until a signal comes. Raises InUse, and what parts raise that cannot start."""
     data = data.resolve()
     with Signals() as signals, ExitStack() as stack:
         _require_free(settings.server.host, settings.server.port)
