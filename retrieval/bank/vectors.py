@@ -207,6 +207,10 @@ class FlatVectors:
     _population: Population
 
     @property
+    def size(self) -> int:
+        return len(self._absent)
+
+    @property
     def dimension(self) -> int:
         return int(self._matrix.values.shape[1])
 
@@ -230,14 +234,15 @@ class FlatVectors:
             )
         return FlatVectors(matrix.extended(vectors), self._absent.extended(absent), population)
 
-    def scan(self, query: Floats) -> FlatScan:
-        return FlatScan(self, checked(query, self.dimension))
+    def scan(self, query: Floats) -> HostScan:
+        query = checked(query, self.dimension)
+        return HostScan(self, query, partial(self.dense, query), GATHER_SHARE)
 
-    def scan_many(self, queries: Floats) -> Sequence[FlatScan]:
+    def scan_many(self, queries: Floats) -> Sequence[HostScan]:
         queries = checked(queries, self.dimension)
         table = _Table(self, queries)
         return [
-            FlatScan(self, q, partial(table.row, i), SHARED_GATHER_SHARE)
+            HostScan(self, q, partial(table.row, i), SHARED_GATHER_SHARE)
             for i, q in enumerate(queries)
         ]
 
@@ -346,7 +351,18 @@ class _Table:
         return row
 
 
-class FlatScan:
+class Rows(Protocol):
+    """What a scan on the host needs of a store."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def dimension(self) -> int: ...
+    def candidates(self, fact_type: FactType) -> Ints: ...
+    def gathered(self, query: Floats, ordinals: Ints) -> Floats: ...
+
+
+class HostScan:
     """Similarities of one query, made when asked for and kept.
 
     Fewer rows than `gather_share` of the bank are gathered; that is at most a quarter dearer than
@@ -357,15 +373,15 @@ class FlatScan:
 
     def __init__(
         self,
-        store: FlatVectors,
+        store: Rows,
         query: Floats,
-        dense: Callable[[], Floats] | None = None,
-        gather_share: float = GATHER_SHARE,
+        dense: Callable[[], Floats],
+        gather_share: float,
     ) -> None:
         self._store = store
         self._query = query
-        self._dense = dense or partial(store.dense, query)
-        self._few = gather_share * len(store.matrix)
+        self._dense = dense
+        self._few = gather_share * store.size
         self._done = False
         self._values: Floats | None = None
         self._known: Bools | None = None
@@ -388,7 +404,6 @@ class FlatScan:
 
     def _similarities(self, ordinals: Ints) -> Floats:
         store = self._store
-        size = len(store.matrix)
         if not store.dimension or not len(ordinals):
             return np.zeros(len(ordinals), np.float32)
         if self._done and self._values is not None:
@@ -396,7 +411,7 @@ class FlatScan:
         if self._values is None or self._known is None:
             if len(ordinals) < self._few:
                 found = store.gathered(self._query, ordinals)
-                values, known = np.empty(size, np.float32), np.zeros(size, np.bool_)
+                values, known = np.empty(store.size, np.float32), np.zeros(store.size, np.bool_)
                 values[ordinals] = found
                 known[ordinals] = True
                 self._values, self._known = values, known
