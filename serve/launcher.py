@@ -185,7 +185,7 @@ def _start_ray(settings: Settings, folder: Path, stack: ExitStack) -> None:
         address="local",
         num_cpus=os.cpu_count(),
         include_dashboard=False,
-        logging_level="ERROR",
+        logging_level=logging.ERROR,
         log_to_driver=False,
         object_store_memory=OBJECT_STORE_BYTES,
         _temp_dir=str(folder / "ray"),
@@ -229,7 +229,7 @@ def _quietly(stop: Any) -> None:
 def _require_alive() -> None:
     import ray
 
-    if not any(node["Alive"] for node in ray.nodes()):
+    if not any(node["Alive"] for node in ray.nodes())  # type: ignore[no-untyped-call]:
         raise RuntimeError("Ray went away: see the log")
 
 
