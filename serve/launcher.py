@@ -229,7 +229,8 @@ def _quietly(stop: Any) -> None:
 def _require_alive() -> None:
     import ray
 
-    if not any(node["Alive"] for node in ray.nodes())  # type: ignore[no-untyped-call]:
+    nodes = ray.nodes()  # type: ignore[no-untyped-call]
+    if not any(node["Alive"] for node in nodes):
         raise RuntimeError("Ray went away: see the log")
 
 
