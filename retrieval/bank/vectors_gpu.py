@@ -227,7 +227,8 @@ class GpuBackend:
 
     def upload(self, array: NDArray[Any]) -> Tensor:
         """A copy of a host array on the device; on the owning thread."""
-        copy: Tensor = self.torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+        # Of its own: torch does not take read-only arrays.
+        copy: Tensor = self.torch.tensor(array).to(self.device)
         return copy
 
     def _named(self, error: BaseException) -> BaseException:

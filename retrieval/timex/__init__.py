@@ -40,9 +40,10 @@ def parse(text: str, anchor: datetime, settings: Settings = _DEFAULT) -> TimeExp
     two apart, the one with the finer unit; of equals, the first in the text. Dates that no calendar
     holds, and questions that ask for a date ("how long ago"), give None. Never raises.
     """
-    if not text or asks_for_length(text):
+    found = find(text, anchor, settings)
+    if not found or asks_for_length(text):
         return None
-    return combine(find(text, anchor, settings))
+    return combine(found)
 
 
 def find(text: str, anchor: datetime, settings: Settings = _DEFAULT) -> list[TimeExpression]:

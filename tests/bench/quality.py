@@ -56,6 +56,8 @@ GOALS: Mapping[str, Mapping[str, tuple[str, float]]] = {
     "cisi": {"nDCG@10": ("bm25", 0.312)},
 }
 """What a list has to reach, by measure."""
+NOISE = 0.001
+"""Below this a difference is none."""
 MARGINS: Mapping[str, Mapping[str, float]] = {
     "musique": {"R@5": 0.02, "all@5": 0.10},
     "hotpotqa": {"R@5": 0.05, "all@5": 0.10},
@@ -165,7 +167,7 @@ def verdicts(name: str, lists: Mapping[str, Mapping[str, float]]) -> list[dict[s
         off = lists["final, no graph"][measure]
         aims.append((f"{measure} of final against no graph", lists["final"][measure], off))
     return [
-        {"what": what, "reached": reached, "goal": goal, "met": reached >= goal}
+        {"what": what, "reached": reached, "goal": goal, "met": reached >= goal - NOISE}
         for what, reached, goal in aims
     ]
 
