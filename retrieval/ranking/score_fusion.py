@@ -54,8 +54,8 @@ _BEHIND, _LONGEST_PATH = 1.0, 3
 _SHARPNESS = 0.5
 """The formula's constants: one set for every bank, chosen on LoCoMo (six conversations), MuSiQue,
 HotpotQA (60 questions each), LongMemEval, SciFact, Cranfield and CISI with all-MiniLM-L6-v2. LoCoMo
-has recall at 5 / 10 of 0.748 / 0.824 with the boosts (reciprocal ranks of words and vectors: 0.509 /
-0.609). Moving one weight by a third costs at most 0.014 there; choosing again on five conversations
+has recall at 5 / 10 of 0.748 / 0.824 with the boosts (reciprocal ranks of words and vectors: 0.509
+/ 0.609). Moving one weight by a third costs at most 0.014 there; choosing again on five conversations
 and testing on the sixth gave 0.742 / 0.820. All paragraphs are among the first five for 0.55 of the
 questions of MuSiQue (0.27) and 0.80 of those of HotpotQA (0.67)."""
 
