@@ -47,7 +47,7 @@ PEER = {
     },
 }
 """Figures of Hindsight 1.1.0 on the same part of LoCoMo with the same embedding model and no
-cross-encoder, measured once on two cores (docs/architecture.md)."""
+cross-encoder, measured once on two cores."""
 
 GOALS: Mapping[str, Mapping[str, tuple[str, float]]] = {
     "locomo": {"R@10": ("final", 0.80), "R@5": ("final", 0.70)},
