@@ -21,6 +21,7 @@ from retrieval.types import CAUSAL, Bools, Doubles, Hits, Ints, LinkType
 _SHARED, _SUBJECT, _SEMANTIC, _CAUSAL, _CAUSE_ASKED, _SEQUENCE = 0.4, 0.7, 0.4, 0.6, 0.9, 0.5
 _NAMED = 5.0
 _LEAST_RARITY = 0.2
+_LEAST_SIMILAR = 0.7
 _FLOOR = 0.1
 """The formula's constants, measured together with the fused order: ranking/score_fusion.py."""
 
@@ -133,7 +134,7 @@ class Walk:
         kept = self._allowed[steps.target] & (handed > np.where(fresh | (hop == 1), 0.0, stands))
         steps, handed, stands, fresh = steps.where(kept), handed[kept], stands[kept], fresh[kept]
         np.maximum.at(self._reached, steps.target, handed)
-        linked = steps.link != PathLink.SEQUENCE
+        linked = (steps.link != PathLink.SEQUENCE) & (steps.link != PathLink.SEMANTIC)
         told, given = steps.where(linked), handed[linked].astype(np.float32)
         np.maximum.at(self._evidence, told.target, given)
         told = told.where(given >= self._evidence[told.target])
@@ -179,10 +180,12 @@ class Walk:
     def _through_links(self, frontier: Ints) -> _Steps:
         rows = self._graph.neighbours(frontier, (LinkType.SEMANTIC, *CAUSAL))
         semantic = rows.type == LinkType.SEMANTIC
-        share = np.where(semantic, _SEMANTIC, _CAUSAL)
+        close = np.clip((rows.weight - _LEAST_SIMILAR) / (1 - _LEAST_SIMILAR), 0.0, 1.0)
+        share = np.where(semantic, _SEMANTIC * close, _CAUSAL * rows.weight)
         if self._settings.causes:
-            share[_towards_cause(rows)] = _CAUSE_ASKED
-        steps = _Steps.of(rows.row, rows.target, share * rows.weight, PathLink.CAUSAL)
+            towards = _towards_cause(rows)
+            share[towards] = _CAUSE_ASKED * rows.weight[towards]
+        steps = _Steps.of(rows.row, rows.target, share, PathLink.CAUSAL)
         steps.link[semantic] = PathLink.SEMANTIC
         return steps
 
