@@ -250,14 +250,15 @@ class Walk:
             kept = allowed[unit]
             index, unit = index[kept], unit[kept]
         sizes = np.bincount(index, minlength=len(entities))
-        over = np.flatnonzero(sizes > limit)
-        if len(over):
-            kept = sizes[index] <= limit
+        over = sizes > limit
+        if over.any():
+            kept = ~over[index]
+            fit = np.zeros(len(index))
+            fit[~kept] = self._affinity(unit[~kept])
             ends = np.cumsum(sizes)
-            for i in over:
-                run = slice(ends[i] - sizes[i], ends[i])
-                worst = np.argpartition(-self._affinity(unit[run]), limit - 1)
-                kept[run][worst[:limit]] = True
+            for end, size in zip(ends[over], sizes[over], strict=True):
+                run = slice(end - size, end)
+                kept[run][np.argpartition(-fit[run], limit - 1)[:limit]] = True
             index, unit = index[kept], unit[kept]
         return index, unit
 
