@@ -52,7 +52,8 @@ class Compute:
     """How a local model uses its machine.
 
     device: "auto" (CUDA, else MPS where allowed, else CPU), "cpu", "cuda", "cuda:1", "mps".
-    precision: "auto" is bf16 where the device computes in it, else fp32.
+    precision: "auto" is fp16 on a GPU (bf16 for models that are not of the BERT family), on a CPU
+    bf16 where it has the instructions, else fp32.
     threads: 0 = what the control group and the CPU affinity allow.
     batch_tokens / bulk_batch_tokens: bounds of one batch; 0 = by device (CPU 2,048 and 512: at
     most about 0.1 s for a MiniLM; GPU 16,384, the default of TEI).
