@@ -6,18 +6,36 @@ import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 
+import numpy as np
+
 from retrieval import tokens
 from retrieval.errors import FourfoldError, Unavailable
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.facts import Fact, Prepared
 from retrieval.keyword.analyser import Document
 from retrieval.settings import RetainSettings
+from retrieval.store.splice import Part, join
 from retrieval.types import FactType
 
 _MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September",
     "October", "November", "December",
 )  # fmt: skip
+
+
+def together(first: Prepared, second: Prepared) -> Prepared:
+    """The facts of both, in this order."""
+    parts = [
+        Part(0, len(first), first.postings),
+        Part(len(first), len(second), second.postings),
+    ]
+    return Prepared(
+        [*first.facts, *second.facts],
+        np.concatenate([first.vectors, second.vectors]),
+        join("postings", parts).arrays,
+        np.concatenate([first.tokens, second.tokens]),
+        [*first.signals, *second.signals],
+    )
 
 
 def _month(time: datetime) -> str:

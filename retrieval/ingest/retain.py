@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
@@ -19,13 +19,15 @@ import orjson
 
 from retrieval.errors import Conflict, InvalidInput
 from retrieval.ingest import fields
-from retrieval.ingest.augment import prepare
+from retrieval.ingest import stored as stored_facts
+from retrieval.ingest.augment import prepare, together
 from retrieval.ingest.chunking import chunk
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.extraction import ExtractedFact, Extractor, Section, Usage
 from retrieval.ingest.facts import Fact, Link, new_ids
 from retrieval.ingest.fields import fail
 from retrieval.ingest.importing import settings_of
+from retrieval.ingest.stored import Stored
 from retrieval.ingest.writing import Change, write
 from retrieval.settings import RetainSettings
 from retrieval.store import banks
@@ -62,15 +64,16 @@ async def retain(
     items: Sequence[Mapping[str, Any]],
     *,
     document_tags: Sequence[str] | None = None,
+    now: datetime | None = None,
     also: Callable[[Connection], Awaitable[None]] | None = None,
 ) -> dict[str, int]:
     """Stores the items and returns the tokens that extraction cost.
 
     The bank is made if there is none. InvalidInput names the item and the field; then nothing
-    has changed. `also` runs inside the same transaction.
+    has changed. `now` is the time of items without one. `also` runs inside the same transaction.
     """
     banks.check_id(bank_id)
-    checked = parse(items, document_tags, deps.clock())
+    checked = parse(items, document_tags, now or deps.clock())
     usage = Usage()
     settings = await settings_of(deps, tenant, bank_id)
     if not checked and also is None:
@@ -171,7 +174,7 @@ class _Piece:
     text: str
     hash: str
     section: Section
-    facts: Sequence[ExtractedFact] = ()
+    settings: RetainSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,10 +244,9 @@ def _plan(
     pieces: list[_Piece] = []
     changed: list[_Piece] = []
     for part, item in parts:
-        for piece_text in chunk(
-            part, settings.retain_chunk_size, settings.retain_structured_chunk_size
-        ):
-            piece = _Piece(len(pieces), piece_text, _hash(piece_text), item.section)
+        own = _strategy(settings, item.strategy)
+        for piece_text in chunk(part, own.retain_chunk_size, own.retain_structured_chunk_size):
+            piece = _Piece(len(pieces), piece_text, _hash(piece_text), item.section, own)
             pieces.append(piece)
             if (
                 before is None
@@ -296,12 +298,10 @@ async def _store(
     stored = await read(deps.pool, look)
     plans = []
     for document_id, group in groups.items():
-        own = _strategy(settings, group[-1].strategy)
-        plan = _plan(document_id, group, stored.get(document_id), own)
-        extractor = Extractor(own, deps.llm, usage)
+        plan = _plan(document_id, group, stored.get(document_id), settings)
         for piece in plan.changed:
-            found = await extractor.facts(piece.text, piece.section)
-            _add_facts(plan, bank_id, piece, found)
+            extractor = Extractor(piece.settings, deps.llm, usage)
+            _add_facts(plan, bank_id, piece, await extractor.facts(piece.text, piece.section))
         plans.append(plan)
     facts = [fact for plan in plans for fact in plan.facts]
     links = [link for plan in plans for link in plan.links]
@@ -315,8 +315,14 @@ async def _store(
                 now is not None and then is not None and now.content_hash != then.content_hash
             ):
                 raise _Stale
-            await _write_document(change, bank_id, plan, settings)
-        if prepared is not None:
+        stale: list[tuple[Stored, Fact]] = []
+        for plan in plans:
+            stale += await _write_document(change, bank_id, plan, settings)
+        if stale:
+            old = await stored_facts.again(change, stale)
+            both = old.prepared if prepared is None else together(old.prepared, prepared)
+            await change.add(both, [*old.links, *links], old.known)
+        elif prepared is not None:
             await change.add(prepared, links)
         if also is not None:
             await also(change.connection)
@@ -367,8 +373,11 @@ def _add_facts(plan: _Plan, bank_id: str, piece: _Piece, found: Sequence[Extract
 
 async def _write_document(
     change: Change, bank_id: str, plan: _Plan, settings: RetainSettings
-) -> None:
-    """The document's row and chunks, and the end of memories whose chunk changed or went."""
+) -> list[tuple[Stored, Fact]]:
+    """The document's row and chunks, and the end of memories whose chunk changed or went.
+
+    Returns the memories of kept chunks that the items label otherwise now, and what they become.
+    """
     connection, bank = change.connection, change.bank
     change.touch()
     await change.document_numbers([plan.document_id])
@@ -422,6 +431,38 @@ async def _write_document(
             for piece in plan.changed
         ],
     )
+    return await _relabelled(change, bank_id, plan, redone)
+
+
+async def _relabelled(
+    change: Change, bank_id: str, plan: _Plan, redone: set[int]
+) -> list[tuple[Stored, Fact]]:
+    sections = {
+        _chunk_id(bank_id, plan.document_id, piece.index): piece.section
+        for piece in plan.pieces
+        if piece.index not in redone
+    }
+    rows = await change.connection.fetch(
+        "select id from memory_units where bank = $1 and document_id = $2"
+        " and chunk_id = any($3) and ordinal is not null order by ordinal",
+        change.bank,
+        plan.document_id,
+        list(sections),
+    )
+    found = []
+    for memory in await stored_facts.load(change.connection, change.bank, [r["id"] for r in rows]):
+        section = sections[memory.fact.chunk_id or ""]
+        fact = replace(
+            memory.fact,
+            tags=section.tags,
+            metadata=section.metadata,
+            context=section.context,
+            observation_scopes=section.observation_scopes,
+        )
+        if fact != memory.fact:
+            found.append((memory, fact))
+    await change.remove_derived([m.fact.id for m, fact in found if m.fact.tags != fact.tags])
+    return found
 
 
 def _params(item: Item) -> dict[str, Any]:

@@ -26,13 +26,16 @@ from retrieval.ingest.links import Edges
 from retrieval.ingest.subject import flags, subject
 from retrieval.settings import RetainSettings
 from retrieval.store import banks, segments
-from retrieval.store.edge import micros
+from retrieval.store.edge import iso, micros
 from retrieval.store.heads import BankHead
 from retrieval.store.pool import Connection
 from retrieval.store.pool import write as transact
 from retrieval.types import NO_PROOF, FactType, Ints, LinkType
 
 T = TypeVar("T")
+
+HISTORY_LIMIT = 50
+"""Earlier states that are kept of an observation."""
 
 _UNIT_COLUMNS = (
     "bank", "id", "ordinal", "key", "text", "fact_type", "context", "occurred_start",
@@ -136,13 +139,13 @@ class Change:
     async def remove(self, ids: Sequence[UUID]) -> int:
         """Deletes memories, their links, and the observations built on them; how many in all."""
         rows = await self.connection.fetch(
-            "delete from memory_units where bank = $1 and id = any($2) returning id, ordinal",
+            "delete from memory_units where bank = $1 and id = any($2)"
+            " returning id, ordinal, source_ids",
             self.bank,
             list(ids),
         )
-        self.bury(row["ordinal"] for row in rows)
-        removed = [row["id"] for row in rows]
-        return len(rows) + await self.remove_derived(removed)
+        await self._after_removal(rows)
+        return len(rows) + await self.remove_derived([row["id"] for row in rows])
 
     async def remove_derived(self, sources: Sequence[UUID], keep: Sequence[UUID] = ()) -> int:
         """Deletes observations built on these memories, and what is built on those in turn.
@@ -163,24 +166,53 @@ class Change:
             if not rows:
                 break
             count += len(rows)
-            self.bury(row["ordinal"] for row in rows)
+            await self._after_removal(rows)
+            sources = [row["id"] for row in rows]
+        return count
+
+    async def _after_removal(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self.bury(row["ordinal"] for row in rows)
+        if sources := [source for row in rows for source in row["source_ids"]]:
+            await self.connection.execute(
+                "delete from observation_history where bank = $1 and observation_id = any($2)",
+                self.bank,
+                [row["id"] for row in rows],
+            )
             await self.connection.execute(
                 "update memory_units set consolidated_at = null, consolidation_failed_at = null"
                 " where bank = $1 and id = any($2)",
                 self.bank,
-                [source for row in rows for source in row["source_ids"]],
+                sources,
             )
-            sources = [row["id"] for row in rows]
-        return count
+
+    async def invalidate(self, id: UUID, reason: str | None) -> None:
+        """Takes a memory out of every arm; its row and stated links stay for a restore."""
+        ordinal = await self.connection.fetchval(
+            "update memory_units m set ordinal = null, invalidation_reason = $3,"
+            " invalidated_at = now(), updated_at = now() from memory_units before"
+            " where m.bank = $1 and m.id = $2 and before.bank = $1 and before.id = $2"
+            " returning before.ordinal",
+            self.bank,
+            id,
+            reason,
+        )
+        self.bury([ordinal])
+        await self.remove_derived([id])
 
     # Adding
 
-    async def add(self, prepared: Prepared, stated: Sequence[Link] = ()) -> list[UUID]:
+    async def add(
+        self,
+        prepared: Prepared,
+        stated: Sequence[Link] = (),
+        known: Mapping[UUID, Sequence[tuple[int, str]]] | None = None,
+    ) -> list[UUID]:
         """Writes the facts under the next ordinals; returns their ids, in order.
 
         A fact whose key or id the bank holds already takes that memory's place: same id, new
-        ordinal, incoming stated links kept, observations on a changed text deleted.
-        InvalidInput names a link or source that leads nowhere.
+        ordinal, incoming stated links kept, outgoing ones only if `stated` has them, observations
+        on a changed text deleted. `known` gives the (entity number, name) lists of facts whose
+        entities are settled. InvalidInput names a link or source that leads nowhere. Call it once.
         """
         if not prepared.facts:
             return []
@@ -195,8 +227,7 @@ class Change:
         await self._replace(facts, old)
         documents, facts = await self._documents(facts, old)
         tags = await self._tags(facts)
-        sightings = [Sighting(fact.mentions, fact.event_date) for fact in facts]
-        named = await self._entities(sightings)
+        named = await self._named(facts, known or {})
         first = self._next_ordinal
         self._next_ordinal += len(facts)
         semantic = await links.semantic(
@@ -357,6 +388,7 @@ class Change:
     async def _replace(self, facts: Sequence[Fact], old: Mapping[UUID, _Old]) -> None:
         if not old:
             return
+        await self._remember_observations(facts, old)
         await self.connection.execute(
             "delete from memory_units where bank = $1 and id = any($2)", self.bank, list(old)
         )
@@ -368,6 +400,42 @@ class Change:
             and (before.text, before.fact_type) != (fact.text, fact.fact_type)
         ]
         await self.remove_derived(changed, keep=[fact.id for fact in facts])
+
+    async def _remember_observations(self, facts: Sequence[Fact], old: Mapping[UUID, _Old]) -> None:
+        """Puts what observations said before into their history, which keeps the last 50."""
+        changed = {
+            fact.id: fact
+            for fact in facts
+            if fact.fact_type is FactType.OBSERVATION
+            and fact.id in old
+            and old[fact.id].text != fact.text
+        }
+        if not changed:
+            return
+        rows = await self.connection.fetch(
+            "select id, text, tags, occurred_start, occurred_end, mentioned_at, source_ids"
+            " from memory_units where bank = $1 and id = any($2)",
+            self.bank,
+            list(changed),
+        )
+        await self.connection.copy_records_to_table(
+            "observation_history",
+            columns=("bank", "observation_id", "changed_at", "content"),
+            records=[
+                (self.bank, row["id"], self.now, _past(row, changed[row["id"]])) for row in rows
+            ],
+        )
+        await self.connection.execute(
+            "delete from observation_history h using ("
+            "  select observation_id, changed_at, row_number() over ("
+            "    partition by observation_id order by changed_at desc) as place"
+            "  from observation_history where bank = $1 and observation_id = any($2)) o"
+            " where h.bank = $1 and h.observation_id = o.observation_id"
+            " and h.changed_at = o.changed_at and o.place > $3",
+            self.bank,
+            list(changed),
+            HISTORY_LIMIT,
+        )
 
     async def _documents(
         self, facts: Sequence[Fact], old: Mapping[UUID, _Old]
@@ -448,6 +516,14 @@ class Change:
             self.version,
         )
         return {row[0]: row[1] for row in rows}
+
+    async def _named(
+        self, facts: Sequence[Fact], known: Mapping[UUID, Sequence[tuple[int, str]]]
+    ) -> list[Sequence[tuple[int, str]]]:
+        open_facts = [fact for fact in facts if fact.id not in known]
+        found = await self._entities([Sighting(f.mentions, f.event_date) for f in open_facts])
+        every = {**known, **dict(zip((f.id for f in open_facts), found, strict=True))}
+        return [every[fact.id] for fact in facts]
 
     async def _entities(self, sightings: Sequence[Sighting]) -> Sequence[Sequence[tuple[int, str]]]:
         if not any(sighting.mentions for sighting in sightings):
@@ -567,6 +643,20 @@ def _as_id(ref: str) -> UUID | None:
         return UUID(ref)
     except ValueError:
         return None
+
+
+def _past(row: Mapping[str, Any], now: Fact) -> dict[str, Any]:
+    """What the history keeps of an observation's state before `now`."""
+    return {
+        "previous_text": row["text"],
+        "previous_tags": row["tags"],
+        "previous_occurred_start": iso(row["occurred_start"]),
+        "previous_occurred_end": iso(row["occurred_end"]),
+        "previous_mentioned_at": iso(row["mentioned_at"]),
+        "new_source_memory_ids": [
+            str(source) for source in now.sources if source not in row["source_ids"]
+        ],
+    }
 
 
 def _placed(fact: Fact, position: int) -> Fact:

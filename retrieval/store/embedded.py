@@ -10,6 +10,7 @@ Layout of the data folder: `cluster/` (PGDATA), `run/` (the socket), `postgres.l
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import logging
 import os
@@ -180,11 +181,13 @@ class EmbeddedPostgres:
                 target=self._watch, name="embedded-postgres", daemon=True
             )
             self._watcher.start()
+            atexit.register(self.stop)
             return self.dsn
 
     def stop(self, timeout_s: float = 8.0) -> None:
         """Stops the server (connections are cut, nothing is lost) and frees the folder."""
         self._stopping.set()
+        atexit.unregister(self.stop)
         with self._mutex:
             watcher, self._watcher = self._watcher, None
             self._halt(timeout_s)
@@ -334,8 +337,12 @@ class EmbeddedPostgres:
                 if self._postmaster() == (process.pid, True):
                     return
                 time.sleep(0.02)
-            # After a kill the old server's children hold shared memory for a moment.
-            if time.monotonic() >= give_up or self._stopping.wait(0.1 * (attempt + 1)):
+            # After a kill the old server's children hold its shared memory for a moment.
+            if (
+                time.monotonic() >= give_up
+                or "in use" not in self._last_words()
+                or self._stopping.wait(0.1 * (attempt + 1))
+            ):
                 break
         self._halt()
         raise Unavailable("embedded Postgres", f"it does not start: {self._last_words()}")

@@ -141,6 +141,21 @@ async def finish(
         raise Conflict(f"operation {claimed.operation_id} was taken over")
 
 
+async def release(pool: Pool, claimed: Claim) -> None:
+    """Puts an operation that was not done back into the queue, at once."""
+
+    async def work(connection: Connection) -> None:
+        await connection.execute(
+            "update operations set status = 'pending', leased_until = null, lease = null,"
+            " updated_at = now()"
+            " where operation_id = $1 and lease = $2 and status = 'processing'",
+            claimed.operation_id,
+            claimed.lease,
+        )
+
+    await write(pool, work)
+
+
 async def fail(pool: Pool, claimed: Claim, message: str, *, again: bool) -> None:
     """Records a failure; with `again` it is tried anew later, MAX_RETRIES times."""
     retry = again and claimed.retries < MAX_RETRIES

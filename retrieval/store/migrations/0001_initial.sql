@@ -42,6 +42,7 @@ create table banks (
     last_document_at timestamptz,
     unique (tenant_id, bank_id)
 );
+create index banks_by_write on banks (last_write_at);  -- upkeep follows the writes
 
 create table documents (
     bank          bigint not null references banks on delete cascade,
@@ -160,14 +161,13 @@ create table entity_cooccurrences (
     check (a < b)
 );
 
--- Earlier states of an observation.
+-- Earlier states of an observation. No reference to its row: an update replaces that.
 create table observation_history (
-    bank           bigint not null,
+    bank           bigint not null references banks on delete cascade,
     observation_id uuid not null,
     changed_at     timestamptz not null default now(),
     content        jsonb not null,
-    primary key (bank, observation_id, changed_at),
-    foreign key (bank, observation_id) references memory_units on delete cascade
+    primary key (bank, observation_id, changed_at)
 );
 
 -- Links that somebody stated: causal ones and imported ones. Semantic links lie packed in

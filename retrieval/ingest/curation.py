@@ -1,0 +1,303 @@
+"""Changing and deleting what a bank holds. Each call is one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from retrieval.errors import Conflict, InvalidInput, NotFound
+from retrieval.ingest import fields, stored
+from retrieval.ingest.augment import prepare
+from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest.facts import Fact
+from retrieval.ingest.importing import settings_of
+from retrieval.ingest.stored import Stored
+from retrieval.ingest.writing import Change, write
+from retrieval.store import banks, documents, memories
+from retrieval.store.memories import as_uuid
+from retrieval.store.pool import Connection, read
+from retrieval.types import FactType
+
+_EDITS = ("text", "context", "occurred_start", "occurred_end", "fact_type", "entities")
+_ATTEMPTS = 5
+
+
+class _Stale(Exception):
+    """The memory changed between reading it and locking the bank."""
+
+
+async def patch_memory(
+    deps: IngestDeps, tenant: str, bank_id: str, memory_id: str, changes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Edits, invalidates or restores a world or experience memory; returns it.
+
+    changes: `text`, `context`, `occurred_start`, `occurred_end` ("" or null clears), `fact_type`,
+    `entities`, `resolve_entities`, `state` (valid, invalidated), `reason`. An edited or restored
+    memory is embedded and linked anew; what was derived from it is deleted.
+    """
+    id = as_uuid(memory_id, "memory_id")
+    wanted = {key: changes[key] for key in (*_EDITS, "state") if key in changes}
+    if not wanted:
+        raise InvalidInput(f"give at least one of {', '.join((*_EDITS, 'state'))}", "text")
+    state = wanted.pop("state", None)
+    if state not in (None, "valid", "invalidated"):
+        raise InvalidInput("state must be valid or invalidated", "state")
+    reason = fields.optional_text(changes.get("reason"), "reason", fields.CONTEXT_LIMIT)
+    settings = await settings_of(deps, tenant, bank_id)
+
+    async def look(connection: Connection) -> Stored:
+        bank = (await banks.head_of(connection, tenant, bank_id)).bank
+        found = await stored.load(connection, bank, [id])
+        if not found:
+            raise NotFound(f"there is no memory {id}")
+        return found[0]
+
+    for _ in range(_ATTEMPTS):
+        before = await read(deps.pool, look)
+        if before.fact.fact_type is FactType.OBSERVATION:
+            raise InvalidInput("an observation is derived and cannot be edited", "memory_id")
+        fact = _edited(before.fact, wanted, changes.get("resolve_entities") is not False)
+        if before.ordinal is None and state != "valid" and wanted:
+            raise InvalidInput("the memory is invalidated: restore it first", "state")
+        anew = bool(wanted) or (state == "valid" and before.ordinal is None)
+        if wanted:
+            fact = replace(fact, edited_at=deps.clock())
+        prepared = await prepare(deps, settings, [fact], tenant) if anew else None
+
+        async def work(
+            change: Change, before: Stored = before, prepared: Any = prepared
+        ) -> dict[str, Any]:
+            now = await stored.load(change.connection, change.bank, [id])
+            if not now or (now[0].updated_at, now[0].ordinal) != (
+                before.updated_at,
+                before.ordinal,
+            ):
+                raise _Stale
+            if prepared is not None:
+                links = await stored.outgoing(change.connection, change.bank, [id])
+                known = {} if "entities" in wanted else {id: before.named}
+                await change.remove_derived([id])
+                await change.add(prepared, links, known)
+            if state == "invalidated" and before.ordinal is not None:
+                await change.invalidate(id, reason)
+            return await memories.view(change.connection, change.bank, id)
+
+        try:
+            return await write(deps, tenant, bank_id, work)
+        except _Stale:
+            continue
+    raise Conflict(f"memory {id} is being changed by others all the time; try again")
+
+
+def _edited(fact: Fact, wanted: Mapping[str, Any], resolve: bool) -> Fact:
+    edits: dict[str, Any] = {}
+    if "text" in wanted:
+        edits["text"] = fields.text(wanted["text"], "text")
+    if "context" in wanted:
+        edits["context"] = fields.optional_text(wanted["context"], "context", fields.CONTEXT_LIMIT)
+    for name in ("occurred_start", "occurred_end"):
+        if name in wanted:
+            edits[name] = fields.time(wanted[name], name)
+    if "fact_type" in wanted:
+        if wanted["fact_type"] not in ("world", "experience"):
+            raise InvalidInput("fact_type must be world or experience", "fact_type")
+        edits["fact_type"] = FactType.of(wanted["fact_type"])
+    if "entities" in wanted:
+        edits["mentions"] = fields.mentions(wanted["entities"], "entities", resolve)
+    edited = replace(fact, **edits)
+    start, end = edited.occurred_start, edited.occurred_end
+    if start is not None and end is not None and end < start:
+        raise InvalidInput("occurred_end lies before occurred_start", "occurred_end")
+    return edited
+
+
+async def delete_memory(
+    deps: IngestDeps, tenant: str, bank_id: str, memory_id: str
+) -> dict[str, Any]:
+    """Removes a memory, its links and the observations built on it."""
+    id = as_uuid(memory_id, "memory_id")
+
+    async def work(change: Change) -> int:
+        count = await change.remove([id])
+        if not count:
+            raise NotFound(f"there is no memory {id}")
+        return count
+
+    count = await write(deps, tenant, bank_id, work)
+    return {"success": True, "deleted_count": count}
+
+
+async def delete_derived(
+    deps: IngestDeps, tenant: str, bank_id: str, memory_id: str
+) -> dict[str, Any]:
+    """Removes the observations built on a memory, which is then to be consolidated again."""
+    id = as_uuid(memory_id, "memory_id")
+
+    async def work(change: Change) -> int:
+        if not await stored.load(change.connection, change.bank, [id]):
+            raise NotFound(f"there is no memory {id}")
+        return await change.remove_derived([id])
+
+    return {"success": True, "deleted_count": await write(deps, tenant, bank_id, work)}
+
+
+async def clear(
+    deps: IngestDeps, tenant: str, bank_id: str, kind: str | None = None
+) -> dict[str, Any]:
+    """Removes all memories of a type and what was derived from them; without a type everything
+    but the bank's profile and settings, so that it can be filled with another model's vectors."""
+    if kind is None:
+        return {"success": True, "deleted_count": await write(deps, tenant, bank_id, _clear_all)}
+    try:
+        fact_type = FactType.of(kind)
+    except ValueError as error:
+        raise InvalidInput(str(error), "type") from None
+
+    async def work(change: Change) -> int:
+        rows = await change.connection.fetch(
+            "select id from memory_units where bank = $1 and fact_type = $2",
+            change.bank,
+            int(fact_type),
+        )
+        return await change.remove([row["id"] for row in rows])
+
+    return {"success": True, "deleted_count": await write(deps, tenant, bank_id, work)}
+
+
+async def _clear_all(change: Change) -> int:
+    connection, bank = change.connection, change.bank
+    count: int = await connection.fetchval(
+        "select count(*) from memory_units where bank = $1", bank
+    )
+    for table in (
+        "links", "unit_entities", "observation_history", "memory_units", "chunks", "documents",
+        "entity_aliases", "entity_cooccurrences", "entities", "tags", "segments", "tombstones",
+    ):  # fmt: skip
+        await connection.execute(f"delete from {table} where bank = $1", bank)
+    await connection.execute(
+        "update banks set generation = generation + 1, version = version + 1, next_ordinal = 0,"
+        " next_entity = 0, next_tag = 0, next_document = 0, vector_set = '', analyser = '',"
+        " updated_at = now(), last_write_at = now() where bank = $1",
+        bank,
+    )
+    return count
+
+
+async def delete_document(
+    deps: IngestDeps, tenant: str, bank_id: str, document_id: str
+) -> dict[str, Any]:
+    """Removes a document with its chunks, its memories and what was derived from those."""
+
+    async def work(change: Change) -> int:
+        rows = await change.connection.fetch(
+            "select id from memory_units where bank = $1 and document_id = $2",
+            change.bank,
+            document_id,
+        )
+        await change.remove([row["id"] for row in rows])
+        gone = await change.connection.fetchval(
+            "delete from documents where bank = $1 and document_id = $2 returning true",
+            change.bank,
+            document_id,
+        )
+        if not gone:
+            raise documents.unknown(document_id)
+        change.touch()
+        return len(rows)
+
+    count = await write(deps, tenant, bank_id, work)
+    return {
+        "success": True,
+        "message": f"document {document_id!r} and its {count} memories were deleted",
+        "document_id": document_id,
+        "memory_units_deleted": count,
+    }
+
+
+async def patch_document(
+    deps: IngestDeps, tenant: str, bank_id: str, document_id: str, tags: Sequence[str]
+) -> dict[str, Any]:
+    """Gives a document other tags, and its memories with it; derived observations go."""
+    wanted = fields.tags(tags, "tags")
+
+    async def work(change: Change) -> None:
+        connection, bank = change.connection, change.bank
+        old = await connection.fetchval(
+            "select tags from documents where bank = $1 and document_id = $2", bank, document_id
+        )
+        if old is None:
+            raise documents.unknown(document_id)
+        await connection.execute(
+            "update documents set tags = $3, updated_at = now()"
+            " where bank = $1 and document_id = $2",
+            bank,
+            document_id,
+            wanted,
+        )
+        change.touch()
+        await retag(change, document_id, frozenset(old), wanted)
+
+    await write(deps, tenant, bank_id, work)
+    return {"success": True}
+
+
+async def retag(change: Change, document_id: str, old: frozenset[str], new: Sequence[str]) -> None:
+    """Memories of a document lose the tags `old` and gain `new`; observations on them go."""
+    rows = await change.connection.fetch(
+        "select id from memory_units where bank = $1 and document_id = $2 and ordinal is not null"
+        " order by ordinal",
+        change.bank,
+        document_id,
+    )
+    found = await stored.load(change.connection, change.bank, [row["id"] for row in rows])
+    pairs = [
+        (memory, replace(memory.fact, tags=tags))
+        for memory in found
+        if (tags := _retagged(memory.fact.tags, old, new)) != memory.fact.tags
+    ]
+    await change.remove_derived([memory.fact.id for memory, _ in pairs])
+    await stored.rewrite(change, pairs)
+    # Invalidated ones have no place in the arms: their rows are enough.
+    await change.connection.execute(
+        "update memory_units set tags = (select coalesce(array_agg(distinct t), '{}') from unnest("
+        "  array(select unnest(tags) except select unnest($3::text[])) || $4::text[]) t)"
+        " where bank = $1 and document_id = $2 and ordinal is null",
+        change.bank,
+        document_id,
+        list(old),
+        list(new),
+    )
+
+
+def _retagged(tags: tuple[str, ...], old: frozenset[str], new: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*(tag for tag in tags if tag not in old), *new)))
+
+
+async def prune_entities(deps: IngestDeps, tenant: str, bank_id: str) -> int:
+    """Forgets entities that no memory mentions any more; how many."""
+
+    async def work(change: Change) -> int:
+        rows = await change.connection.fetch(
+            "delete from entities e where bank = $1 and merged_into is null"
+            " and not exists (select from unit_entities u"
+            "  where u.bank = e.bank and u.entity_no = e.entity_no)"
+            " and not exists (select from entities m"
+            "  where m.bank = e.bank and m.merged_into = e.entity_no"
+            "  and exists (select from unit_entities u"
+            "   where u.bank = m.bank and u.entity_no = m.entity_no))"
+            " returning entity_no",
+            change.bank,
+        )
+        numbers = [row["entity_no"] for row in rows]
+        await change.connection.execute(
+            "delete from entities where bank = $1 and merged_into = any($2)", change.bank, numbers
+        )
+        await change.connection.execute(
+            "delete from entity_cooccurrences where bank = $1 and (a = any($2) or b = any($2))",
+            change.bank,
+            numbers,
+        )
+        return len(numbers)
+
+    return await write(deps, tenant, bank_id, work)

@@ -1,0 +1,122 @@
+"""Stored memories as facts again, to be written anew."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from retrieval import tokens
+from retrieval.ingest.augment import signals
+from retrieval.ingest.facts import Fact, Link, Mention, Prepared
+from retrieval.ingest.writing import Change
+from retrieval.keyword.analyser import Document
+from retrieval.store import segments
+from retrieval.store.pool import Connection
+from retrieval.types import FactType, LinkType
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A memory with its entities (number, name as given). `ordinal` None: invalidated."""
+
+    fact: Fact
+    ordinal: int | None
+    named: Sequence[tuple[int, str]]
+    updated_at: Any
+
+
+async def load(connection: Connection, bank: int, ids: Sequence[UUID]) -> list[Stored]:
+    """The memories with these ids, in their order; missing ones are left out."""
+    rows = await connection.fetch(
+        "select * from memory_units where bank = $1 and id = any($2)", bank, list(ids)
+    )
+    named: dict[UUID, list[tuple[int, str]]] = {row["id"]: [] for row in rows}
+    for row in await connection.fetch(
+        "select unit_id, entity_no, mention from unit_entities"
+        " where bank = $1 and unit_id = any($2) order by unit_id, entity_no",
+        bank,
+        list(named),
+    ):
+        named[row["unit_id"]].append((row["entity_no"], row["mention"]))
+    found = {row["id"]: _stored(row, named[row["id"]]) for row in rows}
+    return [found[id] for id in ids if id in found]
+
+
+def _stored(row: Mapping[str, Any], named: Sequence[tuple[int, str]]) -> Stored:
+    fact = Fact(
+        id=row["id"],
+        text=row["text"],
+        fact_type=FactType(row["fact_type"]),
+        key=row["key"],
+        context=row["context"],
+        occurred_start=row["occurred_start"],
+        occurred_end=row["occurred_end"],
+        mentioned_at=row["mentioned_at"],
+        document_id=row["document_id"],
+        chunk_id=row["chunk_id"],
+        position=row["position"],
+        tags=tuple(row["tags"]),
+        metadata=row["metadata"],
+        proof_count=row["proof_count"],
+        sources=tuple(row["source_ids"]),
+        mentions=tuple(Mention(mention) for _, mention in named),
+        observation_scopes=row["observation_scopes"],
+        created_at=row["created_at"],
+        edited_at=row["edited_at"],
+    )
+    return Stored(fact, row["ordinal"], named, row["updated_at"])
+
+
+async def outgoing(connection: Connection, bank: int, ids: Sequence[UUID]) -> list[Link]:
+    """The stated links that start at these memories."""
+    rows = await connection.fetch(
+        "select from_id, to_id, type, weight from links where bank = $1 and from_id = any($2)",
+        bank,
+        list(ids),
+    )
+    return [Link(row[0], row[1], LinkType(row[2]), row[3]) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """What `Change.add` takes to write live memories anew."""
+
+    prepared: Prepared
+    links: Sequence[Link]
+    known: Mapping[UUID, Sequence[tuple[int, str]]]
+
+
+async def again(change: Change, pairs: Sequence[tuple[Stored, Fact]]) -> Rewrite:
+    """Live memories and what becomes of them, where nothing changes of what is embedded.
+
+    Vectors are read from the segments, stated links and entities stay.
+    """
+    facts = [fact for _, fact in pairs]
+    ordinals = np.array([memory.ordinal for memory, _ in pairs], np.int32)
+    documents = [Document(fact.text, fact.context, signals(fact)) for fact in facts]
+    vectors = await segments.vectors(
+        change.connection, change.bank, change.held.vector_set, ordinals
+    )
+    postings = await asyncio.to_thread(change.deps.analyser(change.settings).weigh, documents)
+    counts = await asyncio.to_thread(tokens.counts, [fact.text for fact in facts])
+    return Rewrite(
+        Prepared(facts, vectors, postings, counts, [d.text_signals for d in documents]),
+        await outgoing(change.connection, change.bank, [fact.id for fact in facts]),
+        {memory.fact.id: memory.named for memory, _ in pairs},
+    )
+
+
+async def rewrite(
+    change: Change,
+    pairs: Sequence[tuple[Stored, Fact]],
+    named: Mapping[UUID, Sequence[tuple[int, str]]] | None = None,
+) -> None:
+    """Writes live memories anew with other tags, metadata, places or, in `named`, entities."""
+    if pairs:
+        anew = await again(change, pairs)
+        await change.add(anew.prepared, anew.links, {**anew.known, **(named or {})})

@@ -1,0 +1,207 @@
+"""Background operations: work that was accepted and goes on after the answer.
+
+`submit` stores an operation in the database; a `Worker` in any process does it. The operation is
+marked done in the transaction that writes its memories, so after a crash it is done again as a
+whole or not at all. Upkeep of the banks (merging segments, compaction, orphaned entities) runs in
+the same loop while no operation waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from retrieval.errors import Conflict, FourfoldError, InvalidInput, NeedsModel, NotFound
+from retrieval.ingest import retain as retaining
+from retrieval.ingest.deps import IngestDeps
+from retrieval.store import banks, operations, segments
+from retrieval.store.operations import Claim
+from retrieval.store.pool import Connection, read, write
+
+log = logging.getLogger(__name__)
+
+RETAIN = "retain"
+
+UPKEEP_S = 5.0
+"""How often an idle worker looks for banks that were written."""
+
+_UPKEEP_BANKS = 20
+_UPKEEP_SPAN = timedelta(hours=1)  # how far back a new worker looks
+
+
+async def submit(
+    deps: IngestDeps,
+    tenant: str,
+    bank_id: str,
+    items: Sequence[Mapping[str, Any]],
+    *,
+    document_tags: Sequence[str] | None = None,
+    operation_id: str | None = None,
+) -> dict[str, Any]:
+    """Checks the items and queues their retain: {operation_id, items_count}.
+
+    The bank is made if there is none. The same `operation_id` again is the same operation;
+    Conflict if it names another. InvalidInput for what `retain` would refuse at once, and for two
+    items with one document id.
+    """
+    banks.check_id(bank_id)
+    id = None if operation_id is None else _uuid(operation_id)
+    now = deps.clock()
+    checked = retaining.parse(items, document_tags, now)
+    given = [item.get("document_id") for item in items if item.get("document_id") is not None]
+    if len(set(given)) != len(given):
+        raise InvalidInput("two items have the same document_id", "items")
+    if id is not None and len({item.strategy for item in checked}) > 1:
+        raise InvalidInput("an operation_id stands for one strategy only", "operation_id")
+    # What was decided now stays decided: the worker may come to it much later, or twice.
+    payload = {
+        "items": [
+            {**item, "document_id": ready.document_id}
+            for item, ready in zip(items, checked, strict=True)
+        ],
+        "document_tags": list(document_tags or ()),
+        "now": now.isoformat(),
+    }
+
+    async def work(connection: Connection) -> UUID:
+        bank = (await banks.ensure(connection, tenant, bank_id)).bank
+        made, _ = await operations.create(
+            connection,
+            bank,
+            RETAIN,
+            payload,
+            operation_id=id or uuid4(),
+            items_count=len(items),
+            document_id=checked[0].document_id if len(given) == 1 and len(checked) == 1 else None,
+        )
+        return made
+
+    made = await write(deps.pool, work)
+    return {"operation_id": str(made), "items_count": len(items)}
+
+
+def _uuid(value: str) -> UUID:
+    try:
+        return UUID(value)
+    except ValueError:
+        raise InvalidInput(f"operation_id: {value[:60]!r} is no UUID", "operation_id") from None
+
+
+class Worker:
+    """Does what waits, one operation at a time, until stopped.
+
+    `start` and `stop` are called from one event loop. Several workers, in one or more processes,
+    share the queue. `poll_s`: how often an idle worker looks.
+    """
+
+    def __init__(
+        self, deps: IngestDeps, *, poll_s: float = 0.5, lease_s: float = operations.LEASE_S
+    ) -> None:
+        self._deps = deps
+        self._poll_s = poll_s
+        self._lease_s = lease_s
+        self._stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._kept_until = deps.clock() - _UPKEEP_SPAN
+        self._next_upkeep = 0.0
+
+    async def start(self) -> None:
+        if self._task is None:
+            self._stopping.clear()
+            self._task = asyncio.create_task(self._run(), name="operations")
+
+    async def stop(self) -> None:
+        """Ends after the operation in hand is put back: it was not committed, so it starts anew."""
+        self._stopping.set()
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                worked = await self.step()
+            except FourfoldError as error:
+                log.warning("background work is held up: %s", error)
+                worked = False
+            except Exception:
+                log.exception("background work failed")
+                worked = False
+            if not worked:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), self._poll_s)
+
+    async def step(self) -> bool:
+        """Does one operation, or one bank's upkeep; False if there was nothing to do."""
+        claimed = await operations.claim(self._deps.pool, self._lease_s)
+        if claimed is None:
+            return await self._upkeep()
+        keeping = asyncio.create_task(self._keep(claimed))
+        try:
+            await self._do(claimed)
+        except asyncio.CancelledError:
+            await self._give_back(claimed)
+            raise
+        except Conflict as error:
+            log.info("%s", error)
+            await operations.fail(self._deps.pool, claimed, str(error), again=True)
+        except (InvalidInput, NotFound, NeedsModel) as error:
+            await operations.fail(self._deps.pool, claimed, str(error), again=False)
+        except Exception as error:
+            message = f"{type(error).__name__}: {error}".rstrip(": ")
+            log.warning("operation %s failed: %s", claimed.operation_id, message)
+            await operations.fail(self._deps.pool, claimed, message, again=True)
+        finally:
+            keeping.cancel()
+        return True
+
+    async def _do(self, claimed: Claim) -> None:
+        if claimed.type != RETAIN:
+            raise InvalidInput(f"this server does not know operations of type {claimed.type!r}")
+
+        async def finish(connection: Connection) -> None:
+            await operations.finish(connection, claimed)
+
+        await retaining.retain(
+            self._deps,
+            claimed.tenant,
+            claimed.bank_id,
+            claimed.payload["items"],
+            document_tags=claimed.payload["document_tags"],
+            now=datetime.fromisoformat(claimed.payload["now"]),
+            also=finish,
+        )
+
+    async def _keep(self, claimed: Claim) -> None:
+        """Renews the lease while the work goes on."""
+        while True:
+            await asyncio.sleep(self._lease_s / 3)
+            with suppress(FourfoldError):
+                await operations.renew(self._deps.pool, claimed, self._lease_s)
+
+    async def _give_back(self, claimed: Claim) -> None:
+        with suppress(FourfoldError, OSError):
+            await asyncio.shield(operations.release(self._deps.pool, claimed))
+
+    async def _upkeep(self) -> bool:
+        """Merges and compacts the banks written since the last time; False if there was none."""
+        if time.monotonic() < self._next_upkeep:
+            return False
+        pool, since = self._deps.pool, self._kept_until
+        written = await read(pool, lambda c: banks.written_since(c, since, _UPKEEP_BANKS))
+        if not written:
+            self._next_upkeep = time.monotonic() + UPKEEP_S
+        for written_at, head in written:
+            await segments.merge(pool, head.bank)
+            with suppress(NotFound):
+                await segments.compact(pool, head.tenant, head.bank_id)
+            self._kept_until = written_at
+        return bool(written)
