@@ -131,8 +131,9 @@ class RerankerSettings:
 
     model: as for the embedder; for servers the name they know. batch_size: pairs per batch
     (default: local 32 on a CPU and bounded by tokens alone on a GPU, tei 128, other servers all
-    pairs of a recall). max_concurrent: batches (HTTP) or recalls (local) at once, over all recalls.
-    timeout_s: the most one call may take (default: tei 30, other servers 60, local none).
+    pairs of a recall). max_concurrent: HTTP calls at once, over all recalls (default 8); a local
+    model is bounded in tokens instead. timeout_s: the most one call may take (default: tei 30,
+    other servers 60, local none).
     bucket_batching is accepted for compatibility: pairs are always sorted by length.
     raw_scores: ask TEI for logits. send_bank_as_header: tell the server which bank asks.
     """

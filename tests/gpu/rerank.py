@@ -1,9 +1,9 @@
 """The cross-encoder on an accelerator: is it right, and how fast: `python -m tests.gpu.rerank`.
 
 Random one-label BERTs of three shapes, 300 pairs of short and of long texts. First agreement:
-packed attention against padded, and both against fp32 on the CPU. Then milliseconds per 300 pairs: ours
-through the whole path and the forward alone, the same with padded attention, the CrossEncoder of
-sentence-transformers in batches of 32 and 128 in fp32 and fp16, tokenising alone, and the
+packed attention against padded, and both against fp32 on the CPU. Then milliseconds per 300 pairs:
+ours through the whole path and the forward alone, the same with padded attention, the CrossEncoder
+of sentence-transformers in batches of 32 and 128 in fp32 and fp16, tokenising alone, and the
 arithmetic floor (two operations per weight and token at the speed of a large matrix product here).
 
 Stops beginning new measurements after `--limit` seconds, and says which are missing. With
