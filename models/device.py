@@ -162,6 +162,9 @@ class Owner:
         self._jobs.put((answer, functools.partial(work, *args)))
         try:
             return await asyncio.wrap_future(answer)
+        except torch.OutOfMemoryError as error:
+            reason = f"the device is out of memory: {error}".splitlines()[0]
+            raise Unavailable(self._name, reason) from error
         except torch.AcceleratorError as error:
             self._lost = f"{type(error).__name__}: {error}".splitlines()[0]
             raise DeviceLost(self._name, self._lost) from error

@@ -130,8 +130,8 @@ class RerankerSettings:
     """One member of the reranker chain.
 
     model: as for the embedder; for servers the name they know. batch_size: pairs per batch
-    (default: local 32 on a CPU and bounded by tokens alone on a GPU, tei 128, other servers all
-    pairs of a recall). max_concurrent: HTTP calls at once, over all recalls (default 8); a local
+    (default: local 32, on a CPU; on a GPU tokens alone decide; tei 128, other servers all pairs of
+    a recall). max_concurrent: HTTP calls at once, over all recalls (default 8); a local
     model is bounded in tokens instead. timeout_s: the most one call may take (default: tei 30,
     other servers 60, local none).
     bucket_batching is accepted for compatibility: pairs are always sorted by length.
