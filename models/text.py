@@ -52,7 +52,7 @@ class TextEncoder:
     """Wraps a fast tokenizer. Thread-safe: it holds no state of its own between calls."""
 
     def __init__(self, folder: ModelFolder, document_tokens: int | None = None) -> None:
-        """`document_tokens`: the most tokens of a document in a pair; None: what the model takes."""
+        """`document_tokens`: the most tokens of a document in a pair; None: all that fit."""
         self._tokenizer = _load(folder)
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
