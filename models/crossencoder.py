@@ -138,15 +138,11 @@ def _classifier(
         )
         return model.logits
     tensors = folder.tensors()
-    encoder = packed.PackedEncoder(folder.config, tensors, machine.device, machine.dtype)
+    encoder = packed.PackedEncoder(
+        folder.config, tensors, machine.device, machine.dtype, firsts_only=True
+    )
     head = _head(folder.config, tensors, machine)
-
-    def logits(batch: Pack) -> Tensor:
-        hidden = encoder(batch)
-        firsts = torch.from_numpy(batch.offsets[:-1].astype(np.int64)).to(hidden.device)
-        return head(hidden[firsts].float())
-
-    return logits
+    return lambda batch: head(encoder(batch).float())
 
 
 def _head(config: Mapping[str, Any], tensors: Mapping[str, Tensor], machine: Machine) -> Head:

@@ -141,9 +141,15 @@ class LocalEncoder:
         trust = self._settings.compute.trust_remote_code
         hidden: Callable[[Pack], Tensor]
         if packed.supports(folder.config):
+            firsts = pool is _first
             hidden = packed.PackedEncoder(
-                folder.config, folder.tensors(), machine.device, machine.dtype
+                folder.config,
+                folder.tensors(),
+                machine.device,
+                machine.dtype,
+                firsts_only=firsts,
             )
+            pool = _as_it_is if firsts else pool
         else:
             hidden = PaddedModel(
                 folder, machine.device, machine.dtype, classifier=False, trust_remote_code=trust
@@ -180,6 +186,11 @@ def _first(hidden: Tensor, batch: Pack) -> Tensor:
 
 def _last(hidden: Tensor, batch: Pack) -> Tensor:
     return hidden[torch.from_numpy(batch.offsets[1:].astype(np.int64) - 1).to(hidden.device)]
+
+
+def _as_it_is(hidden: Tensor, _: Pack) -> Tensor:
+    """For an encoder that computes first tokens only."""
+    return hidden
 
 
 Pooling = Callable[[Tensor, Pack], Tensor]

@@ -2,7 +2,10 @@
 
 BERT, RoBERTa, XLM-RoBERTa and CamemBERT: absolute positions, post-layer-norm, GELU (Devlin et
 al., 2019; Liu et al., 2019). Three products become one for query, key and value; the attention
-scale is folded into the query weights; position and token-type tables become one.
+scale is folded into the query weights; position and token-type tables become one. Where only the
+first token of each sequence is asked for (a classifier, or CLS pooling), the last layer computes
+keys and values for all tokens and everything else for the first ones: a seventh of the work of a
+six-layer model, with the same result.
 """
 
 from __future__ import annotations
@@ -78,7 +81,9 @@ class _Norm:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    qkv: Linear
+    """`qkv` is one product; the last layer of a first-token encoder keeps (q, kv) instead."""
+
+    qkv: Linear | tuple[Linear, Linear]
     out: Linear
     norm1: _Norm
     up: Linear
@@ -87,7 +92,10 @@ class _Layer:
 
 
 class PackedEncoder:
-    """Hidden states of packed sequences. Not thread-safe: one thread owns it."""
+    """Hidden states of packed sequences, of all tokens or (`firsts_only`) of the first of each.
+
+    Not thread-safe: one thread owns it.
+    """
 
     def __init__(
         self,
@@ -95,6 +103,8 @@ class PackedEncoder:
         weights: Mapping[str, Tensor],
         device: torch.device,
         dtype: torch.dtype,
+        *,
+        firsts_only: bool = False,
     ) -> None:
         self.shape = Shape.of(config)
         self.device = device
@@ -108,11 +118,15 @@ class PackedEncoder:
         self._rows = len(positions)
         self._types = len(types)
         self._norm = self._layer_norm(tensors, "embeddings.LayerNorm", torch.float32)
-        self._layers = [self._layer(tensors, i) for i in range(self.shape.layers)]
+        last = self.shape.layers - 1
+        self._layers = [
+            self._layer(tensors, i, split=firsts_only and i == last) for i in range(last + 1)
+        ]
 
     @torch.inference_mode()
     def __call__(self, batch: Pack, attend: attention.Attention | None = None) -> Tensor:
-        """(tokens, hidden) in the encoder's dtype, on its device. `attend` overrides the choice."""
+        """(tokens, hidden), or (n, hidden) with `firsts_only`, in the encoder's dtype, on its
+        device, in the order of the pack. `attend` overrides the choice of attention."""
         ids = torch.from_numpy(batch.ids).to(self.device, non_blocking=True)
         kinds = np.minimum(batch.types, self._types - 1) * self._rows
         rows = kinds + batch.positions + self.shape.first_position
@@ -122,28 +136,45 @@ class PackedEncoder:
         h = self._norm(h).to(self.dtype)
         heads = self.shape.heads
         for layer in self._layers:
-            h = layer.norm1(layer.out.plus(attend(layer.qkv(h), heads), h))
+            if isinstance(layer.qkv, tuple):
+                query, keys = layer.qkv
+                kv = keys(h)
+                h = h[torch.from_numpy(batch.offsets[:-1]).to(self.device)]
+                context = attend.firsts(query(h), kv, heads)
+            else:
+                context = attend.all(layer.qkv(h), heads)
+            h = layer.norm1(layer.out.plus(context, h))
             h = layer.norm2(layer.down.plus(layer.up.gelu(h), h))
         return h
 
     def _attention(self, batch: Pack) -> attention.Attention:
         if self.device.type == "cpu":
-            return attention.by_runs(batch.offsets, self.dtype)
+            return attention.Runs(batch.offsets)
         offsets = torch.from_numpy(batch.offsets).to(self.device, non_blocking=True)
         longest = int(batch.lengths.max())
         if self.device.type == "cuda" and self.dtype != torch.float32:
-            return attention.variable_length(offsets, longest)
-        return attention.padded(offsets, longest)
+            return attention.VariableLength(offsets, longest)
+        return attention.Padded(offsets, longest)
 
-    def _layer(self, tensors: Mapping[str, Tensor], index: int) -> _Layer:
+    def _layer(self, tensors: Mapping[str, Tensor], index: int, *, split: bool) -> _Layer:
         at = f"encoder.layer.{index}."
         own = f"{at}attention.self."
         scale = 1 / math.sqrt(self.shape.hidden // self.shape.heads)
         weight = [tensors[f"{own}{part}.weight"].float() for part in ("query", "key", "value")]
         bias = [tensors[f"{own}{part}.bias"].float() for part in ("query", "key", "value")]
-        qkv = torch.cat([weight[0] * scale, *weight[1:]]), torch.cat([bias[0] * scale, *bias[1:]])
+        weight[0], bias[0] = weight[0] * scale, bias[0] * scale
+        groups = ([0], [1, 2]) if split else ([0, 1, 2],)
+        products = tuple(
+            linear(
+                torch.cat([weight[part] for part in group]),
+                torch.cat([bias[part] for part in group]),
+                self.device,
+                self.dtype,
+            )
+            for group in groups
+        )
         return _Layer(
-            qkv=linear(*qkv, self.device, self.dtype),
+            qkv=(products[0], products[1]) if split else products[0],
             out=self._linear(tensors, f"{at}attention.output.dense"),
             norm1=self._layer_norm(tensors, f"{at}attention.output.LayerNorm", self.dtype),
             up=self._linear(tensors, f"{at}intermediate.dense"),

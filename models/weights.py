@@ -91,11 +91,11 @@ def _path(name: str) -> Path:
 
 
 def _from_hub(name: str) -> Path:
-    import huggingface_hub as hub
+    from huggingface_hub import constants, snapshot_download
 
     try:
         cached = Path(
-            hub.snapshot_download(
+            snapshot_download(
                 name, local_files_only=True, allow_patterns=PATTERNS, ignore_patterns=SKIPPED
             )
         )
@@ -103,9 +103,9 @@ def _from_hub(name: str) -> Path:
             return cached
     except (OSError, ValueError):
         pass
-    if hub.constants.HF_HUB_OFFLINE:
+    if constants.HF_HUB_OFFLINE:
         raise Unavailable(f"model {name!r}", "not in the local cache, and the hub is off")
-    endpoint = urlsplit(hub.constants.ENDPOINT)
+    endpoint = urlsplit(constants.ENDPOINT)
     port = endpoint.port or (443 if endpoint.scheme == "https" else 80)
     if not _uses_proxy(endpoint.scheme):
         try:
@@ -118,7 +118,7 @@ def _from_hub(name: str) -> Path:
             ) from error
     try:
         return Path(
-            hub.snapshot_download(
+            snapshot_download(
                 name, allow_patterns=PATTERNS, ignore_patterns=SKIPPED, etag_timeout=HUB_CONNECT_S
             )
         )

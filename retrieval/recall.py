@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import asyncpg
 import numpy as np
 
-from retrieval import extras, tokens, trace
+from retrieval import explain, extras, tokens, trace
 from retrieval.errors import DeadlineExceeded, InvalidInput
 from retrieval.protocols import Reranker
 from retrieval.ranking import packing
@@ -38,7 +38,6 @@ from retrieval.settings import RecallSettings
 from retrieval.shortlist import Shortlist
 from retrieval.store import memories
 from retrieval.types import (
-    Arm,
     FactType,
     Ints,
     MemoryRow,
@@ -205,15 +204,16 @@ class RecallEngine:
         if query.include.entities is not None and rows:
             ordinals = shortlist.found.ordinals[np.fromiter(rows, np.int64, len(rows))]
             names = await memories.entity_names(self._pool, shortlist.head.bank, ordinals)
+        positions = np.fromiter(rows, np.int64, len(rows))
+        shown = explain.of(shortlist, ranked, positions)
         results = []
-        for position, row in rows.items():
+        for (position, row), (scores, why) in zip(rows.items(), shown, strict=True):
             result = extras.result(row, names)
-            result["scores"] = _scores(shortlist, ranked, position)
-            result["explain"] = _explain(shortlist, ranked, position)
             if query.include.source_facts is not None and row.source_ids:
                 result["source_fact_ids"] = list(row.source_ids)
             if position in merged:
                 result["merged"] = merged[position]
+            result["scores"], result["explain"] = scores, why
             results.append(result)
         body: dict[str, Any] = {"results": results}
         if names:
@@ -227,39 +227,6 @@ def _prefers_observations(query: RecallQuery, settings: RecallSettings) -> bool:
         wanted = settings.recall_prefer_observations
     types = set(query.filters.types)
     return wanted and FactType.OBSERVATION in types and len(types) > 1
-
-
-def _scores(shortlist: Shortlist, ranked: Ranked, i: int) -> dict[str, float | None]:
-    arm_scores = shortlist.found.scores[i]
-    semantic, keyword = float(arm_scores[Arm.SEMANTIC]), float(arm_scores[Arm.BM25])
-    return {
-        "final": float(ranked.weight[i]),
-        "reranker": None if ranked.raw is None else float(ranked.base[i]),
-        "semantic": None if semantic != semantic else semantic,
-        "keyword": None if keyword != keyword else keyword,
-    }
-
-
-def _explain(shortlist: Shortlist, ranked: Ranked, i: int) -> dict[str, Any]:
-    """Why a memory stands where it does: its rank and score per arm, fusion, and each factor."""
-    ranks = shortlist.found.ranks[i].tolist()
-    scores = shortlist.found.scores[i].tolist()
-    explained: dict[str, Any] = {
-        "arms": {arm.wire: [ranks[arm], round(scores[arm], 6)] for arm in Arm if ranks[arm] > 0},
-        "fused_rank": i + 1,
-        "rrf": round(float(shortlist.found.rrf[i]), 6),
-        "ranked_by": ranked.member,
-        "base": round(float(ranked.base[i]), 6),
-        "recency": round(float(ranked.recency[i]), 4),
-        "temporal": round(float(ranked.proximity[i]), 4),
-        "proof": round(float(ranked.proof[i]), 4),
-    }
-    path = shortlist.paths.get(i)
-    if path is not None:
-        explained["path"] = {"from": path.parent, "link": path.link, "hop": path.hop}
-        if path.via is not None:
-            explained["path"]["via"] = path.via
-    return explained
 
 
 class Stopwatch:

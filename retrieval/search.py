@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from retrieval import filters
 from retrieval.arms import graph, semantic, temporal
-from retrieval.arms.adjacency import GraphHits, GraphSettings, PathLink
+from retrieval.arms.adjacency import GraphHits, GraphSettings
 from retrieval.arms.bank_graph import BankGraph
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors import Scan
@@ -29,7 +29,7 @@ from retrieval.ranking import boosts, fusion, score_fusion
 from retrieval.ranking.fusion import Candidates
 from retrieval.ranking.score_fusion import Scale
 from retrieval.settings import RecallSettings
-from retrieval.shortlist import ArmList, Facts, Path, Question, Shortlist
+from retrieval.shortlist import ArmList, Facts, Paths, Question, Shortlist
 from retrieval.types import (
     NO_TIME,
     Arm,
@@ -128,7 +128,7 @@ def run(bank: ResidentBank, plan: Plan) -> Shortlist:
         fused=fused,
         source_ptr=_sources(bank, kept.ordinals)[0],
         source_ordinals=_sources(bank, kept.ordinals)[1],
-        paths={} if walked is None else _paths(bank, kept, walked),
+        paths=_paths(bank, kept.ordinals, walked),
         vectors=bank.vectors.rows(kept.ordinals) if plan.query.dedupe is not None else None,
         query_vector=plan.vector if plan.query.trace else None,
         dropped=len(found) - len(kept),
@@ -141,11 +141,10 @@ def run(bank: ResidentBank, plan: Plan) -> Shortlist:
 
 def take(shortlist: Shortlist, index: Ints) -> Shortlist:
     """The shortlist with only the candidates at these positions, in that order."""
-    facts = shortlist.facts
+    facts, paths = shortlist.facts, shortlist.paths
     counts = np.diff(shortlist.source_ptr)[index]
     starts = shortlist.source_ptr[index]
     values = [shortlist.source_ordinals[s : s + n] for s, n in zip(starts, counts, strict=True)]
-    place = {int(old): new for new, old in enumerate(index.tolist())}
     return replace(
         shortlist,
         found=shortlist.found.take(index),
@@ -154,7 +153,12 @@ def take(shortlist: Shortlist, index: Ints) -> Shortlist:
         fused=shortlist.fused[index],
         source_ptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
         source_ordinals=np.concatenate([np.empty(0, np.int32), *values]).astype(np.int32),
-        paths={place[i]: path for i, path in shortlist.paths.items() if i in place},
+        paths=Paths(
+            paths.hop[index],
+            paths.parent[index],
+            paths.link[index],
+            tuple(paths.via[i] for i in index.tolist()),
+        ),
         vectors=None if shortlist.vectors is None else shortlist.vectors[index],
     )
 
@@ -320,7 +324,7 @@ def _fused(senses: _Senses, plan: Plan, kept: Candidates, walked: GraphHits | No
     return score_fusion.fused_scores(
         window,
         senses.scan.at(flat).reshape(window.shape),
-        senses.matches.terms_at(flat).reshape(-1, *window.shape),
+        senses.matches.terms_at(flat).reshape(senses.matches.terms, *window.shape),
         senses.scale,
         document=columns.document[ordinals],
         tokens=columns.tokens[ordinals],
@@ -377,20 +381,23 @@ def _sources(bank: ResidentBank, ordinals: Ints) -> tuple[Ints, Ints]:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), source
 
 
-def _paths(bank: ResidentBank, kept: Candidates, walked: GraphHits) -> dict[int, Path]:
-    """How the walk came to each candidate that is no seed, by its position."""
-    where, there = _lookup(walked.hits.ordinals, kept.ordinals)
-    paths: dict[int, Path] = {}
-    for position in np.flatnonzero(there & (walked.hop[where] > 0)).tolist():
-        at = int(where[position])
-        via = int(walked.via[at])
-        paths[position] = Path(
-            parent=uuid_of(bank.columns.id[int(walked.parent[at])]),
-            link=PathLink(int(walked.link[at])).wire,
-            hop=int(walked.hop[at]),
-            via=bank.entities.name[via] if via >= 0 else None,
-        )
-    return paths
+def _paths(bank: ResidentBank, ordinals: Ints, walked: GraphHits | None) -> Paths:
+    """How the walk came to each candidate that is no seed."""
+    count = len(ordinals)
+    hop, link = np.zeros(count, np.int8), np.zeros(count, np.uint8)
+    parent, via = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
+    if walked is not None and len(walked):
+        where, there = _lookup(walked.hits.ordinals, ordinals)
+        at = where[there]
+        hop[there], link[there] = walked.hop[at], walked.link[at]
+        parent[there], via[there] = walked.parent[at], walked.via[at]
+    names = bank.entities.name
+    return Paths(
+        hop,
+        bank.columns.id[np.maximum(parent, 0)],
+        link,
+        tuple(names[entity] if entity >= 0 else None for entity in via.tolist()),
+    )
 
 
 def _trace(bank: ResidentBank, lists: _Lists) -> tuple[ArmList, ...]:

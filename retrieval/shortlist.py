@@ -49,13 +49,15 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
-    """How the graph arm came to a memory: from which one, along what, in how many hops."""
+class Paths:
+    """How the graph arm came to each candidate, (c,): `hop` i1, 0 where it did not (or it is a
+    seed), `parent` u1 (c, 16) the id it was reached from, `link` u1 arms.adjacency.PathLink, `via`
+    the name of the entity both share."""
 
-    parent: str
-    link: str
-    hop: int
-    via: str | None = None
+    hop: NDArray[np.int8]
+    parent: NDArray[np.uint8]
+    link: NDArray[np.uint8]
+    via: tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class Shortlist:
     fused: Doubles
     source_ptr: Ints
     source_ordinals: Ints
-    paths: Mapping[int, Path]
+    paths: Paths
     texts: tuple[tuple[str, str | None, datetime | None], ...] | None = None
     vectors: Floats | None = None
     query_vector: Floats | None = None
@@ -127,5 +129,5 @@ def empty(head: BankHead, question: Question, budget: int) -> Shortlist:
         fused=np.empty(0),
         source_ptr=np.zeros(1, np.int32),
         source_ordinals=np.empty(0, np.int32),
-        paths={},
+        paths=Paths(np.empty(0, np.int8), np.empty((0, 16), np.uint8), np.empty(0, np.uint8), ()),
     )

@@ -9,6 +9,7 @@ from uuid import UUID
 import asyncpg
 import numpy as np
 
+from retrieval.arms.adjacency import PathLink
 from retrieval.ranking import boosts
 from retrieval.ranking.fusion import arm_name
 from retrieval.ranking.packing import Packed
@@ -254,14 +255,19 @@ def _summary(
         "budget_remaining": max(0, shortlist.budget - nodes),
         "total_duration_seconds": sum(seconds.values()),
         "results_returned": returned,
-        "temporal_links_followed": sum(p.link == "temporal" for p in shortlist.paths.values()),
-        "semantic_links_followed": sum(p.link == "semantic" for p in shortlist.paths.values()),
-        "entity_links_followed": sum(p.link == "entity" for p in shortlist.paths.values()),
+        "temporal_links_followed": int((found.ranks[:, Arm.TEMPORAL] > 0).sum()),
+        "semantic_links_followed": _followed(shortlist, PathLink.SEMANTIC),
+        "entity_links_followed": _followed(shortlist, PathLink.ENTITY, PathLink.SUBJECT),
         "phase_metrics": [
             {"phase_name": name, "duration_seconds": spent, "details": details.get(name, {})}
             for name, spent in phases.items()
         ],
     }
+
+
+def _followed(shortlist: Shortlist, *links: PathLink) -> int:
+    paths = shortlist.paths
+    return int(((paths.hop > 0) & np.isin(paths.link, links)).sum())
 
 
 def _id(shortlist: Shortlist, i: int) -> str:

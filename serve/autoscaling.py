@@ -14,6 +14,13 @@ SPEED = "tokens_per_s"
 BUSY = "busy_share"
 """What a replica reports: tokens that wait, tokens it works off per second, share of time busy."""
 
+LOOK_BACK_S = 12.0
+"""Serve demands more than its default push interval of 10 s; the largest value of that time counts,
+so that a burst is seen with the first report."""
+
+MOST = 1_000_000
+"""Keeps the sum finite where a replica has hardly any speed."""
+
 COMFORTABLE_BUSY = 0.7
 """Above this share of busy time a replica's queue begins to show in latencies (M/D/1: the mean
 wait passes one service time at 2/3)."""
@@ -32,7 +39,7 @@ def replicas_needed(
         return max(1, math.ceil(for_load))
     if tokens_per_s <= 0:
         return replicas + 1
-    return max(1, math.ceil(for_load + queued_tokens / (tokens_per_s * drain_s)))
+    return max(1, math.ceil(min(MOST, for_load + queued_tokens / (tokens_per_s * drain_s))))
 
 
 class QueuedTokens:
@@ -62,7 +69,8 @@ def config(wanted: Autoscale) -> AutoscalingConfig:
         max_replicas=wanted.max_replicas,
         upscale_delay_s=wanted.upscale_delay_s,
         downscale_delay_s=wanted.downscale_delay_s,
-        look_back_period_s=5.0,
+        look_back_period_s=LOOK_BACK_S,
+        aggregation_function="max",
         policy=AutoscalingPolicy(
             policy_function="serve.autoscaling:QueuedTokens",
             policy_kwargs={"drain_s": wanted.drain_s},

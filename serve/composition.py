@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import SecretStr
+from retrieval.ingest.worker import Worker
 
 from models.catalog import build_embedder, build_reranker
 from models.chain import Member
@@ -23,7 +24,6 @@ from models.types import ModelError, Observe
 from models.weights import find
 from retrieval.bank.residency import Residency, ResidencySettings
 from retrieval.ingest.deps import IngestDeps, analyser_for
-from retrieval.ingest.worker import Worker
 from retrieval.keyword.analyser import Analyser
 from retrieval.protocols import Embedder, Reranker
 from retrieval.recall import RecallEngine, Retriever
@@ -34,8 +34,8 @@ from serve import metrics
 from serve.door import Door
 from serve.services import Services, Writer
 from serve.settings import Settings
-from serve.writer import LocalWriter
 from serve.settings.model import RerankerMember
+from serve.writer import LocalWriter
 
 log = logging.getLogger(__name__)
 

@@ -7,6 +7,7 @@ shortcut: without it everything is sent again, which changes nothing.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,13 +43,15 @@ def import_jsonl(api: Api, bank: str, file: Path, *, batch: int, again: bool) ->
     todo = [memory for memory in memories if _mark(memory) not in known]
     done = 0
     with _progress() as progress, note.open("ab") as notes:
-        bar = progress.add_task(bank, total=len(memories), completed=len(memories) - len(todo))
+        bar = progress.add_task(bank, total=len(memories), completed=len(memories) - len(todo), rate="")
+        begin = time.monotonic()
         for part in batches(todo, batch):
             api.import_memories(bank, part)
             notes.write(b"".join(_mark(memory) + b"\n" for memory in part))
             notes.flush()
             done += len(part)
-            progress.advance(bar, len(part))
+            rate = f"{done / (time.monotonic() - begin):.0f}/s"
+            progress.update(bar, advance=len(part), rate=rate)
     return Imported(done, len(memories) - len(todo))
 
 
@@ -112,6 +115,6 @@ def _progress() -> Progress:
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.speed:.0f}/s", style="dim"),
+        TextColumn("{task.fields[rate]}", style="dim"),
         TimeRemainingColumn(),
     )

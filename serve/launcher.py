@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import secrets
 import signal
@@ -156,6 +157,8 @@ def _environment(settings: Settings, data: Path, folder: Path) -> Mapping[str, s
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_SERVE_LOG_TO_STDERR": "0",
+        "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
+        "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
         "RAY_SERVE_PROXY_GRACEFUL_SHUTDOWN_TIMEOUT_S": "1",
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
         metrics.MULTIPROCESS: str(shared),
@@ -163,7 +166,7 @@ def _environment(settings: Settings, data: Path, folder: Path) -> Mapping[str, s
         "PYTHONPATH": os.pathsep.join(filter(None, (_checkout(), os.environ.get("PYTHONPATH")))),
     }
     binary = haproxy.available() if settings.server.haproxy else None
-    return own | dict(haproxy.environment(binary, folder / "haproxy") if binary else {})
+    return own | dict(haproxy.environment(binary, folder / "h") if binary else {})
 
 
 def _checkout() -> str:
@@ -176,6 +179,7 @@ def _start_ray(settings: Settings, folder: Path, stack: ExitStack) -> None:
 
     from serve.deployments import APP, application
 
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
     stack.callback(_bounded, ray.shutdown, STOP_S / 2)
     ray.init(
         address="local",
@@ -212,7 +216,13 @@ def _bounded(stop: Any, seconds: float) -> None:
 
 
 def _quietly(stop: Any) -> None:
-    with contextlib.suppress(Exception):
+    """Ray speaks of actors that end, which is what was asked for."""
+    with (
+        Path(os.devnull).open("w") as nowhere,
+        contextlib.redirect_stdout(nowhere),
+        contextlib.redirect_stderr(nowhere),
+        contextlib.suppress(Exception),
+    ):
         stop()
 
 
@@ -245,11 +255,17 @@ def _say(settings: Settings, data: Path, first_start: bool) -> None:
         f" · data {data} · log {data / 'server.log'}\n\n"
         f"  curl -s {url}/v1/default/banks/{sample.BANK}/memories/recall"
         f" -H 'content-type: application/json' -d '{body}'\n"
-        f'  {Path(sys.argv[0]).name} recall {sample.BANK} "{sample.QUESTION}" --explain'
+        f'  {_command()} recall {sample.BANK} "{sample.QUESTION}" --explain'
         f"{'' if server.port == 8888 else f' --url {url}'}\n\n"
         "Ctrl-C stops it.",
         flush=True,
     )
+
+
+def _command() -> str:
+    """How this program was called, for the next line that the reader types."""
+    path = Path(sys.argv[0])
+    return f"{sys.executable} -m serve.cli" if path.suffix == ".py" else os.path.relpath(path)
 
 
 def _wait_healthy(client: httpx.Client) -> dict[str, Any]:

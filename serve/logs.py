@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import logging
 import os
+import traceback
 from datetime import UTC, datetime
+from types import TracebackType
+from typing import TypeAlias
 
 import orjson
 
 from serve.settings import Settings
 
+ExceptionInfo: TypeAlias = (
+    "tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]"
+)
 LOG_FILE = "FOURFOLD_LOG_FILE"
 """Environment variable: the file that all processes of one server append to."""
 
 
-class JsonLines(logging.Formatter):
+class TextLines(logging.Formatter):
+    """One line an event, and its traceback below."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s")
+
+    def formatException(self, ei: ExceptionInfo) -> str:  # noqa: N802
+        # Ray replaces the printing of tracebacks inside `logging` in its workers.
+        return "".join(traceback.format_exception(*ei)).rstrip()
+
+
+class JsonLines(TextLines):
     """One JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -34,11 +51,7 @@ def setup(settings: Settings) -> None:
     """Routes this process's log of our own packages. Calling it again changes nothing."""
     path = os.environ.get(LOG_FILE)
     handler = logging.FileHandler(path, delay=True) if path else logging.StreamHandler()
-    handler.setFormatter(
-        JsonLines()
-        if settings.server.log_format == "json"
-        else logging.Formatter("%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s")
-    )
+    handler.setFormatter(JsonLines() if settings.server.log_format == "json" else TextLines())
     for name in ("serve", "retrieval", "models"):
         logger = logging.getLogger(name)
         if not logger.handlers:

@@ -252,6 +252,9 @@ class RemoteWriter:
     async def delete_memory(self, tenant: str, bank_id: str, memory_id: str) -> dict[str, Any]:
         return await self._do("delete_memory", tenant, bank_id, memory_id)
 
+    async def delete_derived(self, tenant: str, bank_id: str, memory_id: str) -> dict[str, Any]:
+        return await self._do("delete_derived", tenant, bank_id, memory_id)
+
     async def clear(self, tenant: str, bank_id: str, kind: str | None) -> dict[str, Any]:
         return await self._do("clear", tenant, bank_id, kind)
 

@@ -10,6 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 _ARMS = ("semantic", "bm25", "graph", "temporal")
+_SHARES = {"recency": 0.2, "temporal": 0.2, "proof": 0.1}
+"""How far each signal (0 to 1, neutral at 0.5) moves a score: factor 1 + share (signal - 0.5)."""
+
+
+_LEFT_OUT_SHOWN = 15
 
 
 def show(answer: Mapping[str, Any], *, explain: bool, console: Console | None = None) -> None:
@@ -60,10 +65,9 @@ def _when(result: Mapping[str, Any]) -> str:
 def _explained(explain: Mapping[str, Any]) -> list[str]:
     arms = explain.get("arms") or {}
     cells = [f"{arms[arm][0]} ({arms[arm][1]:.2f})" if arm in arms else "" for arm in _ARMS]
+    factors = {name: 1 + share * (explain.get(name, 0.5) - 0.5) for name, share in _SHARES.items()}
     boosts = [
-        f"{name} ×{explain[name]:.2f}"
-        for name in ("recency", "temporal", "proof")
-        if abs(explain.get(name, 1.0) - 1.0) >= 0.005
+        f"{name} ×{factor:.2f}" for name, factor in factors.items() if abs(factor - 1) > 0.005
     ]
     return [*cells, str(explain.get("fused_rank", "")), " ".join(boosts)]
 
@@ -91,18 +95,21 @@ def _trace(trace: Mapping[str, Any], out: Console) -> None:
             if phase["duration_seconds"] >= 0.0001
         )
         out.print(f"took: {spent}", style="dim")
-    dropped = trace.get("decisions") or []
-    if dropped:
-        table = Table(title="left out", box=None, pad_edge=False, title_justify="left")
-        table.add_column("fused", justify="right")
-        table.add_column("why")
-        table.add_column("memory", overflow="fold", ratio=1)
-        for entry in dropped[:20]:
-            table.add_row(
-                str(entry.get("fused_rank", "")),
-                str(entry.get("reason", "")),
-                str(entry.get("text") or entry.get("node_id", "")),
-            )
-        out.print(table)
-        if len(dropped) > 20:
-            out.print(f"… and {len(dropped) - 20} more", style="dim")
+    _left_out(trace, out)
+
+
+def _left_out(trace: Mapping[str, Any], out: Console) -> None:
+    dropped: Sequence[Mapping[str, Any]] = trace.get("decisions") or []
+    if not dropped:
+        return
+    texts = {entry["node_id"]: entry["text"] for entry in trace.get("rrf_merged") or []}
+    table = Table(title="left out", box=None, pad_edge=False, title_justify="left")
+    table.add_column("score", justify="right")
+    table.add_column("why")
+    table.add_column("memory", overflow="fold", ratio=1)
+    for entry in sorted(dropped, key=lambda entry: -entry["final"])[:_LEFT_OUT_SHOWN]:
+        text = texts.get(entry["id"]) or entry["id"]
+        table.add_row(f"{entry['final']:.3f}", entry["reason"], Text(text))
+    out.print(table)
+    if len(dropped) > _LEFT_OUT_SHOWN:
+        out.print(f"… and {len(dropped) - _LEFT_OUT_SHOWN} more", style="dim")

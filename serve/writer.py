@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from retrieval.ingest.retain import retain
-
 from retrieval.ingest import curation, importing, worker
 from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest.retain import retain
 
 
 class LocalWriter:
@@ -56,6 +55,9 @@ class LocalWriter:
 
     async def delete_memory(self, tenant: str, bank_id: str, memory_id: str) -> dict[str, Any]:
         return await curation.delete_memory(self._deps, tenant, bank_id, memory_id)
+
+    async def delete_derived(self, tenant: str, bank_id: str, memory_id: str) -> dict[str, Any]:
+        return await curation.delete_derived(self._deps, tenant, bank_id, memory_id)
 
     async def clear(self, tenant: str, bank_id: str, kind: str | None) -> dict[str, Any]:
         return await curation.clear(self._deps, tenant, bank_id, kind)

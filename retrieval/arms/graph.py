@@ -4,7 +4,7 @@ The walk starts at seeds (the memories that fit the question best, and those abo
 names) and follows links for one to three hops. A link hands on a share of its parent's strength:
 
     shared entities  0.4 * tanh(0.5 * sum of rarity over the entities both mention)
-    subject          0.6 * rarity: the parent mentions what the memory is about
+    subject          0.7 * rarity: the parent mentions what the memory is about
     semantic         0.4 * weight
     causal           0.6 * weight, both ways; 0.9 towards causes if the question asks why
     sequence         0.5: next to the parent in its document
@@ -12,10 +12,11 @@ names) and follows links for one to three hops. A link hands on a share of its p
     rarity(e) = ln(N / frequency(e)) / ln(N / 2), at most 1; below 0.2 the entity is not followed
 
 so an entity that two memories mention counts in full and one that most of the bank mentions
-carries nothing. Strength of a seed: its affinity to the question (ranking/score_fusion.py); of a
-memory reached later: its own affinity or what reached it, whichever is more. *Evidence* is the
-best share that a memory receives; the arm orders by affinity + evidence, lists its seeds too, and
-leaves out what falls short of a fifth of the best, so it may be short.
+carries nothing. Strength of a seed: its affinity to the question (ranking/score_fusion.py), and 5
+more if it mentions a rare entity that the question names, because the question is about what such a
+memory leads to. Strength of a memory reached later: its own affinity or what reached it, whichever
+is more. *Evidence* is the best share that a memory receives. The arm orders by affinity + evidence,
+lists its seeds too, and leaves out what falls short of a tenth of the best, so it may be short.
 
 With `hub_damping` off it is plain link expansion of one hop from the seeds: tanh(0.5 * number of
 distinct entities shared with any seed) + best semantic weight + best causal weight, seeds not
@@ -75,7 +76,6 @@ def expand(
     seeds = seeds[allowed[seeds]]
     if not settings.hub_damping:
         return link_expansion(graph, seeds[:SEEDS], affinity, allowed, settings, late)
-    walk = Walk(graph, affinity, allowed, settings, late)
-    if named is not None and len(named):
-        seeds = np.concatenate([seeds, np.setdiff1d(walk.about(named), seeds)])
+    none = np.empty(0, np.int32)
+    walk = Walk(graph, affinity, allowed, settings, late, none if named is None else named)
     return walk.run(seeds)

@@ -18,14 +18,20 @@ from retrieval.arms.adjacency import (
 )
 from retrieval.types import CAUSAL, Bools, Doubles, Hits, Ints, LinkType
 
-_NAMED_PER_ENTITY = 5
-_FRONTIER = 20
-_SHARED, _SUBJECT, _SEMANTIC, _CAUSAL, _CAUSE_ASKED, _SEQUENCE = 0.4, 0.6, 0.4, 0.6, 0.9, 0.5
+_SHARED, _SUBJECT, _SEMANTIC, _CAUSAL, _CAUSE_ASKED, _SEQUENCE = 0.4, 0.7, 0.4, 0.6, 0.9, 0.5
+_NAMED = 5.0
 _LEAST_RARITY = 0.2
-_MOST_UNITS = 10_000
-_FLOOR = 0.2
-"""Shares and rarity: measured together with the fused order, see ranking/score_fusion.py. At most
-10,000 mentions are read per hop, those of the rarest entities first."""
+_FLOOR = 0.1
+"""The formula's constants, measured together with the fused order: ranking/score_fusion.py."""
+
+_FRONTIER = 20
+"""Memories that each hop goes on from."""
+
+_NAMED_PER_ENTITY = 5
+"""Seeds that each entity named in the question adds."""
+
+_MOST_MENTIONS = 5_000
+"""Mentions read per hop, those of the rarest entities first: what bounds the time of a walk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +85,13 @@ class Walk:
         allowed: Bools,
         settings: GraphSettings,
         late: Callable[[], bool],
+        named: Ints,
     ) -> None:
         self._graph, self._affinity, self._allowed = graph, affinity, allowed
+        self._named = named[_rarity(graph, named) >= _LEAST_RARITY]
         self._settings, self._late = settings, late
         size = graph.size
+        self._held = np.zeros(size)
         self._reached = np.zeros(size)
         self._evidence = np.zeros(size, np.float32)
         self._parent = np.full(size, NOBODY, np.int32)
@@ -91,47 +100,45 @@ class Walk:
         self._hop = np.zeros(size, np.int8)
         self._visited = np.zeros(size, np.bool_)
 
-    def about(self, entities: Ints) -> Ints:
-        """The memories that fit best among those mentioning each of these entities."""
-        entities = np.unique(entities)
-        rare = _rarity(self._graph, entities) >= _LEAST_RARITY
-        _, unit = self._mentions(entities[rare], _NAMED_PER_ENTITY, self._allowed)
-        return np.unique(unit)
-
     def run(self, seeds: Ints) -> GraphHits:
-        frontier = seeds
+        _, about = self._mentions(self._named, _NAMED_PER_ENTITY, self._allowed)
+        seeds = np.concatenate([seeds, np.setdiff1d(about, seeds)])
         strength = np.maximum(self._affinity(seeds), 0.0)
+        row, entity = self._graph.of_units(seeds)
+        strength[np.unique(row[np.isin(entity, self._named)])] += _NAMED
+        frontier = seeds
         self._visited[seeds] = True
-        listed = [seeds]
+        self._held[seeds] = strength
+        listed = seeds
         for hop in range(1, self._settings.hops + 1):
             if not len(frontier):
                 break
-            steps = self._steps(frontier)
-            # Seeds support one another; later hops never come back to where the walk has been.
-            steps = steps.where(
-                self._allowed[steps.target] if hop == 1 else self._open(steps.target)
-            )
-            new = self._take(frontier, strength, steps, hop)
-            listed.append(new)
-            own, reached = self._affinity(new), self._reached[new]
-            best = np.argsort(-(own + reached), kind="stable")[:_FRONTIER]
-            frontier, strength = new[best], np.maximum(own, reached)[best]
-        return self._answer(np.concatenate(listed))
-
-    def _open(self, target: Ints) -> Bools:
-        return self._allowed[target] & ~self._visited[target]
+            new = self._take(frontier, strength, self._steps(frontier), hop)
+            listed = np.concatenate([listed, new])
+            self._held[new] = np.maximum(self._affinity(new), 0.0)
+            onward = listed[self._hop[listed] == hop]
+            led = self._held[onward] + self._reached[onward]
+            frontier = onward[np.argsort(-led, kind="stable")[:_FRONTIER]]
+            strength = np.maximum(self._held[frontier], self._reached[frontier])
+        return self._answer(listed)
 
     def _take(self, frontier: Ints, strength: Doubles, steps: _Steps, hop: int) -> Ints:
         """Hands strength on; returns the memories not seen before, ascending."""
         handed = strength[steps.parent] * steps.share
-        steps, handed = steps.where(handed > 0), handed[handed > 0]
+        stands = np.maximum(self._held[steps.target], self._reached[steps.target])
+        fresh = ~self._visited[steps.target]
+        # Seeds support one another. Later a memory is reached again only by more than it has: what
+        # comes back along the walk's own steps is always less.
+        kept = self._allowed[steps.target] & (handed > np.where(fresh | (hop == 1), 0.0, stands))
+        steps, handed, stands, fresh = steps.where(kept), handed[kept], stands[kept], fresh[kept]
         np.maximum.at(self._reached, steps.target, handed)
         linked = steps.link != PathLink.SEQUENCE
         np.maximum.at(self._evidence, steps.target[linked], handed[linked].astype(np.float32))
-        new = np.unique(steps.target[~self._visited[steps.target]])
-        # The link that handed on most tells the path; of equals the first.
-        chosen = ~self._visited[steps.target] & (handed >= self._reached[steps.target])
-        path = steps.where(chosen)
+        new = np.unique(steps.target[fresh])
+        # The link that handed on most tells the path; of equals the first. A seed has one where
+        # others lead to it more strongly than the question does.
+        told = (fresh | (handed > stands)) & (handed >= self._reached[steps.target])
+        path = steps.where(told)
         back = slice(None, None, -1)
         target = path.target[back]
         self._parent[target] = frontier[path.parent[back]]
@@ -201,11 +208,7 @@ class Walk:
         own = np.unique(_key(seed, source))
         pairs = pairs.where(~np.isin(_key(pairs.row, pairs.unit), own))
         # One connected source counts once, with the rarest entity that connects it.
-        order = np.lexsort((-pairs.rarity, _key(pairs.row, pairs.unit)))
-        pairs = pairs.where(order)
-        first = np.ones(len(order), np.bool_)
-        keys = _key(pairs.row, pairs.unit)
-        first[1:] = keys[1:] != keys[:-1]
+        _, first = np.unique(_key(pairs.row, pairs.unit), return_index=True)
         pairs = pairs.where(first)
         at, observation = self._graph.observations_of(pairs.unit)
         steps = _Pairs(pairs.row[at], observation, pairs.entity[at], pairs.rarity[at])
@@ -217,14 +220,16 @@ class Walk:
         rarity = _rarity(self._graph, entities)
         frequency = self._graph.frequency[entities]
         order = np.argsort(frequency, kind="stable")
-        within = np.cumsum(frequency[order]) <= _MOST_UNITS
+        within = np.cumsum(frequency[order]) <= _MOST_MENTIONS
         followed = np.zeros(len(entities), np.bool_)
         followed[order[within]] = True
         followed &= (rarity >= _LEAST_RARITY) & (frequency > 1)
         index, unit = self._mentions(entities[followed], self._settings.per_entity, allowed)
         number = np.cumsum(followed) - 1
-        kept = followed[inverse]
-        row, inverse = row[kept], inverse[kept]
+        # Rarest first, so that a stable sort by memory leads with its rarest entity.
+        asker = np.flatnonzero(followed[inverse])
+        asker = asker[np.argsort(-rarity[inverse[asker]], kind="stable")]
+        row, inverse = row[asker], inverse[asker]
         starts = np.searchsorted(index, np.arange(int(followed.sum()) + 1))
         asked = number[inverse]
         sizes = starts[asked + 1] - starts[asked]
@@ -241,11 +246,15 @@ class Walk:
             kept = allowed[unit]
             index, unit = index[kept], unit[kept]
         sizes = np.bincount(index, minlength=len(entities))
-        if len(sizes) and sizes.max() > limit:
-            order = np.lexsort((-self._affinity(unit), index))
-            place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-            order = order[place < limit]
-            index, unit = index[order], unit[order]
+        over = np.flatnonzero(sizes > limit)
+        if len(over):
+            kept = sizes[index] <= limit
+            ends = np.cumsum(sizes)
+            for i in over:
+                run = slice(ends[i] - sizes[i], ends[i])
+                worst = np.argpartition(-self._affinity(unit[run]), limit - 1)
+                kept[run][worst[:limit]] = True
+            index, unit = index[kept], unit[kept]
         return index, unit
 
     def _shared(self, pairs: _Pairs) -> _Steps:
@@ -253,7 +262,7 @@ class Walk:
         if not len(pairs.unit):
             return _Steps.of(_none(), _none(), np.empty(0), PathLink.ENTITY)
         key = _key(pairs.row, pairs.unit)
-        order = np.lexsort((-pairs.rarity, key))
+        order = np.argsort(key, kind="stable")
         key, pairs = key[order], pairs.where(order)
         start = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
         shared = _SHARED * np.tanh(0.5 * np.add.reduceat(pairs.rarity, start))
@@ -270,7 +279,7 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """A frontier row and a memory that share an entity, with that entity's rarity."""
+    """A frontier row and a memory that share an entity, with that entity's rarity; rarest first."""
 
     row: Ints
     unit: Ints

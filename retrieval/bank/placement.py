@@ -14,6 +14,10 @@ from hashlib import blake2b
 BOUND = 1.25
 """A replica may carry this many times the mean load before banks pass to the next in rank."""
 
+LEAST = 8.0
+"""A load (requests in flight) that a replica may carry whatever the mean: in a quiet hour a bank is
+not loaded a second time only because its replica has something to do."""
+
 
 def ranked(bank: str, replicas: Sequence[str]) -> list[str]:
     """The replicas in the order in which they should serve `bank`; the same in every process."""
@@ -31,16 +35,18 @@ def owners(
     *,
     copies: int = 1,
     bound: float = BOUND,
+    least: float = LEAST,
 ) -> list[str]:
     """The `copies` replicas to serve `bank`, best first; all of them where there are fewer.
 
     `load` is what each replica carries (requests in flight, bytes, ...; none given counts as 0).
-    Replicas above `bound` x mean are taken only when the others do not suffice. With load left out
-    the answer depends on the names alone.
+    Replicas above `bound` x mean and above `least` are taken only when the others do not suffice.
+    With load left out the answer depends on the names alone.
     """
     order = ranked(bank, replicas)
     if load:
-        limit = bound * (sum(load.get(r, 0.0) for r in replicas) + 1.0) / max(1, len(replicas))
+        mean = (sum(load.get(r, 0.0) for r in replicas) + 1.0) / max(1, len(replicas))
+        limit = max(least, bound * mean)
         order.sort(key=lambda r: load.get(r, 0.0) > limit)  # stable: rank order within each half
     return order[:copies]
 

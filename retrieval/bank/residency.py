@@ -162,6 +162,17 @@ class Residency:
             if own:
                 raise Unavailable("database", f"it answers with a state before {head.version}")
 
+    def refresh(self, head: BankHead) -> None:
+        """Start to bring a bank that is held up to `head`, and return at once.
+
+        For whoever just committed a write here: the next recall then finds it applied. A bank that
+        is not held is left alone; a failure is left to the next `open`.
+        """
+        held = self._banks.get(head.bank)
+        if held is None or _covers(held.bank.head, head) or head.bank in self._flights:
+            return
+        self._take_off(head)
+
     def held(self, bank: int) -> ResidentBank | None:
         """The snapshot in memory, whatever its version; its age is not touched."""
         held = self._banks.get(bank)
@@ -249,24 +260,14 @@ class Residency:
 
     async def _fly(self, head: BankHead, stop: threading.Event) -> ResidentBank:
         held = self.held(head.bank)
-        if held is not None and (held.head.vector_set, held.head.analyser) == (
-            head.vector_set,
-            head.analyser,
-        ):
+        if held is not None and kinds(held.head) == kinds(head):
             return await self._advance(held, head, stop)
         async with self._slots:
             return await self._read(head, stop)
 
     async def _read(self, head: BankHead, stop: threading.Event) -> ResidentBank:
         start = time.perf_counter()
-        delta = await self._load(
-            self._pool,
-            head,
-            have_generation=-1,
-            have_version=-1,
-            have_ordinal=0,
-            kinds=kinds(head),
-        )
+        delta = await self._lacking(None, head)
         bank = await self._build(self._loaders, None, delta, stop)
         self._counters.load_seconds += time.perf_counter() - start
         return bank
@@ -275,19 +276,29 @@ class Residency:
         self, held: ResidentBank, head: BankHead, stop: threading.Event
     ) -> ResidentBank:
         start = time.perf_counter()
-        delta = await self._load(
-            self._pool,
-            head,
-            have_generation=held.head.generation,
-            have_version=held.head.version,
-            have_ordinal=held.size,
-            kinds=kinds(head),
-        )
+        delta = await self._lacking(held, head)
         bank = await self._build(self._workers, held, delta, stop)
         self._counters.deltas += 1
         self._counters.delta_versions += bank.head.version - held.head.version
         self._counters.delta_seconds += time.perf_counter() - start
         return bank
+
+    async def _lacking(self, held: ResidentBank | None, head: BankHead) -> Delta:
+        """What `held` lacks. The bank may have moved on to other vectors or another analyser since
+        `head` was read (its first write, a new model): then everything, of those kinds."""
+        while True:
+            asked = kinds(head)
+            delta = await self._load(
+                self._pool,
+                head,
+                have_generation=-1 if held is None else held.head.generation,
+                have_version=-1 if held is None else held.head.version,
+                have_ordinal=0 if held is None else held.size,
+                kinds=asked,
+            )
+            if kinds(delta.head) == asked:
+                return delta
+            held, head = None, delta.head
 
     async def _build(
         self, threads: Executor, held: ResidentBank | None, delta: Delta, stop: threading.Event

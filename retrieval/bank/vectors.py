@@ -12,8 +12,10 @@ scan and in a gathered one. A BLAS product promises neither.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import faiss
@@ -29,9 +31,13 @@ _pointer = _kernels.swig_ptr
 
 NOBODY = 255
 
-GATHER_SHARE = 0.35
+GATHER_SHARE = 0.6
 """Below this share of a bank's rows, gathering them one by one beats one pass over all. Measured by
-`bench vectors`: break-even at 0.4 to 0.5 of 50,000 x 384."""
+`bench vectors`: 50,000 x 384 break even at 0.7 to 0.8."""
+
+
+SHARED_GATHER_SHARE = 0.25
+"""The same where the pass over all is shared by several queries."""
 
 
 class Scan(Protocol):
@@ -201,6 +207,10 @@ class FlatVectors:
     _population: Population
 
     @property
+    def size(self) -> int:
+        return len(self._absent)
+
+    @property
     def dimension(self) -> int:
         return int(self._matrix.values.shape[1])
 
@@ -224,23 +234,22 @@ class FlatVectors:
             )
         return FlatVectors(matrix.extended(vectors), self._absent.extended(absent), population)
 
-    def scan(self, query: Floats) -> FlatScan:
-        return FlatScan(self, checked(query, self.dimension))
+    def scan(self, query: Floats) -> HostScan:
+        query = checked(query, self.dimension)
+        return HostScan(self, query, partial(self.dense, query), GATHER_SHARE)
 
-    def scan_many(self, queries: Floats) -> Sequence[FlatScan]:
+    def scan_many(self, queries: Floats) -> Sequence[HostScan]:
         queries = checked(queries, self.dimension)
-        table = np.empty((len(queries), len(self._matrix)), np.float32)
-        for first in range(0, len(self._matrix), _BLOCK):
-            # A block stays in the processor's cache while every query passes over it.
-            block = self._matrix.values[first : first + _BLOCK]
-            for query, row in zip(queries, table, strict=True):
-                _products(query, block, row[first : first + _BLOCK])
-        return [FlatScan(self, q, row) for q, row in zip(queries, table, strict=True)]
+        table = _Table(self, queries)
+        return [
+            HostScan(self, q, partial(table.row, i), SHARED_GATHER_SHARE)
+            for i, q in enumerate(queries)
+        ]
 
     def nearest(
         self, vectors: Floats, types: NDArray[np.uint8], k: int, floor: float
     ) -> tuple[Ints, Ints, Floats]:
-        matrix = self._matrix.values
+        matrix = self.matrix
         if not self.dimension:
             return no_nearest()
         vectors = checked(vectors, self.dimension)
@@ -262,6 +271,42 @@ class FlatVectors:
 
     def rows(self, ordinals: Ints) -> Floats:
         return self._matrix.values[ordinals]
+
+    @property
+    def matrix(self) -> Floats:
+        """All rows (size, d), ordinal order, read-only."""
+        return self._matrix.values
+
+    def dense(self, query: Floats) -> Floats:
+        """Similarities of all rows, one pass."""
+        out = np.empty(len(self.matrix), np.float32)
+        _products(query, self.matrix, out)
+        return out
+
+    def dense_many(self, queries: Floats) -> Floats:
+        """Similarities of all rows to each query (b, size)."""
+        table = np.empty((len(queries), len(self.matrix)), np.float32)
+        for first in range(0, len(self.matrix), _BLOCK):
+            # A block stays in the processor's cache while every query passes over it.
+            block = self.matrix[first : first + _BLOCK]
+            for query, row in zip(queries, table, strict=True):
+                _products(query, block, row[first : first + _BLOCK])
+        return table
+
+    def gathered(self, query: Floats, ordinals: Ints) -> Floats:
+        """Similarities of some rows, one by one."""
+        out = np.empty(len(ordinals), np.float32)
+        ids = ordinals.astype(np.int64)
+        _kernels.fvec_inner_products_by_idx(
+            _pointer(out),
+            _pointer(query),
+            _pointer(self.matrix),
+            _pointer(ids),
+            self.dimension,
+            1,
+            len(ids),
+        )
+        return out
 
     def candidates(self, fact_type: FactType) -> Ints:
         """Live ordinals of a type that have a vector, ascending."""
@@ -287,16 +332,59 @@ def _products(query: Floats, rows: Floats, out: Floats) -> None:
     )
 
 
-class FlatScan:
-    """Similarities of one query, made when asked for: gathered while few are wanted, else all."""
+class _Table:
+    """Similarities of several queries to all rows, made when first asked for."""
 
-    __slots__ = ("_all", "_gathered", "_query", "_store")
+    __slots__ = ("_lock", "_queries", "_store", "_table")
 
-    def __init__(self, store: FlatVectors, query: Floats, all_: Floats | None = None) -> None:
+    def __init__(self, store: FlatVectors, queries: Floats) -> None:
+        self._store = store
+        self._queries = queries
+        self._table: Floats | None = None
+        self._lock = threading.Lock()
+
+    def row(self, index: int) -> Floats:
+        with self._lock:
+            if self._table is None:
+                self._table = self._store.dense_many(self._queries)
+            row: Floats = self._table[index]
+        return row
+
+
+class Rows(Protocol):
+    """What a scan on the host needs of a store."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def dimension(self) -> int: ...
+    def candidates(self, fact_type: FactType) -> Ints: ...
+    def gathered(self, query: Floats, ordinals: Ints) -> Floats: ...
+
+
+class HostScan:
+    """Similarities of one query, made when asked for and kept.
+
+    Fewer rows than `gather_share` of the bank are gathered; that is at most a quarter dearer than
+    one pass over all, even if in the end every row was asked for.
+    """
+
+    __slots__ = ("_dense", "_done", "_few", "_known", "_query", "_store", "_values")
+
+    def __init__(
+        self,
+        store: Rows,
+        query: Floats,
+        dense: Callable[[], Floats],
+        gather_share: float,
+    ) -> None:
         self._store = store
         self._query = query
-        self._all = all_
-        self._gathered = 0
+        self._dense = dense
+        self._few = gather_share * store.size
+        self._done = False
+        self._values: Floats | None = None
+        self._known: Bools | None = None
 
     def top(self, k: int, allowed: Bools | None, fact_type: FactType) -> Hits:
         rows = self._store.candidates(fact_type)
@@ -309,8 +397,7 @@ class FlatScan:
 
     def moments(self, fact_type: FactType | None) -> tuple[float, float]:
         types = FactType if fact_type is None else (fact_type,)
-        parts = [self._similarities(self._store.candidates(t)) for t in types]
-        values = np.concatenate(parts)
+        values = self._similarities(np.concatenate([self._store.candidates(t) for t in types]))
         if not len(values):
             return 0.0, 0.0
         return float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64))
@@ -319,24 +406,23 @@ class FlatScan:
         store = self._store
         if not store.dimension or not len(ordinals):
             return np.zeros(len(ordinals), np.float32)
-        matrix = store._matrix.values
-        dense = self._all
-        if dense is None and self._gathered + len(ordinals) < GATHER_SHARE * len(matrix):
-            self._gathered += len(ordinals)
-            out = np.empty(len(ordinals), np.float32)
-            ids = ordinals.astype(np.int64)
-            _kernels.fvec_inner_products_by_idx(
-                _pointer(out),
-                _pointer(self._query),
-                _pointer(matrix),
-                _pointer(ids),
-                matrix.shape[1],
-                1,
-                len(ids),
-            )
-            return out
-        if dense is None:
-            dense = np.empty(len(matrix), np.float32)
-            _products(self._query, matrix, dense)
-            self._all = dense
-        return dense[ordinals]
+        if self._done and self._values is not None:
+            return self._values[ordinals]
+        if self._values is None or self._known is None:
+            if len(ordinals) < self._few:
+                found = store.gathered(self._query, ordinals)
+                values, known = np.empty(store.size, np.float32), np.zeros(store.size, np.bool_)
+                values[ordinals] = found
+                known[ordinals] = True
+                self._values, self._known = values, known
+                return found
+            self._values, self._done = self._dense(), True
+            return self._values[ordinals]
+        missing = ordinals[~self._known[ordinals]]
+        if len(missing) < self._few:
+            if len(missing):
+                self._values[missing] = store.gathered(self._query, missing)
+                self._known[missing] = True
+        else:
+            self._values, self._done = self._dense(), True
+        return self._values[ordinals]

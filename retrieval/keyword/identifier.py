@@ -17,7 +17,7 @@ _HARD = regex.compile(r"[/\\:@&+=#%?~]+")
 _SOFT = regex.compile(r"[-‐‑_]+")
 _NUMBER = regex.compile(r"\d+(?:[.,]\d+)*$")
 _GROUPED = regex.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?$")
-_VERSION = regex.compile(r"v?(\d+(?:\.\d+)+(?:[-+.]?[a-z0-9]+)*)$", regex.IGNORECASE)
+_VERSION = regex.compile(r"v?(\d+(?:\.\d+)+(?:[a-z0-9]|[-+.](?=[a-z0-9]))*)$", regex.IGNORECASE)
 _CAMEL = regex.compile(
     r"(?<=[\p{Ll}\p{Nd}])(?=\p{Lu}\p{L})|(?<=\p{Lu})(?=\p{Lu}\p{Ll})|(?<=\p{Ll})(?=\p{Lu})"
 )

@@ -137,15 +137,25 @@ class Words:
         return terms
 
 
-_LATIN_WORD = regex.compile(r"[\p{Latin}\p{M}'’]+|[\p{Cyrillic}\p{M}]+")
+@cache
+def _owners() -> dict[str, tuple[str, ...]]:
+    """Stop word to the languages that have it."""
+    owners: dict[str, tuple[str, ...]] = {}
+    for language, words in stop_words().items():
+        for word in words:
+            owners[word] = (*owners.get(word, ()), language)
+    return owners
+
+
+_SPACED_WORD = regex.compile(r"[\p{L}\p{M}'’]+")
 
 
 def guess(text: str) -> str:
     """The language whose stop words cover the most of a text's words; NONE below two of them."""
-    words = [fold(word) for word in _LATIN_WORD.findall(text[:2000])]
-    best, most = NONE, 1
-    for language, stops in stop_words().items():
-        hits = sum(map(stops.__contains__, words))
-        if hits > most:
-            best, most = language, hits
-    return best
+    owners = _owners()
+    hits: dict[str, int] = {}
+    for word in _SPACED_WORD.findall(text[:2000]):
+        for language in owners.get(fold(word), ()):
+            hits[language] = hits.get(language, 0) + 1
+    best = max(hits, key=lambda language: (hits[language], language), default=NONE)
+    return best if hits.get(best, 0) > 1 else NONE

@@ -108,12 +108,13 @@ class Postings:
     tiers: tuple[Tier, ...]
     lengths: Floats  # (end,)
     live: Bools | None  # (end,), None: all
+    mask: Bools | None  # what `live` was made from, to know it again
     documents: int
     total_length: float
 
     @classmethod
     def empty(cls) -> Postings:
-        return cls((), np.empty(0, np.float32), None, 0, 0.0)
+        return cls((), np.empty(0, np.float32), None, None, 0, 0.0)
 
     @property
     def end(self) -> int:
@@ -154,21 +155,25 @@ class Postings:
             tuple(tiers),
             lengths,
             live,
+            None,
             self.documents + added.count,
             self.total_length + float(added.length.sum(dtype=np.float64)),
         )
 
     def with_live(self, live: Bools) -> Postings:
-        """The same postings where exactly these ordinals exist. live: bool (>= end,)."""
-        live = live[: self.end]
+        """The same postings where exactly these ordinals exist. live: bool (>= end,), not to be
+        changed afterwards: with the mask of the last call this costs nothing."""
+        if live is self.mask:
+            return self
+        mask, live = live, live[: self.end]
         documents = int(np.count_nonzero(live))
-        total = float(np.einsum("i,i->", self.lengths, live, dtype=np.float64))
-        return replace(
-            self,
-            live=None if documents == self.end else live,
-            documents=documents,
-            total_length=total,
-        )
+        if documents == self.end:
+            if self.live is None:
+                return self
+            total = float(self.lengths.sum(dtype=np.float64))
+            return replace(self, live=None, mask=mask, documents=documents, total_length=total)
+        total = float(self.lengths[live].sum(dtype=np.float64))
+        return replace(self, live=live, mask=mask, documents=documents, total_length=total)
 
     def without(self, ordinals: Ints) -> Postings:
         """Without these memories."""

@@ -99,7 +99,7 @@ def hangul(word: str, query: bool) -> Iterator[str]:
     yield from word
     if len(word) > 1:
         yield from _pairs(word)
-    yield from {form for form in (stem, word) if len(form) > 2}
+    yield from dict.fromkeys(form for form in (stem, word) if len(form) > 2)
 
 
 def clustered(run: str, query: bool) -> Iterator[str]:

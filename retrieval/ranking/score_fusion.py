@@ -10,16 +10,17 @@ mean and deviation of the similarities over the whole bank, best keyword score o
 it. Neither part grows with the bank, as a z-score of keyword scores would: most memories score 0.
 The fused score adds what stands around a memory and what leads to it:
 
-    score =  z(own similarity)  +  4 * coverage / best coverage
-           + 0.5 * best affinity one step away  +  0.4 * best affinity two steps away
-           + 0.5 * best affinity in the same document
-           + evidence of the graph walk
-           + 0.7 if the question names what the memory is about
-           + 1.3 * ln(1 + min(tokens, 48)) / (1 + 48))
-           - 0.5 if it only asks, + 0.5 if the memory before it asks
+    own = (own similarity - mean) / deviation  +  4 * coverage / best coverage
+    score = own + 0.5 * best own score in the same document
+          + 0.5 * best affinity one step away  +  0.4 * best affinity two steps away
+          + 1.5 * evidence of the graph walk
+          + 0.7 if the question names what the memory is about
+          + 1.3 * ln((1 + min(tokens, 48)) / (1 + 48))
+          + 0.5 if the memory before it asks, - 0.5 if it asks itself
 
-*Coverage* credits each term of the question once over a small window of the document: a term
-counts in full in the memory itself, 0.4 one step away, 0.3 two steps away, the best of these.
+*Coverage* is BM25 that credits each term of the question once over a small window of the document:
+in full in the memory itself, 0.4 one step away, 0.3 two steps away, the best of these. Steps are
+neighbours in the same document. A memory alone in its document has itself as the best there.
 
 `fused_scores` returns exp(0.5 * (score - best score)): positive, at most 1, and a factor from the
 boosts of recency, time and proof (0.9 .. 1.1 each) moves a memory by the same 0.2 of a deviation
@@ -44,10 +45,14 @@ _DOCUMENT = 0.5
 _NAMED = 0.7
 _LENGTH, _FULL_LENGTH = 1.3, 48
 _ASKS = 0.5
+_EVIDENCE = 1.5
 _SHARPNESS = 0.5
-"""See the formula above. Measured on conversations (LoCoMo, six of ten, leaving one out at a time),
-multi-hop questions (MuSiQue, HotpotQA) and abstracts (SciFact, Cranfield, CISI); the result is flat
-around each value."""
+"""The formula's constants: one set for every bank, chosen on LoCoMo (six conversations), MuSiQue,
+HotpotQA (60 questions each), LongMemEval, SciFact, Cranfield and CISI with all-MiniLM-L6-v2. Recall
+at 5 / 10 of LoCoMo 0.746 / 0.824 with the boosts, against 0.506 / 0.609 by reciprocal ranks.
+Moving one weight by a third costs at most 0.014 there; choosing them again on five conversations
+and testing on the sixth gave 0.742 / 0.820. MuSiQue has all its paragraphs among the first five for
+0.53 of the questions (reciprocal ranks 0.28), HotpotQA for 0.82 (0.67)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,7 @@ def fused_scores(
         + _ONE_STEP * _best(around[:, 1:3], present[:, 1:3])
         + _TWO_STEPS * _best(around[:, 3:5], present[:, 3:5])
         + _DOCUMENT * _best_in_document(own, document)
-        + evidence
+        + _EVIDENCE * evidence
         + _NAMED * named
         + _LENGTH * np.log((1 + np.minimum(tokens, _FULL_LENGTH)) / (1 + _FULL_LENGTH))
     )
@@ -154,7 +159,6 @@ def _best(values: Doubles, present: Bools) -> Doubles:
 
 def _best_in_document(own: Doubles, document: Ints) -> Doubles:
     """The best own score among the candidates of each one's document; its own without one."""
-    best = np.full(int(document.max()) + 1, -np.inf)
-    inside = document >= 0
-    np.maximum.at(best, document[inside], own[inside])
-    return np.where(inside, best[np.maximum(document, 0)] if len(best) else own, own)
+    best = np.full(int(document.max()) + 2, -np.inf)
+    np.maximum.at(best, document, own)
+    return np.where(document >= 0, best[document], own)

@@ -12,6 +12,7 @@ import logging
 from datetime import datetime
 
 from retrieval.timex.analysis import MAX_CHARACTERS, aware, best_reading, combine, expression
+from retrieval.timex.events import anchor_event, asks_for_date, asks_for_length
 from retrieval.timex.expression import EventReference, Settings, TimeExpression
 from retrieval.timex.text import Folded
 
@@ -19,6 +20,9 @@ __all__ = [
     "EventReference",
     "Settings",
     "TimeExpression",
+    "anchor_event",
+    "asks_for_date",
+    "asks_for_length",
     "explicit_dates",
     "find",
     "parse",
@@ -36,7 +40,10 @@ def parse(text: str, anchor: datetime, settings: Settings = _DEFAULT) -> TimeExp
     two apart, the one with the finer unit; of equals, the first in the text. Dates that no calendar
     holds, and questions that ask for a date ("how long ago"), give None. Never raises.
     """
-    return combine(find(text, anchor, settings))
+    found = find(text, anchor, settings)
+    if not found or asks_for_length(text):
+        return None
+    return combine(found)
 
 
 def find(text: str, anchor: datetime, settings: Settings = _DEFAULT) -> list[TimeExpression]:
@@ -51,7 +58,7 @@ def find(text: str, anchor: datetime, settings: Settings = _DEFAULT) -> list[Tim
 def _find(text: str, anchor: datetime, settings: Settings) -> list[TimeExpression]:
     folded = Folded(text[:MAX_CHARACTERS])
     reading = best_reading(folded.text, anchor, settings)
-    if reading is None or reading.void:
+    if reading is None:
         return []
     found = (expression(folded, span, start, end, anchor) for span, start, end in reading.found)
     return [one for one in found if one is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta, timezone
@@ -40,7 +41,7 @@ class Reading:
 def candidates(folded: str) -> list[Lexicon]:
     """The languages in which the text may name a time, likeliest first; empty for most texts."""
     words = frozenset(WORDS.findall(folded))
-    digits = any(c in folded for c in "0123456789")
+    digits = _digits_of(folded).search(folded) is not None
     scripts = _scripts(folded)
     likely: list[tuple[int, int, Lexicon]] = []
     most = 0
@@ -48,12 +49,34 @@ def candidates(folded: str) -> list[Lexicon]:
         words_of = lexicon(name)
         if words_of.script not in scripts:
             continue
-        known = len(words & words_of.common)
+        known = len(words & words_of.vocabulary)
         most = max(most, known)
-        if words_of.has_trigger(words, folded) or (digits and (known or name == "en")):
-            likely.append((-known, order, words_of))
+        if words_of.has_trigger(words, folded) or (
+            digits and (known or name == "en" or words_of.script != "latin")
+        ):
+            likely.append((-known if words_of.script == "latin" else -most - 99, order, words_of))
     likely.sort(key=lambda entry: entry[:2])
     return [words_of for known, _, words_of in likely if -2 * known >= most]
+
+
+# Digits that could be a year, a date, or a day at the end of a question; and in a text that is too
+# long to be read for any number in it.
+_DIGITS = re.compile(
+    r"(?<![\d.,])(?:\d{4}(?![\d,])|\d{1,4}\s?[-/.]\s?\d{1,4}|\d{8}(?!\d)|\d{1,2}(?:['’]|\D{0,12}$)|"
+    r"\d{1,2}(?:st|nd|rd|th|er|e|de|ste|[ªº.])(?![a-z]))"
+)
+
+_LONG_DIGITS = re.compile(
+    r"(?<![\d.,:/-])(?:(?:1\d|20|21)\d\d(?![\d.,:/-]*\d)|\d{4}[-/.]\d{1,2}(?:[-/.]\d{1,2})?(?![\d.:/-])"
+    r"|\d{1,2}[-/]\d{1,2}[-/]\d{2,4}(?!\d)|\d{1,2}\.\d{1,2}\.\d{4}(?!\d)|\d{1,2}/\d{1,2}(?![\d/])"
+    r"|\d{1,2}[-/]\d{4}(?!\d))"
+)
+_SHORT = 300
+_AROUND = 100
+
+
+def _digits_of(folded: str) -> re.Pattern[str]:
+    return _DIGITS if len(folded) <= _SHORT else _LONG_DIGITS
 
 
 def _scripts(folded: str) -> frozenset[str]:
@@ -75,6 +98,8 @@ def _scripts(folded: str) -> frozenset[str]:
             found.add("hangul")
         elif "\u4e00" <= character <= "\u9fff":
             found.add("han")
+    if "han" in found and any(mark in folded for mark in lexicon("ja").marks):
+        found.add("kana")
     if "kana" in found:
         found.discard("han")
     elif "han" in found:
@@ -85,23 +110,27 @@ def _scripts(folded: str) -> frozenset[str]:
 _LATIN = frozenset({"latin"})
 
 
-def context_of(words: Lexicon, anchor: datetime, settings: Settings) -> Context:
+def context_of(words: Lexicon, anchor: datetime, settings: Settings, folded: str) -> Context:
     day_first = settings.day_first
     if day_first is None:
         day_first = words.day_first or (settings.region or "").upper() in _DAY_FIRST_REGIONS
-    return Context(anchor, settings, words.language, day_first, words.options)
+    return Context(anchor, settings, words.language, day_first, words.options, folded)
 
 
 def read(words: Lexicon, context: Context, folded: str) -> Reading:
     """All expressions that one language finds, left to right, none inside another."""
-    tokens = words.tokens(context, folded)
-    for step in _STEPS:
-        tokens = step.reduce(context, tokens)
-    spans = [
-        (t.value, t.start, t.end) for t in tokens if t.kind == DATE and isinstance(t.value, Span)
-    ]
+    spans: list[tuple[Span, int, int]] = []
+    for start, end in _stretches(words, folded):
+        tokens = words.tokens(context, folded[start:end])
+        for step in _STEPS:
+            tokens = step.reduce(context, tokens)
+        spans.extend(
+            (t.value, start + t.start, start + t.end)
+            for t in tokens
+            if t.kind == DATE and isinstance(t.value, Span)
+        )
     covered = sum(end - start for span, start, end in spans)
-    known = len(frozenset(WORDS.findall(folded)) & words.common)
+    known = len(frozenset(WORDS.findall(folded)) & words.vocabulary)
     return Reading(
         words.language,
         tuple(s for s in spans if not s[0].void),
@@ -110,14 +139,59 @@ def read(words: Lexicon, context: Context, folded: str) -> Reading:
     )
 
 
+def _stretches(words: Lexicon, folded: str) -> list[tuple[int, int]]:
+    """The parts of a text to read: all of a short one, of a long one what lies around a trigger."""
+    if len(folded) <= _SHORT:
+        return [(0, len(folded))]
+    places = words.places(folded)
+    places.extend(m.start() for m in _LONG_DIGITS.finditer(folded))
+    found: list[tuple[int, int]] = []
+    for place in sorted(places):
+        start = max(0, folded.rfind(" ", 0, max(0, place - _AROUND)) + 1)
+        if words.unspaced is not None or place - start > 2 * _AROUND:
+            start = max(0, place - _AROUND)
+        end = folded.find(" ", place + _AROUND)
+        if end < 0 or end - place > 2 * _AROUND:
+            end = min(len(folded), place + 2 * _AROUND)
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((start, end))
+    return found
+
+
 def best_reading(folded: str, anchor: datetime, settings: Settings) -> Reading | None:
     """The reading that explains most of the text; the likelier language where two explain the same."""
     best: Reading | None = None
     for words in candidates(folded):
-        reading = read(words, context_of(words, anchor, settings), folded)
-        if (reading.found or reading.void) and (best is None or reading.score > best.score):
+        reading = read(words, context_of(words, anchor, settings, folded), folded)
+        if not reading.found and not reading.void:
+            continue
+        if words.script != "latin":
+            return reading  # what the script says is surer than any count of characters
+        if best is None or reading.score > best.score:
             best = reading
     return best
+
+
+def languages_of(folded: str) -> list[str]:
+    """The languages that a text most resembles, by its script and its everyday words."""
+    words, scripts = frozenset(WORDS.findall(folded)), _scripts(folded)
+    known: dict[str, int] = {}
+    for name in LANGUAGES:
+        words_of = lexicon(name)
+        if words_of.script in scripts:
+            if words_of.script != "latin":
+                return [name]
+            known[name] = len(words & words_of.common)
+    most = max(known.values(), default=0)
+    return [name for name, count in known.items() if count == most]
+
+
+def covered(folded: str) -> list[tuple[int, int]]:
+    """The places of a text that are expressions of time, in order, whatever the anchor."""
+    reading = best_reading(folded, datetime(2024, 6, 12, tzinfo=timezone.utc), Settings())
+    return [] if reading is None else [(start, end) for _, start, end in reading.found]
 
 
 def aware(anchor: datetime) -> datetime:

@@ -19,6 +19,7 @@ from retrieval.timex.periods import (
     part_of_year,
     plausible,
     season,
+    shift_of,
     shifted,
     unit_of,
 )
@@ -64,12 +65,12 @@ def _weekday_of(context: Context, m: Match) -> Span | None:
     return exact(days.nth_weekday(bounds(span), m.number("WEEKDAY") - 1, _nth(m)), 0.95)
 
 
-@COMPOSED("part of the period", f"THE? (ORD|LASTORD|PREV) (UNIT|MMONTH) {_IN} {_P}")
-@COMPOSED("part of the period", f"{_P} OF? (THE|OF|IN)* (ORD|LASTORD) (UNIT|MMONTH)")
+@COMPOSED("part of the period", f"THE? (ORD|LASTORD|PREV) UNIT {_IN} {_P}")
+@COMPOSED("part of the period", f"{_P} OF? (THE|OF|IN)* (ORD|LASTORD) UNIT")
 def _unit_of(context: Context, m: Match) -> Span | None:
     span, nth = _scope(context, m), _nth(m)
     first, last = bounds(span)
-    unit = "month" if m.has("MMONTH") else unit_of(m.all("UNIT")[0])
+    unit = unit_of(m.all("UNIT")[0])
     if unit == "week":
         if span.grain not in ("month", "year", "quarter"):
             return None
@@ -105,10 +106,10 @@ def _edge_units(context: Context, m: Match) -> Span | None:
 
 
 @COMPOSED("week of", "THE? UWEEK (STARTING|OF|IN|THE|ON|WITH|FROM|BEFORE)* DATE")
-@COMPOSED("week of", "DATE (OF|STARTING|FROM)* UWEEK")
+@COMPOSED("week of", "DATE (OF|STARTING|FROM|LOC)* UWEEK")
 @COMPOSED("week of", "THE? WEEKCOMMENCING DATE")
-@COMPOSED("month of", "THE? (UMONTH|MMONTH) (OF|IN|THE)* DATE")
-@COMPOSED("month of", "DATE OF (UMONTH|MMONTH)")
+@COMPOSED("month of", "THE? UMONTH (OF|IN|THE)* DATE")
+@COMPOSED("month of", "DATE OF UMONTH")
 def _period_of_day(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain != "day" or m.has("BEFORE"):
@@ -133,6 +134,7 @@ def _weekend_of(context: Context, m: Match) -> Span | None:
 @COMPOSED("day of the month", f"(ON|THE)* DOM DOT? UDAYS? {_IN} DATE")
 @COMPOSED("day of the month", "DATE (OF|THE|ON|IN)* DOM MDAY")
 @COMPOSED("day of the month", "DATE (OF|THE|ON|IN)* ORD UDAY?")
+@COMPOSED("day of the month", "DATE OF? NUM DOMEND")
 def _day_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain != "month":
@@ -294,9 +296,10 @@ def _rest(context: Context, m: Match) -> Span | None:
 
 
 @COMPOSED("away from a day", f"{DURATION} (AFTER|FROM|SINCE|LATER) (THE|OF|FROM|IN)* DATE")
-@COMPOSED("away from a day", f"IN {DURATION} (FROM|SINCE|AFTER) (DATE | YEAR)")
+@COMPOSED("away from a day", f"PRELATER {DURATION} (FROM|SINCE|AFTER) (DATE | YEAR)")
 @COMPOSED("away from a day", f"DATE (OF|FROM|PAFTER|PSINCE)* {DURATION} (LATER|PAFTER)")
 @COMPOSED("away from a day", f"DATE PAFTER {DURATION}")
+@COMPOSED("away from a day", f"DATE FROM PSINCE {DURATION} LATER?")
 def _after(context: Context, m: Match) -> Span | None:
     return _away(context, m, 1)
 
@@ -333,24 +336,42 @@ def _bare_cut(context: Context, m: Match) -> Span | None:
     return cut(context, shifted(context, unit, 0), part)
 
 
-@COMPOSED("part of the period", f"{_P} OF? (MONTHPHASE | YEARPHASE)")
+@COMPOSED("part of the period", f"{_P} OF? (MONTHPHASE | YEARPHASE | PHASE)")
 def _phase(context: Context, m: Match) -> Span | None:
     span = _scope(context, m)
-    if span.grain != ("month" if m.has("MONTHPHASE") else "year"):
+    wanted = "month" if m.has("MONTHPHASE") else "year" if m.has("YEARPHASE") else span.grain
+    if span.grain != wanted:
         return None
-    return cut(context, span, m.word("MONTHPHASE", "YEARPHASE"))
+    return cut(context, span, m.word("MONTHPHASE", "YEARPHASE", "PHASE"))
+
+
+@COMPOSED("part of the period", "MOD MONTHPHASE")
+def _phase_of_month(context: Context, m: Match) -> Span | None:
+    return cut(context, shifted(context, "month", shift_of(m)), m.word("MONTHPHASE"))
 
 
 @LATE_BARE("quarter", "(IN|THE|DURING)* (QN | HN | ORD UQUARTER | ORD UHALF) (OF THE? UYEAR)?")
+@LATE_BARE("quarter", "NUM UQUARTER")
 def _bare_part(context: Context, m: Match) -> Span | None:
     """This year's, or last year's where that one has not begun."""
-    if m.has("QN", "HN") and not m.has("IN", "DURING") and m.before is not None:
+    this_year = "part_of_this_year" in context.options
+    if m.has("QN", "HN") and not m.has("IN", "DURING") and m.before is not None and not this_year:
+        return None
+    if m.has("NUM") and not this_year:
         return None
     year = context.today.year
     span = part_of_year(m, year)
-    if span.first is not None and span.first > context.today and "part_of_this_year" not in context.options:
+    if span.first is not None and span.first > context.today and not this_year:
         span = part_of_year(m, year - 1)
     return change(span, confidence=0.8, relative=True, explicit=False)
+
+
+@LATE_BARE("week number", "ORD UWEEK (?! X)")
+@LATE_BARE("week number", "ORD UWEEK")
+def _numbered_week(context: Context, m: Match) -> Span | None:
+    if not m.all("ORD")[0].text:
+        return None
+    return Span(*days.iso_week(context.today.year, m.number("ORD")), "week", 0.8)
 
 
 @LATE_BARE("season", "LONESEASON")

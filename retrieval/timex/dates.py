@@ -216,6 +216,14 @@ def _month(context: Context, m: Match) -> Span:
     return latest_month(context, m.number("MON"))
 
 
+@BARE("day of the month", "NUM MDAY OF? WEEKDAY")
+@BARE("day of the month", "NUM WEEKDAY (?! LATER | AGO)")
+def _number_and_weekday(context: Context, m: Match) -> Span | None:
+    if not m.has("MDAY") and "verb_last" not in context.options:
+        return None
+    return _weekday_and_number(context, m)
+
+
 @NAMED("date", "NUM OF NUM OF YEAR")
 @BARE("month and day", f"(THE | ON | IN) NUM OF NUM (?! UNIT | UTIME | NUM)")
 def _numbered_month(context: Context, m: Match) -> Span | None:
@@ -238,6 +246,11 @@ def _weekday_and_number(context: Context, m: Match) -> Span | None:
     if m.after is not None and m.after.kind in _COUNTED | _UNITS and not m.has("ORD"):
         if not (m.after.kind == OTHER and "verb_last" in context.options):
             return None
+    spelled = m.one("ORD")
+    if spelled is not None and not spelled.text and "ordinal_after" in context.options:
+        return exact(
+            days.nth_weekday(days.period("month", today), weekday, number), 0.8
+        )
     first = 0 if m.has("THE") else None
     for back in range(240):
         try:
@@ -256,15 +269,18 @@ _BEFORE_DAY = frozenset().union(*map(chars_of, "ON IN STOP COMMA OF SINCE BEFORE
 @BARE("day of the month", "ON? THE ORD (?! UNIT | X | NUM | OF | WMONTH)")
 @BARE("day of the month", "ON THE ORD (?= X)")
 @BARE("day of the month", "ON THE? DOM DOT? (?! UNIT | X | NUM | OF | UTIME | CLOCK | AND | SLASH | DASH | COLON | PERCENT)")
+@BARE("day of the month", "THE NUM DOT? (?= STOP | $)")
 @BARE("day of the month", "THE NUM DOT? (?! UNIT | X | NUM | OF | UTIME | CLOCK | AND | SLASH | DASH | COLON)")
 @BARE("day of the month", f"(ON | THE)+ UDAY NUM {_NOT_COUNTED}")
 @BARE("day of the month", "THE? NUM MDAY")
+@BARE("day of the month", "NUM (DOMEND | LOC DOMEND)")
 def _day_of_month(context: Context, m: Match) -> Span | None:
     number = m.all("DOM")[0]
     if m.after is not None and m.after.kind == OTHER and m.has("ORD"):
         if "verb_last" not in context.options:
             return None
-    if m.before is not None and m.before.kind not in _BEFORE_DAY and not m.has("ON", "MDAY", "UDAY"):
+    closing = m.after is None and m.has("THE") and "article_day" in context.options
+    if not closing and m.before is not None and m.before.kind not in _BEFORE_DAY and not m.has("ON", "MDAY", "UDAY", "DOMEND"):
         return None
     day = day_of_month(number)
     today = context.today

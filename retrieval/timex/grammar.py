@@ -29,23 +29,124 @@ _MACROS = {
     "SEP": "COMMA|DASH|SLASH|DOT",
     "COUNT": "NUM|YEAR|A|FEW|COUPLE",
     "DOM": "ORD|NUM",
-    "LINK": "OF|IN|COMMA|DASH|SLASH|DOT|THE",
+    "LINK": "OF|IN|COMMA|DASH|SLASH|DOT|THE|LOC",
 }
 
 # Words that are two things at once, such as French "de" (of, from): a kind of their own, which
 # patterns take for either.
 COMPOSITES = (
-    "OF FROM", "OF THE", "FROM SINCE", "FROM STARTING", "FROM SINCE STARTING", "IN PRELATER",
-    "IN TO", "IN THE", "ON BEFORE", "PREAGO BEFORE", "AFTER PRELATER", "TO UNTIL", "BETWEEN PRELATER",
-    "A NUM", "NUM MONTH", "ORD BEFORE AGO", "LATER AFTER", "LATER LATERIN", "AGO BEFORE",
-    "LATER LATERIN AFTER", "OF FROM SINCE", "IN ON", "IN AFTER", "FEW COUPLE", "THIS THE",
-    "PRELATER WITHIN", "OF IN", "FROM OF SINCE", "PREV LASTORD", "EARLY EARLIERIN", "PBEFORE AGO",
-    "PAFTER LATER", "FROM PSINCE", "OF FROM PSINCE", "TO PUNTIL", "AGO PBEFORE PREV", "PREV AGO",
-    "THE TO", "DAY UMONTH", "REL NOW", "UDAY DAY", "ON THE", "THE TO IN", "AND WITH", "THE A",
-    "BEFORE UNTIL", "UNTIL TO LATE", "AT IN", "HALFWORD MID", "PART EARLY", "LATE PART",
-    "IN WITHIN PRELATER", "IN WITHIN", "LATER PRELATER", "LATER AFTER PRELATER", "AGO EARLIERIN",
-    "BETWEEN IN", "PBETWEEN OF", "ORD NUM", "MONTH WMONTH", "PART REL", "DAY ORD", "PREV PAST",
-    "NEXT COMING", "UNTIL BEFORE TO", "THIS NOW", "OF DECS", "UHOUR NOW", "ON ONWARD", "ORD AGO",
+    "OF FROM",
+    "OF THE",
+    "FROM SINCE",
+    "FROM STARTING",
+    "FROM SINCE STARTING",
+    "IN PRELATER",
+    "IN TO",
+    "IN THE",
+    "ON BEFORE",
+    "PREAGO BEFORE",
+    "AFTER PRELATER",
+    "TO UNTIL",
+    "BETWEEN PRELATER",
+    "A NUM",
+    "NUM MONTH",
+    "ORD BEFORE AGO",
+    "LATER AFTER",
+    "LATER LATERIN",
+    "AGO BEFORE",
+    "LATER LATERIN AFTER",
+    "OF FROM SINCE",
+    "IN ON",
+    "IN AFTER",
+    "FEW COUPLE",
+    "THIS THE",
+    "PRELATER WITHIN",
+    "OF IN",
+    "PREV LASTORD",
+    "EARLY EARLIERIN",
+    "PBEFORE AGO",
+    "PAFTER LATER",
+    "FROM PSINCE",
+    "OF FROM PSINCE",
+    "TO PUNTIL",
+    "AGO PBEFORE PREV",
+    "PREV AGO",
+    "THE TO",
+    "DAY UMONTH",
+    "REL NOW",
+    "UDAY DAY",
+    "ON THE",
+    "THE TO IN",
+    "AND WITH",
+    "THE A",
+    "BEFORE UNTIL",
+    "UNTIL TO LATE",
+    "AT IN",
+    "HALFWORD MID",
+    "PART EARLY",
+    "LATE PART",
+    "IN WITHIN PRELATER",
+    "IN WITHIN",
+    "LATER PRELATER",
+    "LATER AFTER PRELATER",
+    "AGO EARLIERIN",
+    "BETWEEN IN",
+    "PBETWEEN OF",
+    "ORD NUM",
+    "MONTH WMONTH",
+    "PART REL",
+    "DAY ORD",
+    "PREV PAST",
+    "NEXT COMING",
+    "UNTIL BEFORE TO",
+    "THIS NOW",
+    "OF DECS",
+    "UHOUR NOW",
+    "ON ONWARD",
+    "ORD AGO",
+    "AGO SINCE",
+    "OF IN ON",
+    "IN UYEAR",
+    "TO BEFORE",
+    "TO UNTIL ON",
+    "LATE AGO SINCE",
+    "BETWEEN PBETWEEN",
+    "PBEFORE PREV",
+    "PAFTER NEXT",
+    "ON TO",
+    "SEASON LONESEASON",
+    "PAST RECENT",
+    "PREV PAST AGO",
+    "PREV PAST AGO PBEFORE",
+    "COMING LATER PAFTER",
+    "AGO PAST PBEFORE",
+    "PAST AGO",
+    "COMING LATER",
+    "REST PREV",
+    "AGO EARLIERIN PBEFORE",
+    "LATER LATERIN PAFTER",
+    "OF ON",
+    "PSINCE PSTARTING",
+    "PSINCE PSTARTING TO",
+    "PSINCE PSTARTING TO FROM",
+    "PSTARTING TO",
+    "TO FROM",
+    "PREV PAST PBEFORE",
+    "LATER LOC",
+    "TO PSINCE FROM",
+    "TO PSINCE",
+    "ORD AGO PBEFORE",
+    "PBETWEEN MID",
+    "UDAY ON",
+    "PREAGO SINCE",
+    "PAST PBEFORE",
+    "FROM PSTARTING",
+    "TO PUNTIL FROM",
+    "TO PUNTIL PSINCE PSTARTING",
+    "LATER LOC PAFTER",
+    "ON IN LOC",
+    "PREV AGO PBEFORE ORD",
+    "ORD AGO PREV",
 )  # fmt: skip
 
 Value: TypeAlias = "int | float | str | Span | None"
@@ -145,12 +246,24 @@ Handler: TypeAlias = "Callable[[Context, Match], Span | None]"
 class Match:
     """The tokens that a rule matched, with a look at what stands around them."""
 
-    __slots__ = ("after", "before", "tokens")
+    __slots__ = ("_end", "_start", "_text", "tokens")
 
-    def __init__(self, tokens: Sequence[Token], before: Token | None, after: Token | None) -> None:
-        self.tokens = tokens
-        self.before = before
-        self.after = after
+    def __init__(self, text: Sequence[Token], start: int, end: int) -> None:
+        self.tokens = text[start:end]
+        self._text, self._start, self._end = text, start, end
+
+    def back(self, steps: int = 1) -> Token | None:
+        """The token that stands so many places before the match."""
+        at = self._start - steps
+        return self._text[at] if at >= 0 else None
+
+    @property
+    def before(self) -> Token | None:
+        return self.back()
+
+    @property
+    def after(self) -> Token | None:
+        return self._text[self._end] if self._end < len(self._text) else None
 
     def all(self, *kinds: str) -> list[Token]:
         wanted = frozenset().union(*map(chars_of, kinds))
@@ -229,11 +342,7 @@ class Rules:
             if hit is None or hit.end() == at:
                 continue
             end = hit.end()
-            match = Match(
-                tokens[at:end],
-                tokens[at - 1] if at else None,
-                tokens[end] if end < len(tokens) else None,
-            )
+            match = Match(tokens, at, end)
             try:
                 span = rule.handler(context, match)
             except (OverflowError, LookupError, ValueError):

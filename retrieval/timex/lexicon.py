@@ -7,6 +7,8 @@ the language is recognised and read:
 - `script`: latin, cyrillic, han, kana, hangul, devanagari, arabic
 - `day_first`: 3/7/2017 is 3 July
 - `common`: everyday words by which the language is recognised
+- `signal`: a regular expression of more that makes a text worth reading
+- `marks`: strings that occur in this language only, of those with its script
 - `ordinal`: what follows digits to make an ordinal
 - `options`: names of habits that rules ask for
 - `compound`: number words are written together, joined by these words
@@ -26,7 +28,7 @@ from typing import Any, Union
 from retrieval.timex.grammar import OTHER, Context, Token, Value, composite, kind_of
 from retrieval.timex.numeric import numeric_tokens
 from retrieval.timex.numerals import HAN_DIGITS, compound_number, han_number, merge_numbers
-from retrieval.timex.text import Piece, fold, pieces
+from retrieval.timex.text import WORDS, Piece, fold, pieces
 
 ALL_LANGUAGES = (
     "en", "es", "fr", "de", "it", "pt", "nl", "sv", "tr", "ru", "zh", "ja", "ko", "hi", "ar",
@@ -38,9 +40,10 @@ _MARKS = {
 }  # fmt: skip
 # Kinds that can carry a time by themselves: without one of them in a text there is nothing to find.
 _CARRIERS = frozenset(
-    "MONTH WMONTH DAY WDAY REL PREV NEXT AGO PREAGO LATER UDAY UWEEK UMONTH UYEAR UQUARTER UHALF "
+    "MONTH WMONTH DAY WDAY REL UDAY UWEEK UMONTH UYEAR UQUARTER UHALF "
     "UWEEKEND UDECADE UCENTURY UWORKDAY UWORKWEEK UFORTNIGHT UHOUR UMINUTE SEASON HOLIDAY DECADE "
-    "PART RECENT FISCAL QN HN EARLY LATE TODATE PERIOD".split()
+    "PART RECENT FISCAL QN HN PERIOD YEAROFF MONTHOFF WEEKOFF WEEKENDOFF YMARK "
+    "MDAY ADJACENT EITHER LONESEASON MONTHPHASE YEARPHASE VOID ERA".split()
 )
 
 Node = dict[str, Union["Node", tuple[str, Value]]]
@@ -52,10 +55,13 @@ class Lexicon:
     script: str
     day_first: bool
     common: frozenset[str]
+    vocabulary: frozenset[str]
+    marks: tuple[str, ...]
     ordinal: frozenset[str]
     options: frozenset[str]
     tree: Node
     triggers: frozenset[str]
+    phrases: dict[str, tuple[frozenset[str], ...]]
     numbers: tuple[tuple[str, int], ...]
     number_words: tuple[str, ...]
     joints: tuple[str, ...] | None
@@ -76,6 +82,10 @@ class Lexicon:
         previous: Piece | None = None
         while at < count:
             piece = cut[at]
+            if at + 1 < count and self._is_ending(piece, cut[at + 1]):
+                previous = piece
+                at += 1
+                continue
             if piece.start in runs:
                 made = runs[piece.start]
                 yield from made
@@ -84,7 +94,8 @@ class Lexicon:
                     previous = cut[at]
                     at += 1
                 continue
-            hit = None if _is_symbol(previous, piece) else self._longest(cut, at)
+            loose = not _is_symbol(previous, piece) and not self._is_ending(previous, piece)
+            hit = self._longest(cut, at) if loose else None
             if hit is not None:
                 kind, value, used = hit
                 yield Token(kind, value, piece.start, cut[at + used - 1].end)
@@ -103,9 +114,19 @@ class Lexicon:
                     yield token
                     at += used
                 else:
-                    yield from self._word(piece)
+                    yield from self._word(piece, previous)
                     at += 1
             previous = cut[at - 1]
+
+    def _is_ending(self, previous: Piece | None, piece: Piece) -> bool:
+        """A case ending after an apostrophe, as Turkish writes it."""
+        return (
+            bool(self.suffixes)
+            and previous is not None
+            and previous.text == "'"
+            and previous.end == piece.start
+            and any(piece.text == ending for ending, _ in self.suffixes)
+        )
 
     def _longest(self, cut: list[Piece], at: int) -> tuple[str, Value, int] | None:
         node: Node = self.tree
@@ -118,7 +139,9 @@ class Lexicon:
             node = step
             used += 1
             leaf = node.get("")
-            if isinstance(leaf, tuple):
+            following = cut[at + used].text if at + used < len(cut) else ""
+            # Japanese 次の日 is "the next day", but not in 次の日曜日, "next Sunday".
+            if isinstance(leaf, tuple) and (following != "曜" or used == 1):
                 best = (leaf[0], leaf[1], used)
         return best
 
@@ -161,12 +184,17 @@ class Lexicon:
         kind = "YEAR" if len(written) == 4 and value >= 1000 and "十" not in written else "NUM"
         return Token(kind_of(kind), value, cut[at].start, cut[end - 1].end), end - at
 
-    def _word(self, piece: Piece) -> Iterator[Token]:
+    def _word(self, piece: Piece, previous: Piece | None) -> Iterator[Token]:
         text = piece.text
         mark = _MARKS.get(text)
         if mark is not None:
             yield Token(kind_of(mark), None, piece.start, piece.end)
             return
+        if previous is not None and previous.text == "'" and previous.end == piece.start:
+            for ending, kind in self.suffixes:
+                if text == ending:
+                    yield Token(kind_of(kind), None, piece.start, piece.end)
+                    return
         if len(text) > 2:
             if self.joints is not None:
                 number = compound_number(text, self.numbers, self.joints)
@@ -202,9 +230,22 @@ class Lexicon:
             return True
         if not self.triggers.isdisjoint(words):
             return True
+        rare = self.phrases.keys() & words
+        if rare and any(phrase <= words for word in rare for phrase in self.phrases[word]):
+            return True
         if self.joints is not None and any(self._is_year(word) for word in words):
             return True
         return bool(self.suffixes or self.prefixes) and any(self._inflected(w) for w in words)
+
+    def places(self, folded: str) -> list[int]:
+        """Where in the text something could carry a time, in no order."""
+        found = [m.start() for m in self.unspaced.finditer(folded)] if self.unspaced else []
+        found.extend(
+            m.start()
+            for m in WORDS.finditer(folded)
+            if m.group() in self.phrases or self.has_trigger(frozenset({m.group()}), "")
+        )
+        return found
 
     def _is_year(self, word: str) -> bool:
         if len(word) < 12 or not word.startswith(self.number_words):
@@ -239,8 +280,11 @@ def lexicon(language: str) -> Lexicon:
     meta: dict[str, Any] = raw.pop("meta", {})
     suffixes = _affixes(raw.pop("suffixes", {}))
     prefixes = _affixes(raw.pop("prefixes", {}))
+    script = str(meta.get("script", "latin"))
+    signal = str(meta.get("signal", ""))
     tree: Node = {}
     triggers: set[str] = set()
+    longer: dict[str, set[frozenset[str]]] = {}
     unspaced: set[str] = set()
     numbers: dict[str, int] = {}
     for kind, entries in raw.items():
@@ -256,25 +300,32 @@ def lexicon(language: str) -> Lexicon:
                 if kind == "NUM" and isinstance(value, int) and len(words) == 1:
                     numbers[folded] = value
                 if kind in _CARRIERS:
-                    if _is_unspaced(words[0]):
-                        unspaced.add("".join(words))
+                    if _is_unspaced(words[-1]):
+                        if len(words) > 1 or script != "hangul":
+                            unspaced.add("".join(w for w in words if not w.isdigit()))
+                    elif len(words) == 1:
+                        triggers.add(folded)
                     else:
-                        triggers.add(max(words, key=len))
+                        rare = max(words, key=len)
+                        longer.setdefault(rare, set()).add(frozenset(WORDS.findall(folded)))
     return Lexicon(
         language,
-        str(meta.get("script", "latin")),
+        script,
         bool(meta.get("day_first", True)),
-        frozenset(fold(w) for w in str(meta.get("common", "")).split()),
+        frozenset(fold(w) for w in str(meta.get("common", "")).split() if len(w) > 1),
+        frozenset(fold(w) for w in str(meta.get("common", "")).split() if len(w) > 1) | triggers,
+        tuple(fold(w) for w in str(meta.get("marks", "")).split()),
         frozenset(fold(w) for w in str(meta.get("ordinal", "")).split()),
         frozenset(str(meta.get("options", "")).split()),
         tree,
         frozenset(triggers),
+        {rare: tuple(found) for rare, found in longer.items() if rare not in triggers},
         tuple(sorted(numbers.items(), key=lambda item: -len(item[0]))),
         tuple(numbers),
         tuple(fold(w) for w in meta["compound"].split()) if "compound" in meta else None,
         suffixes,
         prefixes,
-        _alternatives(unspaced),
+        _alternatives(unspaced, signal),
     )
 
 
@@ -311,10 +362,25 @@ def _is_unspaced(word: str) -> bool:
     return word[0] >= "\u3040"
 
 
-def _alternatives(words: set[str]) -> re.Pattern[str] | None:
-    """One pattern for a set of unspaced words; a word that starts with another one is redundant."""
-    short = {w for w in words if not any(w[:n] in words for n in range(1, len(w)))}
-    return re.compile("|".join(map(re.escape, sorted(short)))) if short else None
+def _alternatives(words: set[str], signal: str) -> re.Pattern[str] | None:
+    """One pattern for a set of unspaced words; a word that holds another one is redundant."""
+    short = {
+        word
+        for word in words
+        if not any(
+            word[a:b] in words
+            for a in range(len(word))
+            for b in range(a + 1, len(word) + 1)
+            if b - a < len(word)
+        )
+    }
+    single = "".join(sorted(w for w in short if len(w) == 1))
+    parts = [re.escape(w) for w in sorted(short) if len(w) > 1]
+    if single:
+        parts.insert(0, f"[{single}]")
+    if signal:
+        parts.append(signal)
+    return re.compile("|".join(parts)) if parts else None
 
 
 _DEBUG = False

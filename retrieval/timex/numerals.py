@@ -120,6 +120,7 @@ def compound_number(
 _NUM, _ORD, _YEAR, _AND, _DASH, _A = map(kind_of, ("NUM", "ORD", "YEAR", "AND", "DASH", "A"))
 
 
+_ORDMARK, _ERA = kind_of("ORDMARK"), kind_of("ERA")
 _JOINING = chars_of("AND") | {_DASH}
 _NUMBERS = chars_of("NUM") - chars_of("ORD")
 
@@ -130,6 +131,17 @@ def merge_numbers(tokens: list[Token], joined_by_and: bool) -> list[Token]:
     at = 0
     while at < len(tokens):
         token = tokens[at]
+        if token.kind in (_ORDMARK, _ERA) and at + 1 < len(tokens):
+            number = tokens[at + 1]
+            if number.kind in _NUMBERS and isinstance(number.value, int):
+                if token.kind == _ORDMARK:
+                    made = Token(_ORD, number.value, token.start, number.end, number.text)
+                else:
+                    year = number.value + int(str(token.value))
+                    made = Token(_YEAR, year, token.start, number.end, str(year))
+                merged.append(made)
+                at += 2
+                continue
         if token.kind == _ORD and token.value in (20, 30) and at + 1 < len(tokens):
             unit = tokens[at + 1]
             if unit.kind == _ORD and isinstance(unit.value, int) and unit.value < 10:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, timedelta
 
 from retrieval.timex import days
@@ -20,10 +21,7 @@ UNITS = {
 }  # fmt: skip
 _UNIT_OF = {char: unit for kind, unit in UNITS.items() for char in chars_of(kind)}
 # "A couple of days ago" and "a few days ago" are spans, not days: (from, to) back from the anchor.
-_LOOSE = {
-    (COUPLE, "day"): (3, 1), (FEW, "day"): (5, 2), (COUPLE, "week"): (21, 7),
-    (FEW, "week"): (35, 14), (COUPLE, "month"): (90, 30), (FEW, "month"): (150, 60),
-}  # fmt: skip
+_LOOSE = {COUPLE: (3, 1), FEW: (5, 2)}
 
 
 def unit_of(token: Token) -> str:
@@ -47,20 +45,31 @@ def amounts(m: Match) -> list[tuple[float, str]]:
     """The counted units of a duration such as "2 years and 3 weeks", in order."""
     found: list[tuple[float, str]] = []
     count: Token | None = None
+    half = False
     for token in m.tokens:
         if token.kind in _COUNTS:
             if token.kind in chars_of("HALFWORD") and found and count is None:
                 size, unit = found[-1]
                 found[-1] = (size + 0.5, unit)
                 continue
-            count = token
+            if token.kind in chars_of("HALFWORD"):
+                half = True
+            else:
+                count = token
         elif token.kind in _UNIT_OF:
-            half = count is not None and count.kind in chars_of("HALFWORD")
-            found.append((0.5 if half else count_of(count), unit_of(token)))
-            count = None
+            size = 0.0 if half and count is None else count_of(count)
+            if half:
+                size += 0.5
+            dated = count is not None and count.kind in chars_of("YEAR") and bool(count.text)
+            if not size or (dated and unit_of(token) == "year"):
+                raise LookupError("no duration")
+            found.append((size, unit_of(token)))
+            count, half = None, False
     return found
 
 
+_FUTURE = re.compile("(?:गा|गे|गी|ऊंगा|ऊँगा|होंगे)(?![\u0900-\u097f])")
+_PAST = re.compile("(?<![\u0900-\u097f])(?:था|थे|थी|गया|गई|हुआ|हुई|किया)(?![\u0900-\u097f])")
 _COUNTS = frozenset().union(*map(chars_of, "NUM YEAR A FEW COUPLE HALFWORD".split()))
 
 
@@ -95,25 +104,101 @@ def _back(context: Context, m: Match) -> Span:
         loose = m.one("FEW", "COUPLE")
         if loose is not None:
             kind = FEW if loose.kind in chars_of("FEW") else COUPLE
-            bounds = _LOOSE.get((kind, parts[0][1]))
-            if bounds is not None:
-                first = days.plus_days(context.today, -bounds[0])
-                last = days.plus_days(context.today, -bounds[1])
+            unit = parts[0][1]
+            far, near = _LOOSE[kind]
+            if unit in ("day", "week", "month", "year"):
+                unit_days = 30 if unit == "month" else 1
+                step = "day" if unit == "month" else unit
+                first = days.plus(context.today, step, -far * unit_days)
+                last = days.plus(context.today, step, -near * unit_days)
                 return Span(first, last, parts[0][1], 0.8, relative=True)
     return exact(moved(context.today, parts, -1), 0.95, relative=True)
+
+
+@PERIODS("every", "EVERY (UNIT | DAY | WDAY | PART) (TO DAY)?")
+@PERIODS("no window", "VOID")
+@PERIODS("no window", f"{DURATION} PBEFORE")
+def _void(context: Context, m: Match) -> Span | None:
+    """What recurs, or has no bounds, or does not exist: read, but no window."""
+    if m.has("PBEFORE") and not any(t.value == "void" for t in m.all("PBEFORE")):
+        return None
+    return Span(None, None, "none", void=True)
 
 
 @PERIODS("ago", f"{DURATION} (AGO|EARLIERIN)")
 @PERIODS("ago", f"PREAGO {DURATION} AGO?")
 def _ago(context: Context, m: Match) -> Span | None:
-    return _back(context, m)
+    if _counted_from(m):
+        return None
+    try:
+        return _back(context, m)
+    except OverflowError:
+        return Span(None, None, "none", void=True)
 
 
-@PERIODS("from now", f"(IN|LATER)? {DURATION} LATER")
-@PERIODS("from now", f"(IN|PRELATER) {DURATION} (?! AFTER | BEFORE | FROM | PAFTER | SINCE)")
+def _counted_from(m: Match) -> bool:
+    """Whether the duration is counted from a day just named, as in "two days from tomorrow"."""
+    before, first = m.before, m.back(2)
+    return (
+        before is not None
+        and first is not None
+        and before.kind in _LINKS_BACK
+        and first.kind in _DAYS
+    )
+
+
+_LINKS_BACK = frozenset().union(*map(chars_of, "FROM OF PSINCE PAFTER".split()))
+_DAYS = frozenset().union(*map(chars_of, "REL DATE EITHER DAY FROM".split()))
+
+
+@PERIODS("about ago", "ADJACENT UNIT AGO")
+@PERIODS("about ahead", "ADJACENT UNIT (LATER | PAFTER)")
+@PERIODS("rolling", "(PAST | PREV) ADJACENT UNIT")
+@PERIODS("rolling ahead", "COMING ADJACENT UNIT")
+def _adjacent(context: Context, m: Match) -> Span:
+    """Two numbers in a row, three or four: from the nearer to the farther, or rolling by the upper."""
+    near, far = divmod(m.number("ADJACENT"), 10)
+    unit = unit_of(m.all("UNIT")[0])
+    if m.tokens[0].kind not in chars_of("ADJACENT"):
+        return _rolling(context, [(far, unit)], 1 if m.has("COMING") else -1)
+    today = context.today
+    if m.has("AGO"):
+        return Span(days.plus(today, unit, -far), days.plus(today, unit, -near), unit, 0.8, relative=True)
+    return Span(days.plus(today, unit, near), days.plus(today, unit, far), unit, 0.8, relative=True)
+
+
+@PERIODS("about ahead", "(FEW | COUPLE) UNIT (LATER | PAFTER)")
+def _few_ahead(context: Context, m: Match) -> Span | None:
+    if "tens" not in context.options:
+        return None
+    unit = unit_of(m.all("UNIT")[0])
+    far = 5 if m.has("FEW") else 3
+    first, last = days.plus(context.today, unit, 2), days.plus(context.today, unit, far)
+    return Span(first, last, unit, 0.7, relative=True)
+
+
+@PERIODS("day", "EITHER")
+def _yesterday_or_tomorrow(context: Context, m: Match) -> Span:
+    """Hindi says one word for both; the tense of the sentence decides, and the past by default."""
+    ahead = _FUTURE.search(context.text) is not None and _PAST.search(context.text) is None
+    offset = m.number("EITHER") * (1 if ahead else -1)
+    return exact(days.plus_days(context.today, offset), 0.7, relative=True)
+
+
+@PERIODS("weekend", "THE? (MOD UWEEK?)? DAY AND? DAY")
+def _both_days(context: Context, m: Match) -> Span | None:
+    """Saturday and Sunday said one after the other are one weekend."""
+    if [t.value for t in m.all("DAY")] != [6, 7] or "weekday_of_this_week" not in context.options:
+        return None
+    monday = days.plus(days.week(context.today)[0], "week", shift_of(m) if m.has("MOD") else 0)
+    return Span(days.plus_days(monday, 5), days.plus_days(monday, 6), "weekend", 0.9)
+
+
+@PERIODS("from now", f"(PRELATER|LATER)? {DURATION} LATER")
+@PERIODS("from now", f"PRELATER {DURATION} (?! AFTER | BEFORE | FROM | PAFTER | SINCE)")
 def _ahead(context: Context, m: Match) -> Span | None:
     parts = amounts(m)
-    if m.has("IN") and not m.has("LATER") and "in_is_not_ahead" in context.options:
+    if _counted_from(m) or (m.has("OF") and parts[0][1] in ("decade", "century")):
         return None
     return exact(moved(context.today, parts, 1), 0.95, relative=True)
 
@@ -133,7 +218,7 @@ def _hours(context: Context, m: Match) -> Span:
 
 @PERIODS("ago", "COUNT OF? UTIME AGO")
 @PERIODS("ago", "PREAGO COUNT OF? UTIME")
-@PERIODS("from now", "(IN|PRELATER) COUNT UTIME LATER?")
+@PERIODS("from now", "PRELATER COUNT UTIME LATER?")
 @PERIODS("from now", "COUNT UTIME LATER")
 def _time_away(context: Context, m: Match) -> Span:
     minutes = count_of(m.one("COUNT")) * days.MINUTES_OF[unit_of(m.all("UTIME")[0])]
@@ -155,7 +240,7 @@ def _weekdays_away(context: Context, m: Match) -> Span:
     return exact(days.plus_days(context.today, away), 0.95, relative=True)
 
 
-def _shift(m: Match) -> int:
+def shift_of(m: Match) -> int:
     """How many periods away: last -1, this 0, next +1, the one before last -2."""
     token = m.one("MOD")
     if token is None:
@@ -204,7 +289,9 @@ def _rolling(context: Context, parts: list[tuple[float, str]], sign: int) -> Spa
 @PERIODS("rolling", f"{DURATION} WITHINPOST")
 @PERIODS("rolling", f"IN? THE? PAST (THE|OF)* {DURATION}")
 def _last_units(context: Context, m: Match) -> Span | None:
-    return None if _one_of_several(m) else _rolling(context, amounts(m), -1)
+    if _one_of_several(m) or _counted_from(m):
+        return None
+    return _rolling(context, amounts(m), -1)
 
 
 def _one_of_several(m: Match) -> bool:
@@ -250,7 +337,7 @@ def _relative_day(context: Context, m: Match) -> Span:
 @PERIODS("part of the day", "(THIS | NEXT | PREV) PART")
 @PERIODS("part of the day", "PART (THIS | NEXT | PREV)")
 def _part(context: Context, m: Match) -> Span:
-    return exact(days.plus_days(context.today, _shift(m)), 0.95, relative=True)
+    return exact(days.plus_days(context.today, shift_of(m)), 0.95, relative=True)
 
 
 @PERIODS("week and weekday", "THE? MOD UWEEK (ON|DASH|COMMA|OF|AND)* THE? WEEKDAY")
@@ -259,7 +346,7 @@ def _part(context: Context, m: Match) -> Span:
 @PERIODS("week and weekday", "ON? THE? WEEKDAY (OF|IN|COMMA|THE|FROM)* UWEEK MOD")
 @PERIODS("week and weekday", "WEEKOFF (ON|OF)? WEEKDAY")
 def _weekday_of_week(context: Context, m: Match) -> Span:
-    weeks = m.number("WEEKOFF") if m.has("WEEKOFF") else _shift(m)
+    weeks = m.number("WEEKOFF") if m.has("WEEKOFF") else shift_of(m)
     monday = days.week(context.today)[0]
     return exact(
         days.plus_days(monday, 7 * weeks + m.number("WEEKDAY") - 1), 0.95, relative=True
@@ -277,6 +364,8 @@ def _moved_weekday(context: Context, m: Match) -> Span:
     strong = m.one("PREV", "NEXT")
     if strong is None:
         found = days.plus_days(days.week(today)[0], weekday)
+    elif "weekday_of_this_week" in context.options:
+        found = days.plus_days(days.week(today)[0], 7 * shift_of(m) + weekday)
     elif strong.kind in chars_of("PREV"):
         found = days.plus_days(today, -((today.weekday() - weekday - 1) % 7 + 1))
         found = days.plus_days(found, 7 * (_far(strong) - 1) * -1)
@@ -301,7 +390,7 @@ _VERBS = frozenset().union(*map(chars_of, "X OR A AND NUM ORD".split()))
 def _moved_month(context: Context, m: Match) -> Span | None:
     if m.has("THIS") and m.has("WMONTH") and m.after is not None and m.after.kind in _VERBS:
         return None
-    first, last = days.month(context.today.year + _shift(m), m.number("MON"))
+    first, last = days.month(context.today.year + shift_of(m), m.number("MON"))
     return Span(first, last, "month", 0.9, relative=True)
 
 
@@ -408,26 +497,21 @@ def _later(context: Context, m: Match) -> Span | None:
 _OF_PERIOD = "(EARLY|MID|LATE|EARLIER)"
 
 
-@PERIODS("calendar period", "THE? MOD (UNIT|MMONTH) (?! (OF|IN) (THE|OF)* (MON|YEAR|UNIT|MOD UNIT|DATE))")
-@PERIODS("calendar period", "THE? (THIS|NEXT) (UNIT|MMONTH)")
+@PERIODS("calendar period", "THE? MOD UNIT (?! (OF|IN) (THE|OF)* (MON|YEAR|UNIT|MOD UNIT|DATE))")
+@PERIODS("calendar period", "THE? (THIS|NEXT) UNIT")
 @PERIODS("calendar period", "THE? UNIT (OF|THE)* MOD (?! UNIT | OF MON | MON)")
 def _moved_period(context: Context, m: Match) -> Span | None:
-    return shifted(context, _unit(m), _shift(m))
-
-
-def _unit(m: Match) -> str:
-    return "month" if m.has("MMONTH") else unit_of(m.all("UNIT")[0])
+    return shifted(context, unit_of(m.all("UNIT")[0]), shift_of(m))
 
 
 @PERIODS("calendar period", "UNIT AFTERNEXT")
-@PERIODS("calendar period", "YEAROFF | MONTHOFF | WEEKOFF | WEEKENDOFF | QUARTEROFF | DECADEOFF")
+@PERIODS("calendar period", "YEAROFF | MONTHOFF | WEEKOFF | WEEKENDOFF")
 def _lexical_calendar_period(context: Context, m: Match) -> Span:
     if m.has("AFTERNEXT"):
         token = m.all("AFTERNEXT")[0]
         return shifted(context, unit_of(m.all("UNIT")[0]), 2 if token.value is None else int(str(token.value)))
     token = m.tokens[0]
-    names = {"YEAROFF": "year", "MONTHOFF": "month", "WEEKOFF": "week", "WEEKENDOFF": "weekend",
-             "QUARTEROFF": "quarter", "DECADEOFF": "decade"}  # fmt: skip
+    names = {"YEAROFF": "year", "MONTHOFF": "month", "WEEKOFF": "week", "WEEKENDOFF": "weekend"}
     unit = next(u for k, u in names.items() if token.kind in chars_of(k))
     return shifted(context, unit, int(str(token.value)))
 
@@ -439,7 +523,7 @@ def _fiscal_year(context: Context, m: Match) -> Span | None:
     number = m.one("YEAR", "NUM")
     if number is None:
         today = context.today
-        year = today.year + (start > 1 and today.month >= start) + _shift(m)
+        year = today.year + (start > 1 and today.month >= start) + shift_of(m)
     else:
         year = year_of(context, number)
     first = days.day(year - (start > 1), start, 1)
@@ -478,7 +562,7 @@ def _season_of_year(context: Context, m: Match) -> Span:
 @PERIODS("season", "THE? MOD SEASON")
 @PERIODS("season", "THE? SEASON MOD")
 def _moved_season(context: Context, m: Match) -> Span:
-    number, shift, today = m.number("SEASON"), _shift(m), context.today
+    number, shift, today = m.number("SEASON"), shift_of(m), context.today
     near = [season(context, number, y) for y in range(today.year - 2, today.year + 3)]
     if shift < 0:
         past = [s for s in near if s.last is not None and s.last < today]
@@ -517,14 +601,10 @@ def season(context: Context, number: int, year: int) -> Span:
     return Span(first, last, "season", 0.95)
 
 
-@PERIODS("decade", "(IN|THE)* CENTURYREF OF? NUM DECS")
 @PERIODS("decade", "(IN|THE)* (NUM|ORD) UCENTURY OF? (THE|OF)* NUM DECS")
 def _decade_of_century(context: Context, m: Match) -> Span:
     numbers = m.all("NUM", "ORD")
-    if m.has("CENTURYREF"):
-        century = context.today.year // 100 + 1 + m.number("CENTURYREF")
-    else:
-        century = m.number("NUM", "ORD")
+    century = m.number("NUM", "ORD")
     tens = int(str(numbers[-1].value))
     first = (century - 1) * 100 + tens // 10 * 10
     return _decade(first)
@@ -550,6 +630,8 @@ def _decade_of_year(context: Context, m: Match) -> Span:
 def _decade_of_two_digits(context: Context, m: Match) -> Span | None:
     if m.has("UYEAR") and m.all("UYEAR")[0].value != 2:
         return None
+    if m.before is not None and m.before.kind in chars_of("UCENTURY"):
+        return None
     tens = m.number("NUM", "YEAR")
     if m.has("YEAR"):
         return _decade(tens) if tens % 10 == 0 else None
@@ -571,7 +653,7 @@ def _decade_in_words(context: Context, m: Match) -> Span:
     return _decade(value)
 
 
-@PERIODS("century", "(IN|THE)* (ORD | NUM) UCENTURY")
+@PERIODS("century", "(IN|THE)* (ORD | NUM ORDEND?) UCENTURY")
 @PERIODS("century", "UCENTURY (ORD | NUM)")
 def _century(context: Context, m: Match) -> Span:
     number = m.number("ORD", "NUM")
@@ -583,6 +665,7 @@ def _century(context: Context, m: Match) -> Span:
 @PERIODS("week number", f"YEAR YMARK? {_LINKS} UWEEK NUM")
 @PERIODS("week number", f"YEAR YMARK? {_LINKS} ORD UWEEK")
 @PERIODS("week number", "(IN|THE)* UWEEK NUM (?! UNIT)")
+@PERIODS("week number", "NUM ORDEND UWEEK")
 @PERIODS("week number", "WEEKN")
 def _numbered_week(context: Context, m: Match) -> Span | None:
     if m.has("NUM") and not m.all("NUM")[0].text:
@@ -603,12 +686,13 @@ def plausible(context: Context, year: int) -> bool:
 @PERIODS("year", "(IN|DURING) (OF|THE|DASH)* UYEAR? OF? YEAR YMARK? (?! DOT NUM | SLASH | DASH NUM | MON)")
 @PERIODS("year", "IN NUM YMARK")
 @PERIODS("year", "YEAR YMARK")
+@PERIODS("year", "YEAR (UYEAR | LOC) (?! MON | OF? MON)")
 @PERIODS("year", "NUM YMARK (?! AGO | LATER | UNIT | HALFWORD | PAFTER | PBEFORE | MON | WITHINPOST)")
 @PERIODS("year", "UYEAR OF? YEAR (?! MON)")
 def _year(context: Context, m: Match) -> Span | None:
     token = m.all("YEAR")[0] if m.has("YEAR") else m.all("NUM")[0]
     if token.kind in chars_of("NUM"):
-        if m.has("IN") and len(token.text) == 3:
+        if len(token.text) == 3:
             return _whole_year(m.number("NUM"))
         if len(token.text) != 2 and not (m.number("NUM") < 10 and _two_words(token)):
             return None
@@ -631,6 +715,7 @@ def _whole_year(year: int) -> Span:
 
 
 @PERIODS("year", "UYEAR NUM (?! UNIT)")
+@PERIODS("year", "NUM UYEAR LOC")
 def _small_year(context: Context, m: Match) -> Span | None:
     token = m.all("NUM")[0]
     return _whole_year(m.number("NUM")) if len(token.text) == 3 else None

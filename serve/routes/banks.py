@@ -113,5 +113,5 @@ async def reset_config(bank_id: str, tenant: Tenant, services: Given) -> Respons
 async def bank_stats(
     bank_id: str, tenant: Tenant, services: Given, refresh: bool = False
 ) -> Response:
-    """Counts of a bank's contents. They may be a few seconds old; refresh forces new ones."""
-    return json_response(await stats.stats(services.pool, tenant, bank_id, refresh=refresh))
+    """Counts of a bank's contents. `refresh` is accepted: they are always new."""
+    return json_response(await stats.stats(services.pool, tenant, bank_id))

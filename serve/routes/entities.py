@@ -12,7 +12,7 @@ from serve.errors import json_response
 from serve.routes.recall import BANK
 from serve.routing import Router
 from serve.services import Given, Tenant
-from serve.wire.common import Natural, as_uuid
+from serve.wire.common import Natural
 
 router = Router(tags=["entities"])
 
@@ -48,7 +48,7 @@ async def graph(
 @router.get(f"{BANK}/entities/{{entity_id}}", operation_id="get_entity")
 async def get_entity(bank_id: str, entity_id: str, tenant: Tenant, services: Given) -> Response:
     """One entity."""
-    found = await entities.get(services.pool, tenant, bank_id, as_uuid(entity_id, "entity_id"))
+    found = await entities.get(services.pool, tenant, bank_id, entity_id)
     return json_response(found)
 
 

@@ -101,6 +101,15 @@ async def delete_memory(bank_id: str, memory_id: str, tenant: Tenant, services: 
         return json_response(await services.writer.delete_memory(tenant, bank_id, memory_id))
 
 
+@router.delete(
+    f"{BANK}/memories/{{memory_id}}/observations", operation_id="clear_memory_observations"
+)
+async def delete_derived(bank_id: str, memory_id: str, tenant: Tenant, services: Given) -> Response:
+    """Removes the observations built on one memory."""
+    async with services.write_door.enter(tenant):
+        return json_response(await services.writer.delete_derived(tenant, bank_id, memory_id))
+
+
 @router.delete(f"{BANK}/memories", operation_id="clear_bank_memories")
 async def clear(bank_id: str, tenant: Tenant, services: Given, type: str | None = None) -> Response:
     """Removes all memories of a bank, or all of one type; the bank stays."""

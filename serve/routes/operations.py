@@ -12,7 +12,7 @@ from serve.errors import json_response
 from serve.routes.recall import BANK
 from serve.routing import Router
 from serve.services import Given, Tenant
-from serve.wire.common import Natural, as_uuid
+from serve.wire.common import Natural
 
 router = Router(tags=["operations"])
 _OPERATION = f"{BANK}/operations/{{operation_id}}"
@@ -51,7 +51,7 @@ async def get_operation(
             services.pool,
             tenant,
             bank_id,
-            as_uuid(operation_id, "operation_id"),
+            operation_id,
             include_payload=include_payload,
         )
     )
@@ -60,19 +60,16 @@ async def get_operation(
 @router.delete(_OPERATION, operation_id="cancel_operation")
 async def cancel(bank_id: str, operation_id: str, tenant: Tenant, services: Given) -> Response:
     """Cancels an operation that has not begun."""
-    found = as_uuid(operation_id, "operation_id")
-    return json_response(await operations.cancel(services.pool, tenant, bank_id, found))
+    return json_response(await operations.cancel(services.pool, tenant, bank_id, operation_id))
 
 
 @router.post(f"{_OPERATION}/retry", operation_id="retry_operation")
 async def retry(bank_id: str, operation_id: str, tenant: Tenant, services: Given) -> Response:
     """Queues a failed operation again."""
-    found = as_uuid(operation_id, "operation_id")
-    return json_response(await operations.retry(services.pool, tenant, bank_id, found))
+    return json_response(await operations.retry(services.pool, tenant, bank_id, operation_id))
 
 
 @router.delete(f"{_OPERATION}/delete", operation_id="delete_operation")
 async def delete(bank_id: str, operation_id: str, tenant: Tenant, services: Given) -> Response:
     """Forgets an operation that has ended."""
-    found = as_uuid(operation_id, "operation_id")
-    return json_response(await operations.delete(services.pool, tenant, bank_id, found))
+    return json_response(await operations.delete(services.pool, tenant, bank_id, operation_id))

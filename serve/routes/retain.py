@@ -12,7 +12,6 @@ from serve.errors import json_response
 from serve.routes.recall import BANK
 from serve.routing import Router
 from serve.services import Given, Tenant
-from serve.wire.common import as_uuid
 from serve.wire.writes import ImportBody, RetainBody
 
 router = Router(tags=["memory"])
@@ -30,8 +29,6 @@ async def retain(bank_id: str, body: RetainBody, tenant: Tenant, services: Given
     with metrics.measured("retain"):
         async with services.write_door.enter(tenant, deadline):
             if body.is_async:
-                if body.operation_id is not None:
-                    as_uuid(body.operation_id, "operation_id")
                 accepted = await services.writer.retain_later(
                     tenant, bank_id, items, tags, body.operation_id
                 )
@@ -41,8 +38,8 @@ async def retain(bank_id: str, body: RetainBody, tenant: Tenant, services: Given
         {
             "success": True,
             "bank_id": bank_id,
-            "items_count": len(items),
             "async": body.is_async,
+            "items_count": len(items),
             **accepted,
         }
     )

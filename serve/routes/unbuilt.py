@@ -20,7 +20,6 @@ UNBUILT: tuple[tuple[str, str, str], ...] = (
     ("POST", f"{BANK}/consolidate", "consolidation is not built here: import observations instead"),
     ("POST", f"{BANK}/consolidation/recover", "consolidation is not built here"),
     ("POST", f"{BANK}/consolidation-strategies/preview", "consolidation is not built here"),
-    ("DELETE", f"{BANK}/memories/{{memory_id}}/observations", "consolidation is not built here"),
     (
         "POST",
         f"{BANK}/memories/dry-run-extract",

@@ -105,7 +105,7 @@ class Database(Section):
 class Banks(Section):
     """What a replica keeps of banks in memory."""
 
-    bank_memory_bytes: Positive = 2 * 2**30
+    bank_memory_bytes: Annotated[int, Field(ge=1)] = 2 * 2**30
     """Budget of resident banks; the least recently used leave first."""
     vector_backend: Literal["auto", "cpu", "gpu"] = "auto"
     """Where vectors are scanned; auto takes the GPU that the stage was given."""

@@ -22,6 +22,7 @@ from pydantic import (
 
 from retrieval.errors import InvalidInput
 
+_DATE_AND_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[T ]")
 _DATE_ONLY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 _INT_MAX = 2**31 - 1
@@ -39,9 +40,12 @@ def moment(value: str) -> datetime:
     """
     text = value.strip()
     if _DATE_ONLY.fullmatch(text):
-        day = date.fromisoformat(text)
+        try:
+            day = date.fromisoformat(text)
+        except ValueError:
+            raise ValueError(f"{value!r} is not a day of the calendar") from None
         return datetime(day.year, day.month, day.day, tzinfo=UTC)
-    if len(text) < 10 or text[4] != "-":
+    if not _DATE_AND_TIME.match(text):
         raise ValueError(f"{value!r} is not an ISO 8601 date or date-time")
     try:
         parsed = datetime.fromisoformat(text)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -188,13 +188,13 @@ def _plan(bank: ResidentBank, text: str, vector: Floats, settings: RecallSetting
     )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="bench graph", description=__doc__.split("\n")[0])
     parser.add_argument("--size", type=int, default=100_000)
     parser.add_argument("--questions", type=int, default=60)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     found = bench(given.size, given.questions, given.repeats)
     columns = ("search CPU-ms", "arm CPU-ms", "arm p95", "arm wall ms")
     report.table(

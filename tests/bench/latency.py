@@ -233,7 +233,7 @@ def print_report(found: dict[str, Any]) -> None:
     report.table("in process, wall ms by stage (stages overlap and nest)", ("ms",), shown)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="bench latency", description=__doc__.split("\n")[0])
     parser.add_argument("--size", action="append", type=int, dest="sizes")
     parser.add_argument("--clients", action="append", type=int)
@@ -241,7 +241,7 @@ def main() -> None:
     parser.add_argument("--config", default="configs/local.yaml")
     parser.add_argument("--data", type=Path, help="keep the banks here; imported again if changed")
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="fourfold-") as folder:
         Path(folder).chmod(0o755)
         reports = bench(

@@ -12,7 +12,7 @@ def cpu_seconds(root: int) -> dict[int, float]:
 
     A process that has ended since is not in it: compare processes that are in both samples.
     """
-    found = {}
+    found: dict[int, float] = {}
     try:
         top = psutil.Process(root)
         below = [top, *top.children(recursive=True)]

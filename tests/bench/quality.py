@@ -5,7 +5,8 @@ the graph arm and once without, and reports per question category: recall@5/10/2
 relevant memory within five), MRR and nDCG@10 of
 
     semantic, bm25, graph, temporal    each arm's own list
-    rrf                                their reciprocal rank fusion
+    words + vectors                    reciprocal rank fusion of semantic and bm25: a baseline
+    rrf                                reciprocal rank fusion of all four
     final                              what the server answers
     final, no graph                    what it answers with the graph arm off
 
@@ -35,7 +36,9 @@ from tests.bench import metrics, report, sets
 from tests.bench.harness import System, system
 
 DEPTH = 50
-LISTS = ("semantic", "bm25", "graph", "temporal", "rrf", "final", "final, no graph")
+RRF_K = 60
+BASELINES = ("semantic", "bm25", "words + vectors")
+LISTS = (*BASELINES, "graph", "temporal", "rrf", "final", "final, no graph")
 MEASURES = ("R@5", "R@10", "R@20", "R@50", "all@5", "MRR", "nDCG@10")
 PEER = {
     "locomo": {
@@ -45,6 +48,21 @@ PEER = {
 }
 """Figures of Hindsight 1.1.0 on the same part of LoCoMo with the same embedding model and no
 cross-encoder, measured once on two cores (docs/architecture.md)."""
+
+GOALS: Mapping[str, Mapping[str, tuple[str, float]]] = {
+    "locomo": {"R@10": ("final", 0.80), "R@5": ("final", 0.70)},
+    "scifact": {"nDCG@10": ("bm25", 0.68)},
+    "cranfield": {"nDCG@10": ("bm25", 0.349)},
+    "cisi": {"nDCG@10": ("bm25", 0.312)},
+}
+"""What a list has to reach, by measure."""
+NOISE = 0.001
+"""Below this a difference is none."""
+MARGINS: Mapping[str, Mapping[str, float]] = {
+    "musique": {"R@5": 0.02, "all@5": 0.10},
+    "hotpotqa": {"R@5": 0.05, "all@5": 0.10},
+}
+"""By how much the final list has to be better than the best baseline, by measure."""
 
 
 class Recorder:
@@ -74,13 +92,14 @@ async def ask(
     run: System, bank: sets.Bank, ids: Mapping[str, str], settings: RecallSettings, budget: Budget,
     reranker: str, most: int,
 ) -> Answers:  # fmt: skip
-    """Asks a bank's questions (the first `most`, 0 = all) with and without the graph arm."""
+    """Asks a bank's questions (`most` of them, evenly spread; 0 = all) with and without graph."""
     keys = {memory_id: key for key, memory_id in ids.items()}
     documents = {m["key"]: str(m.get("document_id")) for m in bank.memories}
     recorder = Recorder(run.retriever(settings))
     with_graph = run.engine(settings, reranker, retriever=recorder)
     without = run.engine(replace(settings, enable_graph_retrieval=False), reranker)
-    answers = Answers(bank.questions[:most] if most else bank.questions)
+    step = max(1, len(bank.questions) // most) if most else 1
+    answers = Answers(bank.questions[::step])
     for question in answers.questions:
         query = RecallQuery(
             tenant=run.tenant,
@@ -122,7 +141,35 @@ def arm_lists(shortlist: Shortlist) -> dict[str, list[str]]:
         listed = np.flatnonzero(ranks > 0)
         found[arm.wire] = [ids[i] for i in listed[np.argsort(ranks[listed])]]
     found["rrf"] = [ids[i] for i in np.argsort(-shortlist.found.rrf, kind="stable")]
+    ranks = shortlist.found.ranks[:, [Arm.SEMANTIC, Arm.BM25]]
+    both = np.where(ranks > 0, 1.0 / (RRF_K + np.maximum(ranks, 1)), 0.0).sum(axis=1)
+    order = np.argsort(-both, kind="stable")
+    found["words + vectors"] = [ids[i] for i in order if both[i] > 0]
     return found
+
+
+def verdicts(name: str, lists: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
+    """What was aimed at and what was reached, from a set's measures over all its questions."""
+    aims = [
+        (f"{measure} of {ranked}", lists[ranked][measure], goal)
+        for measure, (ranked, goal) in GOALS.get(name, {}).items()
+    ]
+    for measure, margin in MARGINS.get(name, {}).items():
+        best = max(lists[baseline][measure] for baseline in BASELINES)
+        aims.append(
+            (
+                f"{measure} of final, best baseline {best:.3f}",
+                lists["final"][measure],
+                best + margin,
+            )
+        )
+    for measure in ("R@5", "R@10", "MRR", "nDCG@10"):
+        off = lists["final, no graph"][measure]
+        aims.append((f"{measure} of final against no graph", lists["final"][measure], off))
+    return [
+        {"what": what, "reached": reached, "goal": goal, "met": reached >= goal - NOISE}
+        for what, reached, goal in aims
+    ]
 
 
 def measured(answers: Sequence[Answers]) -> dict[str, dict[str, dict[str, float]]]:
@@ -150,46 +197,51 @@ def _measures(found: Doubles, ideal: Doubles) -> dict[str, Doubles]:
     }
 
 
-async def bench(
-    names: Sequence[str],
+async def measure(
+    run: System,
+    data: sets.EvaluationSet,
     *,
     reranker: str = "fused",
     budget: Budget = Budget.MID,
     settings: RecallSettings | None = None,
     most: int = 0,
-) -> list[dict[str, Any]]:
-    """One report per set; see `measured` for its `measures`."""
+) -> dict[str, Any]:
+    """The report of one set: imported into `run`, asked, measured."""
     # The collections hold queries longer than a server would take.
     settings = settings or RecallSettings(recall_max_query_tokens=0)
+    begin, spent = time.perf_counter(), time.process_time()
+    ids = {bank.name: await run.import_bank(bank.name, bank.memories) for bank in data.banks}
+    wall, cpu = time.perf_counter() - begin, time.process_time() - spent
+    answers = [
+        await ask(run, bank, ids[bank.name], settings, budget, reranker, most)
+        for bank in data.banks
+    ]
+    seconds = np.array([s for part in answers for s in part.seconds])
+    measures = measured(answers)
+    return {
+        "set": data.name,
+        "reranker": reranker,
+        "budget": budget.value,
+        "banks": len(data.banks),
+        "memories": data.memories,
+        "questions": len(seconds),
+        "import_per_s": data.memories / wall,
+        "import_cpu_ms_each": 1000 * cpu / data.memories,
+        "recall_p50_ms": 1000 * float(np.median(seconds)),
+        "measures": measures,
+        "verdicts": verdicts(data.name, measures["all"]),
+        "reference": PEER.get(data.name, {}),
+    }
+
+
+async def bench(
+    names: Sequence[str], *, reranker: str, budget: Budget, most: int
+) -> list[dict[str, Any]]:
     reports = []
     async with system() as run:
         for name in names:
             data = sets.load(name)
-            begin, spent = time.perf_counter(), time.process_time()
-            ids = {
-                bank.name: await run.import_bank(bank.name, bank.memories) for bank in data.banks
-            }
-            wall, cpu = time.perf_counter() - begin, time.process_time() - spent
-            answers = [
-                await ask(run, bank, ids[bank.name], settings, budget, reranker, most)
-                for bank in data.banks
-            ]
-            seconds = np.array([s for part in answers for s in part.seconds])
-            reports.append(
-                {
-                    "set": name,
-                    "reranker": reranker,
-                    "budget": budget.value,
-                    "banks": len(data.banks),
-                    "memories": data.memories,
-                    "questions": len(seconds),
-                    "import_per_s": data.memories / wall,
-                    "import_cpu_ms_each": 1000 * cpu / data.memories,
-                    "recall_p50_ms": 1000 * float(np.median(seconds)),
-                    "measures": measured(answers),
-                    "reference": PEER.get(name, {}),
-                }
-            )
+            reports.append(await measure(run, data, reranker=reranker, budget=budget, most=most))
             print_report(reports[-1])
     return reports
 
@@ -205,16 +257,19 @@ def print_report(found: Mapping[str, Any]) -> None:
     for category, lists in found["measures"].items():
         rows = {**lists, **(found["reference"] if category == "all" else {})}
         report.table(f"{found['set']} / {category}", MEASURES, rows)
+    for verdict in found["verdicts"]:
+        word = "met" if verdict["met"] else "MISSED"
+        print(f"{word:6} {verdict['what']}: {verdict['reached']:.3f}, goal {verdict['goal']:.3f}")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="bench quality", description=__doc__.split("\n")[0])
     parser.add_argument("--set", action="append", choices=list(sets.LOADERS), dest="names")
     parser.add_argument("--reranker", default="fused", choices=("fused", "rrf"))
     parser.add_argument("--budget", default="mid", choices=[b.value for b in Budget])
-    parser.add_argument("--questions", type=int, default=0, help="per bank; 0 = all")
+    parser.add_argument("--questions", type=int, default=0, help="about so many per bank; 0 = all")
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     reports = asyncio.run(
         bench(
             given.names or list(sets.LOADERS),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
+from numpy.typing import NDArray
 
 from models.weights import find
 from tests.bench.sets import Bank, Memory, Question
@@ -69,7 +70,7 @@ def _vocabulary() -> list[str]:
     return [word for word in lines if len(word) > 3 and word.isascii() and word.isalpha()]
 
 
-def _zipf(random: np.random.Generator, size: int, count: int) -> np.ndarray:  # type: ignore[type-arg]
+def _zipf(random: np.random.Generator, size: int, count: int) -> NDArray[np.int64]:
     """`count` draws from 0 .. size - 1 where the r-th commonest has weight 1 / r."""
     weights = 1.0 / np.arange(1, size + 1)
     return np.searchsorted(np.cumsum(weights / weights.sum()), random.random(count)).clip(

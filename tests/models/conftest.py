@@ -6,10 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.weights import make_cross_encoder
+from tests.models.weights import make_cross_encoder, make_encoder
 
 
 @pytest.fixture(scope="session")
 def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A one-label BERT of MiniLM-L6 shape: the packaged encoder with a seeded head."""
     return make_cross_encoder(tmp_path_factory.mktemp("cross-encoder"))
+
+
+@pytest.fixture(scope="session")
+def small_cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A one-label BERT with two layers of 64, random, with the packaged tokenizer."""
+    folder = tmp_path_factory.mktemp("small-cross-encoder")
+    return make_encoder(folder, "bert", labels=1, vocab_size=30522)

@@ -84,8 +84,12 @@ def test_packed_equals_padded(family: str, tmp_path: Path) -> None:
     expected = theirs.hidden(batch)
     torch.testing.assert_close(ours(batch), expected, atol=2e-5, rtol=0)
     offsets = torch.from_numpy(batch.offsets)
-    by_mask = ours(batch, attention.padded(offsets, int(batch.lengths.max())))
+    by_mask = ours(batch, attention.Padded(offsets, int(batch.lengths.max())))
     torch.testing.assert_close(by_mask, expected, atol=2e-5, rtol=0)
+    firsts = PackedEncoder(folder.config, folder.tensors(), CPU, torch.float32, firsts_only=True)
+    for attend in (None, attention.Padded(offsets, int(batch.lengths.max()))):
+        got = firsts(batch, attend)
+        torch.testing.assert_close(got, expected[batch.offsets[:-1]], atol=2e-5, rtol=0)
 
 
 @pytest.mark.integration
@@ -143,9 +147,9 @@ def test_long_runs_are_computed_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
     torch.manual_seed(0)
     batch = pack(sequences([9] * 5 + [4] * 3))
     qkv = torch.randn(len(batch.ids), 3 * 32)
-    whole = attention.by_runs(batch.offsets, torch.float32)(qkv, 2)
+    whole = attention.Runs(batch.offsets).all(qkv, 2)
     monkeypatch.setattr(attention, "SCORES_BYTES", 2 * 9 * 9 * 4 * 2)
-    in_parts = attention.by_runs(batch.offsets, torch.float32)(qkv, 2)
-    masked = attention.padded(torch.from_numpy(batch.offsets), 9)(qkv, 2)
+    in_parts = attention.Runs(batch.offsets).all(qkv, 2)
+    masked = attention.Padded(torch.from_numpy(batch.offsets), 9).all(qkv, 2)
     torch.testing.assert_close(in_parts, whole)
     torch.testing.assert_close(masked, whole, atol=1e-5, rtol=1e-5)

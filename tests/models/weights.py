@@ -83,3 +83,14 @@ def make_encoder(to: Path, family: str, *, labels: int = 0, **config: Any) -> Pa
     model.save_pretrained(to)
     copy_tokenizer(to)
     return to
+
+
+def with_config(folder: Path, to: Path, **config: Any) -> Path:
+    """The same model with other values in its config.json; the weights are linked."""
+    to.mkdir(parents=True)
+    for file in folder.iterdir():
+        if file.name != "config.json":
+            (to / file.name).symlink_to(file)
+    settings = json.loads((folder / "config.json").read_text())
+    (to / "config.json").write_text(json.dumps({**settings, **config}))
+    return to

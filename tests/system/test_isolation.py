@@ -168,13 +168,13 @@ def check(filled: list[Bank], recalls: int) -> None:
 @pytest.mark.integration
 async def test_every_recall_sees_one_state_of_its_own_bank() -> None:
     async with replicas(2) as runs:
-        filled = await storm(runs, names=8, writes=12, recalls=400, readers=10, seed=5)
-    check(filled, 400)
+        filled = await storm(runs, names=8, writes=10, recalls=250, readers=10, seed=5)
+    check(filled, 250)
 
 
 @pytest.mark.integration
 async def test_the_same_where_few_banks_fit_into_memory() -> None:
-    async with replicas(2, budget_bytes=1 << 16) as runs:
+    async with replicas(2, budget_bytes=1 << 14) as runs:
         filled = await storm(runs, names=6, writes=8, recalls=150, readers=6, seed=6)
         for run in runs:
             assert run.residency.metrics().evictions > 0
@@ -191,7 +191,7 @@ async def test_fifty_banks_ten_thousand_recalls() -> None:
 
 @pytest.mark.integration
 async def test_recalls_during_an_import_see_every_acknowledged_batch_whole() -> None:
-    size, batches = 20, 15
+    size, batches = 20, 10
     async with replicas(1) as (run,):
         bank, quiet = Bank("growing"), Bank("quiet")
         await write(run, quiet, random.Random(1))

@@ -11,7 +11,7 @@ the default arm (retrieval.keyword.bm25) has neither limit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -22,6 +22,9 @@ from retrieval.keyword.analyser import Document
 from retrieval.types import FactType, Hits, Ints, no_hits
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+Prepared: TypeAlias = str | list[str]
+"""A query text as a back-end takes it: one string, or the words it may hold."""
 
 REINDEX_BATCH = 2000
 
@@ -157,7 +160,7 @@ class KeywordBackend(ABC):
     # The query side. Parameters: $1 bank, $2 what `prepare` made, $3 limit, $4 floor, and $5 the
     # ordinals where there is a filter.
 
-    async def prepare(self, connection: Connection, text: str) -> Any:
+    async def prepare(self, connection: Connection, text: str) -> Prepared | None:
         """The value of $2 for this query text; None where nothing can match."""
         return text if text.strip() else None
 
@@ -184,7 +187,7 @@ class KeywordBackend(ABC):
     def statement(
         self,
         bank: int,
-        prepared: Any,
+        prepared: Prepared,
         types: Sequence[FactType],
         limit: int,
         floor: float = 0.0,
@@ -305,7 +308,7 @@ class KeywordBackend(ABC):
 
     async def reindex(
         self, connection: Connection, bank: int, batch: int = REINDEX_BATCH
-    ) -> AsyncIterator[Progress]:
+    ) -> AsyncGenerator[Progress, None]:
         """Brings the bank's rows in line with its memories; progress after every batch.
 
         Each batch is a transaction under the lock of the bank's row, so writes go on between

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import asyncpg
 
 from retrieval.errors import InvalidInput
-from retrieval.keyword.backends.backend import Connection, Finding, KeywordBackend
+from retrieval.keyword.backends.backend import Connection, Finding, KeywordBackend, Prepared
 from retrieval.keyword.backends.tokens import words
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -66,17 +65,18 @@ class Native(KeywordBackend):
         text = f"concat_ws(' ', {row}.text, {row}.context, {row}.text_signals)"
         return f"to_tsvector({self.config}, {text})"
 
-    async def prepare(self, connection: Connection, text: str) -> Any:
+    async def prepare(self, connection: Connection, text: str) -> Prepared | None:
         tokens = words(text)
         if self.max_terms and len(tokens) > self.max_terms:
             tokens = await self._chosen(connection, tokens)
         if not tokens:
             return None
         # Word characters only: none is an operator or a quote of the query language.
-        return await connection.fetchval(
+        query: str = await connection.fetchval(
             f"select to_tsquery({self.config}, $1)::text",
             " | ".join(f"'{word}'" for word in tokens),
         )
+        return query or None
 
     async def _chosen(self, connection: Connection, tokens: Sequence[str]) -> list[str]:
         """The rarest words, in reading order; the first ones where statistics do not help."""

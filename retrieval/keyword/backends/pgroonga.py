@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from retrieval.keyword.backends.backend import Connection, Finding, KeywordBackend
+from retrieval.keyword.backends.backend import Connection, Finding, KeywordBackend, Prepared
 from retrieval.keyword.backends.tokens import pieces
 
 
@@ -32,7 +30,7 @@ class PGroonga(KeywordBackend):
             " normalizer = 'NormalizerNFKC150')"
         )
 
-    async def prepare(self, connection: Connection, text: str) -> Any:
+    async def prepare(self, connection: Connection, text: str) -> Prepared | None:
         return pieces(text) or None
 
     def match(self, bank: str, kind: str) -> str:

@@ -182,7 +182,7 @@ def _check_written(bank: ResidentBank, ledger: Ledger) -> None:
             assert sorted(scan.top(1000, None, fact_type).ordinals.tolist()) == embedded
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_sequence_of_writes_equals_a_load_from_nothing(data: st.DataObject) -> None:
     ledger = Ledger()

@@ -45,7 +45,8 @@ def test_a_replica_above_its_bound_is_passed_over() -> None:
     first, second = ranked("t/b", REPLICAS)[:2]
     assert owners("t/b", REPLICAS, {first: 50.0}) == [second]
     assert owners("t/b", REPLICAS, dict.fromkeys(REPLICAS, 50.0)) == [first]
-    assert owners("t/b", REPLICAS, {first: 1.0}) == [second]
+    assert owners("t/b", REPLICAS, {first: 8.0}) == [first]  # a quiet hour
+    assert owners("t/b", REPLICAS, {first: 8.5}) == [second]
     assert owners("t/b", [first], {first: 1000.0}) == [first]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import gc
 import random
+import tracemalloc
 import weakref
 from collections.abc import AsyncIterator, Sequence
 from typing import cast
@@ -55,7 +57,9 @@ class Database:
             raise self.fail
         ledger = self.ledgers[head.bank]
         full = have_generation != ledger.head.generation
-        return ledger.delta(None if full else have_version, 0 if full else have_ordinal)
+        delta = ledger.delta(None if full else have_version, 0 if full else have_ordinal)
+        asked = {kind: delta.segments.get(kind, ()) for kind in kinds}
+        return dataclasses.replace(delta, segments=asked)
 
 
 def memory(bank: int, number: int) -> Memory:
@@ -65,6 +69,15 @@ def memory(bank: int, number: int) -> Memory:
         entities=(number % 2,),
         vector=tuple(turn),
     )
+
+
+async def landed(residency: Residency) -> None:
+    """Returns when no load is under way."""
+    for _ in range(5000):
+        if not residency.metrics().loading:
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("a load does not end")
 
 
 @pytest.fixture
@@ -123,6 +136,33 @@ async def test_ordinals_given_anew_replace_the_snapshot(
     bank = await residency.open(database.ledgers[1].head)
     assert bank.size == 2
     assert bank.columns.id[:, 15].tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["from nothing", "from the empty bank"])
+async def test_a_head_read_before_the_first_write_still_brings_vectors_and_words(
+    database: Database, residency: Residency, held: bool
+) -> None:
+    """The kinds of segments are named in the head; the bank may have got them since."""
+    ledger = database.ledgers[1] = Ledger(1)
+    ledger.head = before = dataclasses.replace(ledger.head, vector_set="", analyser="")
+    if held:
+        assert (await residency.open(before)).size == 0
+        before = dataclasses.replace(before, version=1)  # a change that gave no kinds yet
+    database.bank(1)
+    bank = await residency.open(before)
+    assert bank.head.vector_set == "mini:8"
+    assert bank.vectors.dimension == DIMENSION
+    assert bank.postings.documents == 3
+
+
+async def test_another_vector_set_is_read_anew(database: Database, residency: Residency) -> None:
+    ledger = database.bank(1)
+    await residency.open(ledger.head)
+    rows = ledger.segments["vectors:mini:8"]
+    ledger.segments["vectors:other:8"] = rows
+    ledger.head = dataclasses.replace(ledger.head, version=2, vector_set="other:8")
+    bank = await residency.open(ledger.head)
+    assert (bank.head.vector_set, bank.vectors.dimension, bank.size) == ("other:8", DIMENSION, 3)
 
 
 async def test_a_load_stops_when_the_last_who_waits_is_gone(
@@ -224,6 +264,81 @@ async def test_warming_stops_at_the_budget(database: Database) -> None:
     assert await residency.warm(heads) == 2
     assert [residency.held(h.bank) is not None for h in heads[:3]] == [True, True, False]
     await residency.close()
+
+
+async def test_a_refresh_brings_a_held_bank_forward_without_anybody_waiting(
+    database: Database, residency: Residency
+) -> None:
+    ledger, other = database.bank(1), database.bank(2)
+    await residency.open(ledger.head)
+    residency.refresh(ledger.head)
+    residency.refresh(other.head)  # not held: left alone
+    assert residency.metrics().loading == 0
+    newest = ledger.write([memory(1, 3)])
+    residency.refresh(newest)
+    await landed(residency)
+    hits = residency.metrics().hits
+    assert (await residency.open(newest)).size == 4
+    assert residency.metrics().hits == hits + 1
+    assert residency.held(2) is None
+    database.fail = Unavailable("database")
+    residency.refresh(ledger.write([memory(1, 4)]))
+    await landed(residency)
+    database.fail = None
+    assert (await residency.open(ledger.head)).size == 5
+
+
+async def test_memory_stays_bounded_over_many_evictions(database: Database) -> None:
+    heads = [database.bank(n, 40).head for n in range(1, 31)]
+    residency = Residency(
+        cast(Pool, None), ResidencySettings(budget_bytes=60_000), load=database.load
+    )
+    chance = random.Random(3)
+
+    async def rounds(count: int) -> int:
+        for _ in range(count):
+            head = chance.choice(heads)
+            bank = await residency.open(head)
+            assert bank.head.bank == head.bank
+            bank.entities.find("a question")
+        del bank
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        settled = await rounds(50)
+        after = await rounds(200)
+    finally:
+        tracemalloc.stop()
+    metrics = residency.metrics()
+    assert metrics.evictions > 80
+    assert metrics.resident_bytes <= 60_000
+    assert after < settled + 300_000  # a tenth of what was evicted
+    await residency.close()
+
+
+async def test_device_memory_has_a_budget_of_its_own(database: Database) -> None:
+    pytest.importorskip("torch")
+    from retrieval.bank.vectors_gpu import GpuBackend
+
+    heads = [database.bank(n, 100).head for n in range(1, 6)]
+    device = GpuBackend("cpu", budget_bytes=2 << 20)
+    settings = ResidencySettings(device_budget_bytes=9_000, vectors=device)
+    query = np.eye(DIMENSION, dtype=np.float32)[0]
+    residency = Residency(cast(Pool, None), settings, load=database.load)
+    for head in heads:
+        bank = await residency.open(head)
+        hits = bank.vectors.scan(query).top(500, None, FactType.WORLD)
+        assert len(hits) == 100
+    metrics = residency.metrics()
+    assert 0 < metrics.device_bytes <= 9_000
+    assert metrics.evictions >= 1
+    await residency.close()
+    del bank, hits
+    gc.collect()
+    assert device.room.free == device.room.size
+    device.close()
 
 
 async def test_neighbours_answers_from_exactly_the_given_version(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -192,3 +193,28 @@ def test_threads_agree() -> None:
         many = list(pool.map(lambda text: analyser.weigh([Document(text)])["term"].tolist(), texts))
     fresh = Analyser("auto")
     assert many == [fresh.weigh([Document(text)])["term"].tolist() for text in texts]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1.1" + "a" * 5_000 + "_b",
+        "1.1" + "a-" * 5_000 + "é",
+        "a" * 20_000,
+        "aB" * 5_000,
+        "-".join("ab" for _ in range(5_000)),
+        "x/" * 5_000 + "y",
+        "don't" * 5_000,
+        "1,000" * 5_000,
+        "漢" * 5_000,
+        "ก็" * 5_000,
+        "👩\u200d" * 10_000,
+    ],
+)
+def test_long_words_cost_little(text: str) -> None:
+    begin = time.process_time()
+    for language in ("english", "auto"):
+        analyser = Analyser(language)
+        analyser.weigh([Document(text)])
+        analyser.query(text)
+    assert time.process_time() - begin < 2.0

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval.keyword import bm25
-from retrieval.keyword.analyser import Analyser, Document
+from retrieval.keyword.analyser import Analyser, Document, Query
 from retrieval.keyword.postings import Postings, decode, encode, merge
 from retrieval.types import FactType
 from tests.retrieval.keyword.oracle import oracle, ranked
@@ -139,8 +139,8 @@ def test_dense_and_sparse_sums_are_equal() -> None:
     rng = np.random.default_rng(1)
     document = np.sort(rng.integers(0, 500, 900)).astype(np.int32)
     impact = rng.random(900, np.float32)
-    dense = bm25._summed(document, impact, 500)
-    sparse = bm25._summed(document, impact, 1_000_000)
+    dense = bm25._summed(document, impact, 500, 1, ())
+    sparse = bm25._summed(document, impact, 1_000_000, 1, ())
     assert dense.ordinals.tolist() == sparse.ordinals.tolist()
     assert dense.scores.tolist() == sparse.scores.tolist()
 
@@ -211,3 +211,47 @@ def test_empty() -> None:
     bank.add(["wax"])
     bank.delete(2)
     assert len(bm25.scores(bank.postings, ANALYSER.query("wax"))) == 0
+
+
+@pytest.mark.parametrize("limit", [1, 3, 50, 400])
+def test_the_cut_of_many_matches_is_exact(limit: int) -> None:
+    rng = np.random.default_rng(limit)
+    n = 6000
+    score = (rng.integers(1, 60, n) / 7).astype(np.float32)  # many equal ones
+    kinds = rng.choice(3, n, p=[0.9, 0.098, 0.002]).astype(np.uint8)
+    score[kinds == 1] *= 0.5  # a type that the best matches hold none of
+    matches = bm25.ScoredMatches(np.arange(n, dtype=np.int32), score)
+    exact = dict(enumerate(score.tolist()))
+    hits = bm25.top(matches, kinds, TYPES, limit)
+    for kind in TYPES:
+        among = np.flatnonzero(kinds == kind).tolist()
+        assert hits[kind].ordinals.tolist() == ranked(exact, among, limit)
+
+
+def test_a_mask_is_known_again() -> None:
+    bank = Bank()
+    bank.add(["wax", "wbx", "wax"])
+    live = np.array([True, True, False])
+    postings = bank.postings.with_live(live)
+    assert postings.with_live(live) is postings
+    assert len(bm25.scores(postings, ANALYSER.query("wax"), live)) == 1
+    everybody = np.ones(3, np.bool_)
+    assert bank.postings.with_live(everybody) is bank.postings
+    assert postings.with_live(everybody).total_length == bank.postings.total_length
+
+
+@pytest.mark.parametrize("dead", [[], [1, 4]])
+def test_the_terms_of_a_score_add_up(dead: list[int]) -> None:
+    bank = Bank()
+    bank.add(["wax wbx", "wax", "wcx", ""])
+    bank.add(["wbx wbx wcx", "wax wcx wdx"])
+    postings = bank.postings.without(np.array(dead, np.int32))
+    query = ANALYSER.query("wax wbx wcx wcx absent")
+    matches = bm25.scores(postings, query)
+    asked = np.array([5, 0, -1, 4, 3, 0, 1, 2], np.int32)
+    parts = matches.terms_at(asked)
+    assert parts.shape == (len(query), len(asked))
+    assert parts.sum(0).tolist() == pytest.approx(matches.at(asked).tolist(), rel=1e-6)
+    for term, row in zip(query.terms, parts, strict=True):
+        alone = Query(np.array([term]), query.weights[query.terms == term])
+        assert row.tolist() == bm25.scores(postings, alone).at(asked).tolist()

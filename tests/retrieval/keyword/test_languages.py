@@ -132,6 +132,7 @@ def test_every_text_finds_itself_first(texts: list[str]) -> None:
     [
         ("What did they say about the house?", "english"),
         ("Wo sind die Schlüssel für das Haus?", "german"),
+        ("أين المفتاح الذي كان في المدرسة؟", "arabic"),
         ("Où est la clé de la maison ?", "french"),
         ("¿Dónde está la llave de mi casa?", "spanish"),
         ("Где лежат ключи и что он сказал?", "russian"),

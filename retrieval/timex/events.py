@@ -1,0 +1,248 @@
+"""Questions that name a time by an event ("before Alice joined Google"), or that ask for one.
+
+The words of each language that relate a time to an event stand either before the event's phrase
+("before ...") or after it (Turkish "... önce", Japanese ...の後). They are looked for in the language
+that the text most resembles.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from retrieval.timex.analysis import MAX_CHARACTERS, covered, languages_of
+from retrieval.timex.expression import EventReference, Relation
+from retrieval.timex.text import Folded, fold
+
+# Longer words first within a relation; what is written with an article is no bare date.
+_BEFORE_THE_EVENT: dict[str, dict[Relation, str]] = {
+    "en": {
+        "before": "before|prior to|ahead of|leading up to|in the run-up to",
+        "after": "after|following|in the wake of|right after|shortly after",
+        "during": "while|during|throughout|in the course of|at the time of|when (?=(?:i|we|he|she|they|it|you) (?:was|were)\\b)|when (?=\\w+ (?:was|were) \\w)",
+        "since": "ever since|since",
+        "until": "up until|until|till",
+    },
+    "es": {
+        "before": "antes de que|antes de|antes del|previo a",
+        "after": "después de que|después de|después del|tras|luego de",
+        "during": "mientras|durante",
+        "since": "desde que|desde el|desde la|desde",
+        "until": "hasta que|hasta el|hasta la|hasta",
+    },
+    "fr": {
+        "before": "avant que|avant de|avant l'|avant",
+        "after": "après que|après l'|après",
+        "during": "pendant que|pendant|durant|lors de|lors du|tandis que",
+        "since": "depuis que|depuis",
+        "until": "jusqu'à ce que|jusqu'à|jusqu'au",
+    },
+    "de": {
+        "before": "bevor|vor dem|vor der|ehe",
+        "after": "nachdem|nach dem|nach der",
+        "during": "während|als (?=(?:ich|wir|er|sie|es) )",
+        "since": "seitdem|seit dem|seit der|seit",
+        "until": "bis zum|bis zur|bis",
+    },
+    "it": {
+        "before": "prima che|prima di|prima del|prima della|prima dell'",
+        "after": "dopo che|dopo il|dopo la|dopo l'|dopo",
+        "during": "mentre|durante",
+        "since": "da quando",
+        "until": "fino a quando|fino al|fino alla|finché",
+    },
+    "pt": {
+        "before": "antes de|antes do|antes da|antes que",
+        "after": "depois de|depois do|depois da|depois que|após",
+        "during": "enquanto|durante",
+        "since": "desde que|desde o|desde a",
+        "until": "até que|até o|até a",
+    },
+    "nl": {
+        "before": "voordat|voor de|voor het",
+        "after": "nadat|na de|na het",
+        "during": "terwijl|tijdens|toen (?=(?:ik|we|wij|hij|zij|ze) )",
+        "since": "sinds|sedert",
+        "until": "totdat|tot aan",
+    },
+    "sv": {
+        "before": "innan|före",
+        "after": "efter att|efter",
+        "during": "medan|under",
+        "since": "sedan",
+        "until": "tills|fram till",
+    },
+    "ru": {
+        "before": "до того как|до того, как|перед тем как|перед тем, как|перед|до",
+        "after": "после того как|после того, как|после",
+        "during": "пока|во время",
+        "since": "с тех пор как|с тех пор, как|с момента",
+        "until": "вплоть до",
+    },
+    "ar": {
+        "before": "قبل أن|قبل",
+        "after": "بعد أن|بعد",
+        "during": "أثناء|خلال|بينما",
+        "since": "منذ أن|منذ",
+        "until": "حتى",
+    },
+}
+_AFTER_THE_EVENT: dict[str, dict[Relation, str]] = {
+    "tr": {
+        "since": "(?:dan|den|tan|ten) beri",
+        "before": "(?:dan|den|tan|ten) önce",
+        "after": "(?:dan|den|tan|ten) sonra",
+        "during": " sırasında| boyunca|ken",
+        "until": "(?:a|e) kadar",
+    },
+    "zh": {
+        "since": "以来",
+        "before": "之前|以前",
+        "after": "之后|以后",
+        "during": "期间|的时候",
+    },
+    "ja": {
+        "since": "以来",
+        "before": "する前|の前に|の前|前に",
+        "after": "した後|の後に|の後|後に|したあと",
+        "during": "の間に|の間|中に|していたとき|のとき",
+        "until": "するまで",
+    },
+    "ko": {
+        "since": " 이래로| 이후로",
+        "before": " 전에",
+        "after": " 후에| 뒤에| 다음에",
+        "during": " 동안| 중에",
+        "until": " 때까지",
+    },
+    "hi": {
+        "since": " के बाद से",
+        "before": " से पहले| के पहले",
+        "after": " के बाद",
+        "during": " के दौरान",
+    },
+}
+# Where an English clause that opens a question ends when there is no comma.
+_QUESTION = r"(?=\s+(?:what|who|whom|where|which|how|why|did|do|does)\b)"
+# What points back instead of naming an event, in the languages that stand before it.
+_POINTERS = frozenset(
+    fold(
+        "that this it then all now them there me you him her us eso esto ello cela ca das dies "
+        "quello questo isso isto dat dit это этого того"
+    ).split()
+)
+_EMPTY = frozenset(fold("the a an of in on at to and our my his her their el la los las le les l "
+                        "der die das den dem des il lo gli o os as do da de het een den det").split())  # fmt: skip
+
+
+@lru_cache(maxsize=None)
+def _patterns(language: str) -> tuple[tuple[Relation, re.Pattern[str]], ...]:
+    found: list[tuple[Relation, re.Pattern[str]]] = []
+    for relation, words in _BEFORE_THE_EVENT.get(language, {}).items():
+        stop = rf"{_QUESTION}|" if language == "en" else ""
+        found.append(
+            (
+                relation,
+                re.compile(
+                    rf"(?<![^\W_])(?:{fold(words)})(?:(?<=')|\s)\s*"
+                    rf"(?P<event>[^?!,;]+?)(?:{stop}\s*(?:[?!,;]|\.(?:\s|$)|$))"
+                ),
+            )
+        )
+    for relation, words in _AFTER_THE_EVENT.get(language, {}).items():
+        found.append((relation, re.compile(rf"(?P<event>[^?!,;.]+?)(?:{fold(words)})")))
+    return tuple(found)
+
+
+def anchor_event(text: str) -> EventReference | None:
+    """The event by which a question names its time, or None.
+
+    None also where the time is a plain date ("after 2023"). The leftmost relation counts. Never
+    raises; the caller finds out when the event was.
+    """
+    folded = Folded(text[:MAX_CHARACTERS])
+    best: EventReference | None = None
+    patterns = [p for name in languages_of(folded.text) for p in _patterns(name)]
+    for relation, pattern in patterns:
+        for hit in pattern.finditer(folded.text):
+            start, end = hit.span("event")
+            event = folded.text[start:end]
+            start += len(event) - len(event.lstrip())
+            end -= len(event) - len(event.rstrip())
+            if start >= end or not _names_an_event(folded.text[start:end]):
+                continue
+            first, last = folded.original_span(start, end)
+            if best is None or first < best.start:
+                best = EventReference(relation, text[first:last], first, last)
+            break
+    return best
+
+
+def _names_an_event(phrase: str) -> bool:
+    words = phrase.split()
+    if not words or words[0] in _POINTERS and len(words) == 1:
+        return False
+    rest = phrase
+    for start, end in reversed(covered(phrase)):
+        rest = rest[:start] + " " + rest[end:]
+    left = [w for w in re.findall(r"[^\W\d_]+", rest) if w not in _EMPTY]
+    return bool(left) and not _only_numbers(phrase)
+
+
+def _only_numbers(phrase: str) -> bool:
+    return re.fullmatch(r"[\d\s./:-]+", phrase) is not None
+
+
+def _any(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{fold(p)})" for p in patterns))
+
+
+_UNITS_EN = "(?:days?|weeks?|months?|years?|hours?|minutes?)"
+# Questions for a length of time: no window, whatever dates they name.
+_ASKS_LENGTH = _any(
+    r"\bhow long (?:ago|since|between|before|after|until|has it been|is it since|had passed|passed|did it take)\b",
+    rf"\bhow many {_UNITS_EN} (?:ago|between|since|before|after|until|had|have|has|passed|elapsed|"
+    r"are there|were there|separate|lie|went by|from .+ (?:to|until))\b",
+    rf"\bhow much time (?:passed|elapsed|has passed|between|since)\b",
+    r"\bcuánt[oa]s? (?:tiempo|días|semanas|meses|años) (?:hace|ha pasado|han pasado|pasaron|entre|desde|hay entre)\b",
+    r"\bhace cuánto\b",
+    r"\b(?:il y a combien|combien de (?:temps|jours|semaines|mois|années) (?:entre|depuis|se sont|y a|avant|après))\b",
+    r"\bwie (?:lange (?:ist es her|her|vor|nach|seit)|viele (?:tage|wochen|monate|jahre) (?:zwischen|seit|vor|nach|liegen|lagen|vergingen))",
+    r"\bvor wie (?:langer|vielen)\b",
+    r"\bquant[oiea] (?:tempo fa|tempo è|giorni fa|giorni tra|settimane tra|mesi tra|anni tra|tempo passou)\b",
+    r"\bhá quanto tempo\b|\bquantos (?:dias|anos|meses) (?:entre|desde|faz|há)\b",
+    r"\bhoe lang geleden\b|\bhoeveel (?:dagen|weken|maanden|jaar) (?:geleden|tussen|sinds)\b",
+    r"\bhur länge sedan\b|\bhur många (?:dagar|veckor|månader|år) (?:sedan|mellan)\b",
+    r"\bne kadar (?:zaman )?önce\b|\bkaç (?:gün|hafta|ay|yıl) (?:önce|geçti)\b",
+    r"(?<!\w)как давно|(?<!\w)сколько (?:времени|дней|недель|месяцев|лет) (?:назад|прошло|между)",
+    "多久(?:以前|之前|前)|(?:隔了?|相隔|过了)多久|多少(?:天|周|个月|年)(?:前|之前|以前)",
+    "(?:是|在|隔了?|过了)几(?:天|周|个月|年)",
+    "どのくらい前|どれくらい前|何(?:日|週間|か月|ヶ月|年)前|何日間",
+    "얼마나 오래 전|며칠 전|몇 (?:일|주|달|개월|년) (?:전|사이|동안)",
+    "कितने (?:दिन|हफ्ते|महीने|साल) (?:पहले|बीच|हुए)",
+    "منذ متى|كم (?:يوما|أسبوعا|شهرا|سنة) (?:بين|منذ|مضى)",
+)
+_ASKS_WHEN = _any(
+    r"\bwhen (?:did|was|were|is|are|will|do|does|has|have|had|exactly)\b|^when\b",
+    r"\b(?:what|which) (?:exact )?(?:date|day|year|month)\b|\bsince when\b|\bwhat time\b",
+    r"\bcuándo\b|\bqué (?:día|fecha|año)\b|\bquand\b|\bquelle (?:date|année)\b|\bquel jour\b",
+    r"\bwann\b|\bwelche[mnrs]? (?:tag|datum|jahr)\b|\bquando\b|\b(?:quale|qual) (?:giorno|data|anno|dia)\b",
+    r"\bwanneer\b|\bnär\b|\bne zaman\b|\bhangi (?:gün|tarih|yıl)\b|(?<!\w)когда(?!\w)",
+    "什么时候|何时|哪天|哪一天|哪年|几号|いつ|何日|何年|언제|며칠|कब|किस दिन|متى",
+)
+
+
+def asks_for_length(text: str) -> bool:
+    """Whether a question asks how long ago, or how much time lies between: it gets no window."""
+    return _ASKS_LENGTH.search(fold(text[:MAX_CHARACTERS])) is not None
+
+
+def asks_for_date(text: str) -> bool:
+    """Whether the answer to a question is a date or a length of time.
+
+    A window on such a question must not come from an event ("when did Alice join?"): it would hide
+    the answer. A date that the question names itself may still bound it ("when do we meet next
+    week?"), unless it asks for a length of time.
+    """
+    folded = fold(text[:MAX_CHARACTERS])
+    return _ASKS_LENGTH.search(folded) is not None or _ASKS_WHEN.search(folded) is not None

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.bench import quality, sets, synthetic
+from tests.bench.harness import system
+
+
+def answers(*rankings: list[str]) -> quality.Answers:
+    questions = [
+        sets.Question("first", {"a": 1.0, "b": 1.0}, "pair"),
+        sets.Question("second", {"c": 1.0}, "single"),
+    ]
+    made = quality.Answers(questions)
+    for name in quality.LISTS:
+        made.rankings[name] = [[], []]
+    made.rankings["final"] = list(rankings)
+    return made
+
+
+@pytest.mark.unit
+def test_measures_are_means_per_category_and_over_all() -> None:
+    table = quality.measured([answers(["a", "x", "b"], ["x", "c"])])
+    assert list(table) == ["all", "pair", "single"]
+    assert table["pair"]["final"]["R@5"] == 1
+    assert table["pair"]["final"]["MRR"] == 1
+    assert table["single"]["final"]["MRR"] == 0.5
+    assert table["all"]["final"]["MRR"] == 0.75
+    assert table["all"]["graph"]["R@50"] == 0
+
+
+@pytest.mark.unit
+def test_verdicts_compare_with_the_best_baseline() -> None:
+    lists = {name: dict.fromkeys(quality.MEASURES, 0.5) for name in quality.LISTS}
+    lists["bm25"] |= {"R@5": 0.6, "all@5": 0.3}
+    lists["final"] |= {"R@5": 0.63, "all@5": 0.61}
+    found = {v["what"]: v for v in quality.verdicts("hotpotqa", lists)}
+    assert not found["R@5 of final, best baseline 0.600"]["met"]
+    assert found["all@5 of final, best baseline 0.500"]["met"]
+    assert found["R@5 of final against no graph"]["met"]
+
+
+@pytest.mark.integration
+async def test_the_benchmark_finds_what_was_asked_for() -> None:
+    """Questions made of a memory's own rare words must find it, in every list that reads words."""
+    data = sets.EvaluationSet("made", (synthetic.bank("made", 120, 20),))
+    async with system() as run:
+        report = await quality.measure(run, data)
+    found = report["measures"]["all"]
+    assert report["questions"] == 20
+    assert found["bm25"]["R@5"] > 0.9
+    assert found["final"]["R@5"] > 0.9
+    assert found["semantic"]["R@5"] > 0
+    assert all(0 <= value <= 1 for row in found.values() for value in row.values())

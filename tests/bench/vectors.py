@@ -1,0 +1,289 @@
+"""Exact vector search against plain FAISS and against pgvector's HNSW.
+
+    fourfold bench vectors [--sizes 600,10000,100000] [--pgvector 10000,100000] [--json FILE]
+
+One type, k = 300, unit vectors of 384 dimensions with the low inner dimension of real embeddings.
+Figures are medians of CPU milliseconds per query on one thread (for pgvector: of its server
+process, with recall against exact search). A share is that of rows a filter lets through.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+import psutil  # type: ignore[import-untyped]
+from rich.console import Console
+from rich.table import Table
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from retrieval.bank.columns import Population
+from retrieval.bank.vectors import FlatBackend, FlatVectors
+from retrieval.store.embedded import EmbeddedPostgres
+from retrieval.store.pool import PoolSettings, open_pool
+from retrieval.types import Bools, FactType, Floats, Ints
+
+_faiss: Any = faiss  # its type stubs know the C++ signatures, not Python's
+
+DIMENSION = 384
+K = 300
+SHARES = (None, 0.5, 0.1, 0.01, 0.001)
+
+
+@dataclass(frozen=True)
+class Figure:
+    size: int
+    batch: int
+    share: float | None
+    ours_ms: float
+    faiss_ms: float
+    blas_ms: float
+    pgvector_ms: float | None = None
+    pgvector_wall_ms: float | None = None
+    pgvector_recall: float | None = None
+    pgvector_found: float | None = None
+
+
+def vectors(size: int, seed: int = 0) -> Floats:
+    """Unit rows around a few thousand topics in 48 of 384 dimensions, with noise in all."""
+    chance = np.random.default_rng(seed)
+    mixing = chance.standard_normal((48, DIMENSION), dtype=np.float32)
+    topics = chance.standard_normal((max(8, size // 100), 48), dtype=np.float32)
+    rows = np.empty((size, DIMENSION), np.float32)
+    for first in range(0, size, 65536):
+        part = slice(first, min(first + 65536, size))
+        count = part.stop - part.start
+        latent = topics[chance.integers(0, len(topics), count)]
+        latent = latent + 0.7 * chance.standard_normal((count, 48), dtype=np.float32)
+        rows[part] = latent @ mixing
+        rows[part] += 0.5 * chance.standard_normal((count, DIMENSION), dtype=np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows
+
+
+def cpu_ms(work: Callable[[], object], budget_s: float = 0.6) -> float:
+    """The median of at least three runs, after one that warms."""
+    work()
+    times: list[float] = []
+    while len(times) < 3 or (sum(times) < budget_s and len(times) < 200):
+        start = time.process_time()
+        work()
+        times.append(time.process_time() - start)
+    return statistics.median(times) * 1e3
+
+
+def exact(store: FlatVectors, queries: Floats, allowed: Bools | None) -> list[Ints]:
+    if len(queries) == 1:
+        return [store.scan(queries[0]).top(K, allowed, FactType.WORLD).ordinals]
+    return [scan.top(K, allowed, FactType.WORLD).ordinals for scan in store.scan_many(queries)]
+
+
+def measure(size: int, batches: Sequence[int]) -> tuple[FlatVectors, Floats, list[Figure]]:
+    rows = vectors(size)
+    population = Population.empty().extended(np.zeros(size, np.uint8), np.empty(0, np.int32))
+    store = FlatBackend().empty().extended(rows, np.zeros(size, np.bool_), population)
+    index = faiss.IndexFlatIP(DIMENSION)
+    index.add(rows)
+    del rows
+    queries = vectors(max(batches), seed=1)
+    figures = []
+    for batch in batches:
+        asked = np.ascontiguousarray(queries[:batch])
+        for share in SHARES:
+            allowed = mask(size, share)
+            k = min(K, size if allowed is None else max(1, int(allowed.sum())))
+            parameters = None
+            if allowed is not None:
+                bits = np.packbits(allowed, bitorder="little")
+                selector = _faiss.IDSelectorBitmap(bits)
+                parameters = _faiss.SearchParameters(sel=selector)
+            found = exact(store, asked, allowed)
+            _, plain = index.search(asked, k, params=parameters)
+            for mine, theirs in zip(found, plain, strict=True):
+                # Equal up to how two roundings order near ties.
+                assert len(np.intersect1d(mine, theirs)) >= 0.99 * len(mine)
+            matrix = store.matrix
+
+            def blas(matrix: Floats = matrix, asked: Floats = asked, k: int = k) -> None:
+                table = matrix @ asked[0] if len(asked) == 1 else asked @ matrix.T
+                np.argpartition(table, table.shape[-1] - min(k, table.shape[-1]))
+
+            figures.append(
+                Figure(
+                    size,
+                    batch,
+                    share,
+                    cpu_ms(lambda: exact(store, asked, allowed)) / batch,  # noqa: B023
+                    cpu_ms(lambda: index.search(asked, k, params=parameters)) / batch,  # noqa: B023
+                    cpu_ms(blas) / batch,
+                )
+            )
+    return store, queries, figures
+
+
+def mask(size: int, share: float | None) -> Bools | None:
+    if share is None:
+        return None
+    return np.asarray(np.random.default_rng(size).random(size) < share)
+
+
+async def pgvector(store: FlatVectors, queries: Floats, figures: list[Figure]) -> list[Figure]:
+    """The same searches by an HNSW index in the embedded Postgres, one query at a time."""
+    rows = store.matrix
+    size = len(rows)
+    out = []
+    with tempfile.TemporaryDirectory() as folder:
+        server = EmbeddedPostgres(Path(folder), settings={"maintenance_work_mem": "1GB"})
+        pool = await open_pool(PoolSettings(await asyncio.to_thread(server.start)))
+        try:
+            async with pool.acquire() as connection:
+                await connection.execute("create extension vector")
+                await connection.execute(
+                    f"create table v (id int, bucket real, e vector({DIMENSION}))"
+                )
+                chance = np.random.default_rng(size).random(size)
+                for first in range(0, size, 5000):
+                    await connection.executemany(
+                        "insert into v values ($1, $2, $3::text::vector)",
+                        [
+                            (i, float(chance[i]), "[" + ",".join(map(str, rows[i])) + "]")
+                            for i in range(first, min(first + 5000, size))
+                        ],
+                    )
+                start = time.perf_counter()
+                await connection.execute("set max_parallel_maintenance_workers = 0")
+                await connection.execute(
+                    "create index on v using hnsw (e vector_ip_ops) with (m = 16)"
+                )
+                print(f"pgvector: index of {size} built in {time.perf_counter() - start:.0f} s")
+                await connection.execute("analyze v")
+                await connection.execute("set hnsw.ef_search = 300")
+                await connection.execute("set hnsw.iterative_scan = strict_order")
+                await connection.execute("set hnsw.max_scan_tuples = 200000")
+                process = psutil.Process(connection.get_server_pid())
+                for figure in figures:
+                    if figure.batch == 1:
+                        out.append(await _ask(connection, process, store, queries, figure))
+                    else:
+                        out.append(figure)
+        finally:
+            await pool.close()
+            await asyncio.to_thread(server.stop)
+    return out
+
+
+async def _ask(
+    connection: Any, process: psutil.Process, store: FlatVectors, queries: Floats, figure: Figure
+) -> Figure:
+    share = 1.0 if figure.share is None else figure.share
+    allowed = mask(figure.size, figure.share)
+    where = "" if figure.share is None else f"where bucket < {share}"
+    statement = await connection.prepare(
+        f"select id from v {where} order by e <#> $1::text::vector limit {K}"
+    )
+    cpu, wall, recall, found = [], [], [], []
+    for query in queries[:20]:
+        text = "[" + ",".join(map(str, query)) + "]"
+        before, start = sum(process.cpu_times()[:2]), time.perf_counter()
+        for _ in range(5):
+            ids = [row[0] for row in await statement.fetch(text)]
+        wall.append((time.perf_counter() - start) / 5 * 1e3)
+        cpu.append((sum(process.cpu_times()[:2]) - before) / 5 * 1e3)
+        truth = exact(store, query[None], allowed)[0]
+        recall.append(len(np.intersect1d(ids, truth)) / max(1, len(truth)))
+        found.append(len(ids))
+    return Figure(
+        **{
+            **asdict(figure),
+            "pgvector_ms": statistics.mean(cpu),
+            "pgvector_wall_ms": statistics.median(wall),
+            "pgvector_recall": statistics.mean(recall),
+            "pgvector_found": statistics.mean(found),
+        }
+    )
+
+
+def crossover(size: int) -> Table:
+    """Gathering rows one by one against one pass over all: where the second starts to win."""
+    rows = vectors(size)
+    population = Population.empty().extended(np.zeros(size, np.uint8), np.empty(0, np.int32))
+    store = FlatBackend().empty().extended(rows, np.zeros(size, np.bool_), population)
+    query = vectors(1, seed=1)[0]
+    table = Table(title=f"Gather or scan, {size:,} rows", title_justify="left", box=None)
+    for name in ("share", "gather ms", "scan ms"):
+        table.add_column(name, justify="right")
+    everyone = np.arange(size, dtype=np.int32)
+    scanned = cpu_ms(lambda: store.dense(query))
+    for share in (0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7):
+        chosen = everyone[np.random.default_rng(2).random(size) < share]
+        gathered = cpu_ms(lambda: store.gathered(query, chosen))  # noqa: B023
+        table.add_row(f"{share:.2f}", f"{gathered:.3f}", f"{scanned:.3f}")
+    return table
+
+
+def show(figures: Sequence[Figure]) -> None:
+    table = Table(title="CPU ms per query, k = 300", title_justify="left", box=None)
+    for name in (
+        "rows", "batch", "filter", "ours", "FAISS flat", "x", "BLAS", "pgvector", "x", "wall",
+        "recall", "found",
+    ):  # fmt: skip
+        table.add_column(name, justify="right")
+
+    def number(value: float | None, places: int = 3) -> str:
+        return "" if value is None else f"{value:.{places}f}"
+
+    for f in figures:
+        table.add_row(
+            f"{f.size:,}",
+            str(f.batch),
+            "none" if f.share is None else f"{f.share:.1%}",
+            number(f.ours_ms),
+            number(f.faiss_ms),
+            number(f.faiss_ms / f.ours_ms, 1),
+            number(f.blas_ms),
+            number(f.pgvector_ms),
+            number(f.pgvector_ms and f.pgvector_ms / f.ours_ms, 1),
+            number(f.pgvector_wall_ms),
+            number(f.pgvector_recall),
+            number(f.pgvector_found, 0),
+        )
+    Console(width=130).print(table)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("bench vectors", description=__doc__)
+    parser.add_argument("--sizes", default="600,10000,100000")
+    parser.add_argument("--batches", default="1,8,32")
+    parser.add_argument("--pgvector", default="10000", help="sizes; empty: leave it out")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args(arguments)
+    faiss.omp_set_num_threads(1)
+    threadpool_limits(1)
+    print(f"OPENBLAS_CORETYPE={os.environ.get('OPENBLAS_CORETYPE', '(unset)')}")
+    with_pgvector = {int(s) for s in given.pgvector.split(",") if s}
+    every: list[Figure] = []
+    for size in (int(s) for s in given.sizes.split(",")):
+        store, queries, figures = measure(size, [int(b) for b in given.batches.split(",")])
+        if size in with_pgvector:
+            figures = asyncio.run(pgvector(store, queries, figures))
+        show(figures)
+        every += figures
+    Console(width=130).print(crossover(50_000))
+    if given.json is not None:
+        given.json.write_text(json.dumps([asdict(f) for f in every], indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,164 @@
+"""Settings, devices, threads and files: what is refused, and with which sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from models import device, weights
+from models.device import Owner, allowed_cpus, cpu_computes_bf16, resolve
+from models.engine import Engine, Loaded
+from models.settings import Compute, EmbedderSettings, RerankerSettings, SettingsError
+from models.types import Unavailable, WrongModel
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "words"),
+    [
+        (EmbedderSettings, {"provider": "nobody"}, "choose one of local, tei"),
+        (EmbedderSettings, {"provider": "tei"}, "needs a url"),
+        (EmbedderSettings, {"provider": "tei", "url": "localhost:80"}, "http"),
+        (EmbedderSettings, {"batch_size": 0}, "batch_size is 0"),
+        (EmbedderSettings, {"max_input_tokens": -1}, "max_input_tokens"),
+        (EmbedderSettings, {"timeout_s": 0}, "timeout_s"),
+        (RerankerSettings, {"provider": "nobody"}, "choose one of local, tei"),
+        (RerankerSettings, {"provider": "vllm"}, "needs a url"),
+        (RerankerSettings, {"max_concurrent": 0}, "max_concurrent is 0"),
+        (RerankerSettings, {"timeout_s": -1.0}, "timeout_s"),
+        (Compute, {"precision": "int4"}, "precision is 'int4'"),
+        (Compute, {"threads": -1}, "threads is -1"),
+        (Compute, {"init_timeout_s": 0}, "init_timeout_s"),
+    ],
+)
+def test_wrong_settings_are_named(kind: Any, wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        kind(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"cpu.max": "150000 100000"}, [1]),
+        ({"cpu.max": "400000 100000"}, [4]),
+        ({"cpu.max": "50000 100000"}, [1]),
+        ({"cpu.max": "max 100000"}, []),
+        ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, [3]),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, []),
+        ({}, []),
+    ],
+)
+def test_the_control_group_limits_threads(
+    files: dict[str, str], expected: list[int], tmp_path: Path
+) -> None:
+    (tmp_path / "cpu").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert device._cgroup_cpus(tmp_path) == expected
+
+
+def test_threads_respect_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "_cgroup_cpus", lambda: [3])
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert allowed_cpus() == 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "many")
+    assert 1 <= allowed_cpus() <= 3
+
+
+def test_precision_and_bounds_follow_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = resolve(Compute(device="cpu"))
+    assert cpu.dtype == (torch.bfloat16 if cpu_computes_bf16() else torch.float32)
+    assert resolve(Compute(device="cpu", precision="fp32")).dtype == torch.float32
+    assert cpu.bulk_batch_tokens < cpu.batch_tokens < cpu.queued_tokens
+    monkeypatch.setattr(device, "cpu_computes_bf16", lambda: False)
+    assert resolve(Compute(device="cpu", precision="bf16")).dtype == torch.float32
+    with pytest.raises(SettingsError, match="not known"):
+        resolve(Compute(device="abacus"))
+    if not torch.cuda.is_available():
+        assert resolve(Compute()).on_cpu
+        with pytest.raises(SettingsError, match="no usable CUDA"):
+            resolve(Compute(device="cuda"))
+
+
+async def test_the_owner_is_one_thread_and_says_when_it_is_gone() -> None:
+    owner = Owner("test")
+    with pytest.raises(Unavailable):
+        owner.check()
+    with pytest.raises(Unavailable):
+        await owner.do(int)
+    await owner.start(1)
+    owner.check()
+    assert await asyncio.gather(*(owner.do(pow, 2, n) for n in range(3))) == [1, 2, 4]
+    owner.close()
+    owner.close()
+    with pytest.raises(Unavailable):
+        owner.check()
+
+
+async def test_a_model_that_takes_too_long_to_load() -> None:
+    engine = Engine("slow", Compute(init_timeout_s=0.05), batch_items=None)
+
+    def load(_: device.Machine) -> Loaded:
+        time.sleep(0.3)
+        raise AssertionError("nobody waits for this")
+
+    with pytest.raises(Unavailable, match=r"within 0\.05 s"):
+        await engine.start(load)
+    with pytest.raises(Unavailable):
+        await engine.check_health()
+
+
+def test_a_hub_that_cannot_be_reached_is_told_within_seconds(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from huggingface_hub import constants
+
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(weights, "HUB_CONNECT_S", 0.2)
+    with socket.socket() as silent:
+        # A port that accepts nothing: the connection is left unanswered or refused.
+        silent.bind(("127.0.0.1", 0))
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        monkeypatch.setattr(constants, "ENDPOINT", endpoint)
+        start = time.monotonic()
+        with pytest.raises(Unavailable, match="cannot be reached"):
+            weights.find("someone/some-model")
+        assert time.monotonic() - start < 5
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(Unavailable, match="the hub is off"):
+        weights.find("someone/some-model")
+
+
+def test_folders_that_are_no_models(tmp_path: Path) -> None:
+    with pytest.raises(WrongModel, match=r"no config\.json"):
+        weights.find(str(tmp_path))
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(WrongModel, match="not valid JSON"):
+        weights.find(str(tmp_path))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    folder = weights.find(str(tmp_path))
+    with pytest.raises(WrongModel, match=r"no model\.safetensors"):
+        folder.tensors()
+    torch.save({"a": torch.ones(2)}, tmp_path / "pytorch_model.bin")
+    assert folder.tensors()["a"].tolist() == [1, 1]
+    assert folder.list("modules.json") == []
+    assert folder.json("modules.json") == {}
+
+
+@pytest.mark.parametrize("name", weights.PACKAGED_NAMES)
+def test_the_packaged_model_has_one_name(name: str) -> None:
+    folder = weights.find(name)
+    assert folder.name == "sentence-transformers/all-MiniLM-L6-v2"
+    assert folder.config["model_type"] == "bert"

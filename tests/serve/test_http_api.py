@@ -1,0 +1,304 @@
+"""Every endpoint but recall, over real parts: what it answers, what it refuses, what it changes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID, uuid4
+
+import pytest
+
+from serve.routes.unbuilt import UNBUILT
+from tests.serve.conftest import B, Live
+
+pytestmark = pytest.mark.integration
+NOBODY = str(uuid4())
+
+
+async def ask(live: Live, method: str, path: str, status: int = 200, **kwargs: Any) -> Any:
+    answer = await live.http.request(method, path, **kwargs)
+    assert answer.status_code == status, f"{answer.status_code} {answer.text}"
+    if status >= 400:
+        assert answer.json()["detail"], "a refusal says why"
+        assert "Traceback" not in answer.text
+    return answer.json()
+
+
+async def test_the_life_of_a_bank(live: Live) -> None:
+    url = f"{B}/life"
+    await ask(live, "GET", f"{url}/profile", 404)
+    made = await ask(live, "PUT", url, json={"name": "Life", "disposition_empathy": 5})
+    assert made["disposition"] == {"skepticism": 3, "literalism": 3, "empathy": 5}
+    assert made["mission"] == made["background"] == ""
+    changed = await ask(live, "PATCH", url, json={"mission": "m", "reflect_mission": "r"})
+    assert (changed["name"], changed["mission"]) == ("Life", "r")
+    assert await ask(live, "GET", f"{url}/profile") == changed
+    await ask(live, "PUT", f"{url}/profile", json={"disposition": {"skepticism": 1}})
+    background = await ask(live, "POST", f"{url}/background", json={"content": "b"})
+    assert background == {"mission": "b", "background": "b"}
+    listed = await ask(live, "GET", f"{B}?q=lif&limit=5")
+    assert [bank["bank_id"] for bank in listed["banks"]] == ["life"]
+    assert listed["total"] == 1
+    gone = await ask(live, "DELETE", url)
+    assert gone["success"]
+    await ask(live, "DELETE", url, 404)
+    await ask(live, "PATCH", url, 404, json={"name": "x"})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"disposition_empathy": 6},
+        {"disposition": {"skepticism": 0}},
+        {"name": 5},
+        {"enable_reranking": "perhaps"},
+        {"retain_chunk_size": -1},
+    ],
+    ids=str,
+)
+async def test_a_bank_that_cannot_be(live: Live, body: dict[str, Any]) -> None:
+    await ask(live, "PUT", f"{B}/impossible", 422, json=body)
+    await ask(live, "GET", f"{B}/impossible/profile", 404)
+
+
+async def test_config(live: Live) -> None:
+    url = f"{B}/configured/config"
+    await ask(live, "GET", url, 404)
+    await ask(live, "PUT", f"{B}/configured", json={"enable_text_search": False})
+    assert (await ask(live, "GET", url))["overrides"] == {"enable_text_search": False}
+    updates = {"HINDSIGHT_API_RECALL_BUDGET_FIXED_LOW": 7, "enable_text_search": None}
+    found = await ask(live, "PATCH", url, json={"updates": updates})
+    assert found["overrides"] == {"recall_budget_fixed_low": 7}
+    assert found["config"]["recall_budget_fixed_low"] == 7
+    for wrong in ({"recall_budget_min": 0}, {"port": 1}, {"enable_reranking": "no"}, {"x": 1}):
+        await ask(live, "PATCH", url, 400, json={"updates": wrong})
+    for wrong in ({"updates": {}}, {"updates": 1}, {}):
+        await ask(live, "PATCH", url, 422, json=wrong)
+    assert (await ask(live, "DELETE", url))["overrides"] == {}
+
+
+async def test_retain_and_what_it_leaves(live: Live) -> None:
+    url = f"{B}/kept"
+    item = {
+        "content": "Nils bakes rye bread.",
+        "document_id": "a/b",
+        "tags": "food",
+        "metadata": {"n": 1},
+        "entities": [{"text": "Nils"}],
+        "timestamp": "2025-01-02T03:04:05Z",
+    }
+    kept = await ask(
+        live, "POST", f"{url}/memories", json={"items": [item], "document_tags": ["kitchen"]}
+    )
+    assert (kept["success"], kept["items_count"], kept["async"]) == (True, 1, False)
+    assert kept["usage"]["total_tokens"] == 0
+
+    listed = await ask(live, "GET", f"{url}/memories/list?type=world&tags=food&q=RYE")
+    (memory,) = listed["items"]
+    assert memory["entities"] == "Nils"
+    assert set(memory["tags"]) == {"food", "kitchen"}
+    assert memory["metadata"] == {"n": "1"}
+    single = await ask(live, "GET", f"{url}/memories/{memory['id']}")
+    assert (single["type"], single["entities"]) == ("world", ["Nils"])
+
+    tags = await ask(live, "GET", f"{url}/tags?q=f*")
+    assert tags["items"] == [{"tag": "food", "count": 1}]
+    (document,) = (await ask(live, "GET", f"{url}/documents"))["items"]
+    assert document["memory_unit_count"] == 1
+    whole = await ask(live, "GET", f"{url}/documents/{quote('a/b', safe='')}")
+    assert whole["original_text"] == "Nils bakes rye bread."
+    (chunk,) = (await ask(live, "GET", f"{url}/documents/a/b/chunks"))["items"]
+    assert (await ask(live, "GET", f"/v1/default/chunks/{chunk['chunk_id']}")) == chunk
+    (entity,) = (await ask(live, "GET", f"{url}/entities"))["items"]
+    assert (await ask(live, "GET", f"{url}/entities/{entity['id']}"))["observations"] == []
+    graph = await ask(live, "GET", f"{url}/entities/graph")
+    assert graph["total_entities"] == 1
+    stats = await ask(live, "GET", f"{url}/stats?refresh=true")
+    assert (stats["total_nodes"], stats["total_documents"]) == (1, 1)
+    await ask(live, "GET", f"{url}/observations/scopes")
+    await ask(live, "GET", f"{url}/memories/{memory['id']}/history")
+
+    found = await live.recall("kept", "rye bread")
+    assert found["results"][0]["document_id"] == "a/b"
+    assert found["results"][0]["entities"] == ["Nils"]
+
+    edited = await ask(
+        live, "PATCH", f"{url}/memories/{memory['id']}", json={"text": "Nils bakes spelt bread."}
+    )
+    assert edited["text"] == "Nils bakes spelt bread."
+    assert (await live.recall("kept", "spelt"))["results"][0]["text"] == edited["text"]
+    await ask(live, "PATCH", f"{url}/documents/a/b", json={"tags": ["new"]})
+    assert (await live.recall("kept", "spelt"))["results"][0]["tags"] == ["new"]
+    await ask(live, "DELETE", f"{url}/memories/{memory['id']}/observations")
+    await ask(live, "DELETE", f"{url}/memories/{memory['id']}")
+    assert (await live.recall("kept", "spelt"))["results"] == []
+    gone = await ask(live, "DELETE", f"{url}/documents/a/b")
+    assert gone["document_id"] == "a/b"
+    await ask(live, "DELETE", f"{url}/observations")
+    await ask(live, "DELETE", f"{url}/memories?type=experience")
+    assert (await ask(live, "DELETE", f"{url}/memories"))["success"]
+    await ask(live, "GET", f"{url}/profile")
+
+
+async def test_retain_in_the_background(live: Live) -> None:
+    url = f"{B}/later"
+    operation = str(uuid4())
+    body = {"items": [{"content": "Ola paints boats."}], "async": True, "operation_id": operation}
+    first = await ask(live, "POST", f"{url}/memories", json=body)
+    assert (first["async"], first["operation_id"]) == (True, operation)
+    assert (await ask(live, "POST", f"{url}/memories", json=body))["operation_id"] == operation
+    for _ in range(200):
+        state = await ask(live, "GET", f"{url}/operations/{operation}")
+        if state["status"] not in ("pending", "processing"):
+            break
+        await asyncio.sleep(0.05)
+    assert state["status"] == "completed"
+    assert (await live.recall("later", "boats"))["results"]
+    listed = await ask(live, "GET", f"{url}/operations?limit=1")
+    assert listed["operations"][0]["id"] == operation
+    assert "error_message" in listed["operations"][0]
+    assert (await ask(live, "GET", f"{url}/operations/{NOBODY}"))["status"] == "not_found"
+    await ask(live, "DELETE", f"{url}/operations/{NOBODY}", 404)
+    await ask(live, "DELETE", f"{url}/operations/{operation}", 409)
+    await ask(live, "POST", f"{url}/operations/{operation}/retry", 409)
+    await ask(live, "DELETE", f"{url}/operations/{operation}/delete")
+
+
+async def test_import_is_all_or_nothing(live: Live) -> None:
+    good = {"key": "a", "text": "The lamp is green.", "entities": ["lamp"]}
+    done = await live.import_memories("imported", good)
+    assert done["imported"] == 1
+    UUID(done["ids"]["a"])
+    again = await live.import_memories("imported", {**good, "text": "The lamp is blue."})
+    texts = [r["text"] for r in (await live.recall("imported", "lamp"))["results"]]
+    assert texts == ["The lamp is blue."]
+    assert set(again["ids"]) == {"a"}
+    for wrong, named in (
+        ({"key": "b"}, "text"),
+        ({"key": "b", "text": "t", "type": "wish"}, "type"),
+        ({"key": "b", "text": "t", "occurred_start": "soon"}, "occurred_start"),
+        ({"key": "b", "text": "t", "links": [{"to": "zzz", "type": "causes"}]}, "links"),
+        ({"key": "b", "text": "t", "colour": 1}, "colour"),
+    ):
+        new = {"key": "new", "text": "Never stored."}
+        refused = await ask(
+            live, "POST", f"{B}/imported/memories/import", 400, json={"memories": [new, wrong]}
+        )
+        assert named in refused["detail"]
+        assert "memories[1]" in refused["detail"]
+    assert (await ask(live, "GET", f"{B}/imported/memories/list"))["total"] == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "body"),
+    [
+        ("POST", "/memories", 422, {}),
+        ("POST", "/memories", 422, {"items": [{"content": " "}]}),
+        ("POST", "/memories", 422, {"items": [{"content": "c", "timestamp": "soon"}]}),
+        ("POST", "/memories", 400, {"items": [{"content": "c", "update_mode": "append"}]}),
+        ("POST", "/memories", 422, {"items": [{"content": "c", "metadata": {"a": {}}}]}),
+        ("POST", "/memories", 422, {"items": "c"}),
+        ("POST", "/memories/import", 422, {"memories": [1]}),
+        ("POST", "/memories/import", 422, {"memories": {}}),
+        ("GET", "/memories/list?type=wish", 400, None),
+        ("GET", "/memories/list?state=gone", 400, None),
+        ("GET", "/memories/list?consolidation_state=x", 400, None),
+        ("GET", "/memories/list?entity_id=x", 400, None),
+        ("GET", "/memories/list?time_field=x", 400, None),
+        ("GET", "/memories/list?start_date=x", 400, None),
+        ("GET", "/memories/list?limit=-1", 422, None),
+        ("GET", "/memories/list?offset=99999999999999999999", 422, None),
+        ("GET", "/memories/list?q=%00", 400, None),
+        ("GET", "/memories/x", 400, None),
+        ("GET", f"/memories/{NOBODY}", 404, None),
+        ("PATCH", f"/memories/{NOBODY}", 404, {"text": "t"}),
+        ("PATCH", f"/memories/{NOBODY}", 422, {}),
+        ("PATCH", f"/memories/{NOBODY}", 422, {"fact_type": "observation"}),
+        ("DELETE", f"/memories/{NOBODY}", 404, None),
+        ("DELETE", "/memories/x", 400, None),
+        ("DELETE", "/memories?type=wish", 400, None),
+        ("GET", "/documents/nothing", 404, None),
+        ("PATCH", "/documents/nothing", 404, {"tags": []}),
+        ("PATCH", "/documents/nothing", 422, {}),
+        ("DELETE", "/documents/nothing", 404, None),
+        ("GET", "/documents/nothing/chunks", 404, None),
+        ("GET", "/documents/nothing/chunks?limit=1001", 422, None),
+        ("GET", "/entities/x", 400, None),
+        ("GET", f"/entities/{NOBODY}", 404, None),
+        ("POST", f"/entities/{NOBODY}/regenerate", 410, None),
+        ("GET", "/operations/x", 400, None),
+        ("GET", "/operations?limit=101", 422, None),
+        ("POST", "/reflect", 400, {"query": "q"}),
+        ("PUT", "/profile", 422, {}),
+    ],
+    ids=str,
+)
+async def test_bad_input(
+    live: Live, method: str, path: str, status: int, body: dict[str, Any] | None
+) -> None:
+    await live.import_memories("bad", {"key": "k", "text": "Stays as it is."})
+    before = await ask(live, "GET", f"{B}/bad/stats?refresh=true")
+    await ask(live, method, f"{B}/bad{path}", status, json=body)
+    after = await ask(live, "GET", f"{B}/bad/stats?refresh=true")
+    assert {**before, "last_memory_write_at": 0} == {**after, "last_memory_write_at": 0}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/memories/list",
+        f"/memories/{NOBODY}",
+        "/tags",
+        "/documents",
+        "/documents/d",
+        "/entities",
+        "/entities/graph",
+        "/operations",
+        "/stats",
+        "/config",
+        "/profile",
+        "/observations/scopes",
+    ],
+)
+async def test_reading_an_unknown_bank_makes_none(live: Live, path: str) -> None:
+    refused = await ask(live, "GET", f"{B}/unheard-of{path}", 404)
+    assert "unheard-of" in refused["detail"]
+    listed = await ask(live, "GET", f"{B}?q=unheard-of")
+    assert listed["total"] == 0
+
+
+async def test_what_is_not_built_says_so(live: Live) -> None:
+    for method, path, _why in UNBUILT:
+        url = re.sub(r"\{[^}]+\}", "x", path)
+        answer = await live.http.request(method, url)
+        assert answer.status_code == 501, f"{method} {url}: {answer.status_code}"
+        assert answer.json()["detail"].endswith(".")
+
+
+async def test_the_service(live: Live) -> None:
+    health = await ask(live, "GET", "/health")
+    assert health["status"] == "healthy"
+    assert (await ask(live, "GET", "/health/ready"))["status"] == "healthy"
+    alive = await ask(live, "GET", "/health/live")
+    assert alive["status"] == "alive"
+    assert alive["uptime_seconds"] > 0
+    version = await ask(live, "GET", "/version")
+    assert version["api_version"] == "0.9.1"
+    assert len(version["features"]) == 11
+    await live.recall("sample", "flood")
+    scrape = (await live.http.get("/metrics")).text
+    assert 'fourfold_requests_total{operation="recall",status="ok"}' in scrape
+    assert "fourfold_recall_stage_seconds_bucket" in scrape
+
+
+async def test_a_body_that_is_too_large(live: Live) -> None:
+    limit = live.api.state.max_body_bytes
+    try:
+        live.api.state.max_body_bytes = 100
+        url = f"{B}/large/memories"
+        await ask(live, "POST", url, 413, json={"items": [{"content": "x" * 200}]})
+    finally:
+        live.api.state.max_body_bytes = limit
+    await ask(live, "GET", f"{B}/large/profile", 404)
