@@ -23,7 +23,7 @@ from typing import cast
 
 import faiss
 import numpy as np
-import psutil  # type: ignore[import-untyped]
+import psutil
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from retrieval.bank.residency import Residency, ResidencySettings

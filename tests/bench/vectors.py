@@ -23,7 +23,7 @@ from typing import Any
 
 import faiss
 import numpy as np
-import psutil  # type: ignore[import-untyped]
+import psutil
 from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -145,7 +145,9 @@ async def pgvector(store: FlatVectors, queries: Floats, figures: list[Figure]) -
     out = []
     with tempfile.TemporaryDirectory() as folder:
         server = EmbeddedPostgres(Path(folder), settings={"maintenance_work_mem": "1GB"})
-        pool = await open_pool(PoolSettings(await asyncio.to_thread(server.start)))
+        dsn = await asyncio.to_thread(server.start)
+        long = 3600.0  # an index of 100,000 takes minutes
+        pool = await open_pool(PoolSettings(dsn, command_timeout_s=long, statement_timeout_s=long))
         try:
             async with pool.acquire() as connection:
                 await connection.execute("create extension vector")
