@@ -39,33 +39,34 @@ class Reading:
 
 
 def candidates(folded: str) -> list[Lexicon]:
-    """The languages in which the text may name a time, likeliest first; empty for most texts."""
+    """The languages in which the text may name a time, likeliest first; empty for most texts.
+
+    A language with less than half as many known words as the best one is out.
+    """
     words = frozenset(WORDS.findall(folded))
-    digits = _digits_of(folded).search(folded) is not None
+    digits = (_DIGIT if len(folded) <= _SHORT else _LONG_DIGITS).search(folded) is not None
     scripts = _scripts(folded)
-    likely: list[tuple[int, int, Lexicon]] = []
-    most = 0
-    for order, name in enumerate(LANGUAGES):
+    known: list[tuple[int, Lexicon]] = []
+    likely: list[tuple[int, Lexicon]] = []
+    for name in LANGUAGES:
         words_of = lexicon(name)
-        if words_of.script not in scripts:
-            continue
-        known = len(words & words_of.vocabulary)
-        most = max(most, known)
-        if words_of.has_trigger(words, folded) or (
-            digits and (known or name == "en" or words_of.script != "latin")
+        if words_of.script == "latin":
+            known.append((len(words & words_of.vocabulary), words_of))
+        elif words_of.script in scripts and (digits or words_of.has_trigger(words, folded)):
+            likely.append((1_000, words_of))
+    most = max(count for count, _ in known)
+    for count, words_of in known:
+        if 2 * count >= most and (
+            (digits and (count or words_of.language == "en"))
+            or words_of.has_trigger(words, folded)
         ):
-            likely.append((-known if words_of.script == "latin" else -most - 99, order, words_of))
-    likely.sort(key=lambda entry: entry[:2])
-    return [words_of for known, _, words_of in likely if -2 * known >= most]
+            likely.append((count, words_of))
+    likely.sort(key=lambda entry: -entry[0])
+    return [words_of for _, words_of in likely]
 
 
-# Digits that could be a year, a date, or a day at the end of a question; and in a text that is too
-# long to be read for any number in it.
-_DIGITS = re.compile(
-    r"(?<![\d.,])(?:\d{4}(?![\d,])|\d{1,4}\s?[-/.]\s?\d{1,4}|\d{8}(?!\d)|\d{1,2}(?:['’]|\D{0,12}$)|"
-    r"\d{1,2}(?:st|nd|rd|th|er|e|de|ste|[ªº.])(?![a-z]))"
-)
-
+_DIGIT = re.compile(r"\d")
+# In a text too long to be read for any number in it: what could be a year or a date.
 _LONG_DIGITS = re.compile(
     r"(?<![\d.,:/-])(?:(?:1\d|20|21)\d\d(?![\d.,:/-]*\d)|\d{4}[-/.]\d{1,2}(?:[-/.]\d{1,2})?(?![\d.:/-])"
     r"|\d{1,2}[-/]\d{1,2}[-/]\d{2,4}(?!\d)|\d{1,2}\.\d{1,2}\.\d{4}(?!\d)|\d{1,2}/\d{1,2}(?![\d/])"
@@ -73,10 +74,6 @@ _LONG_DIGITS = re.compile(
 )
 _SHORT = 300
 _AROUND = 100
-
-
-def _digits_of(folded: str) -> re.Pattern[str]:
-    return _DIGITS if len(folded) <= _SHORT else _LONG_DIGITS
 
 
 def _scripts(folded: str) -> frozenset[str]:
@@ -135,7 +132,7 @@ def read(words: Lexicon, context: Context, folded: str) -> Reading:
         words.language,
         tuple(s for s in spans if not s[0].void),
         any(s[0].void for s in spans),
-        (covered, known),
+        (known, covered),
     )
 
 

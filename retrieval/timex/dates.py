@@ -216,6 +216,17 @@ def _month(context: Context, m: Match) -> Span:
     return latest_month(context, m.number("MON"))
 
 
+@NAMED("month and day", f"{_PREFIX} THE? (ORD | NUM DOT) (ORD | NUM DOT) YEAR?")
+def _dotted_month(context: Context, m: Match) -> Span | None:
+    """German writes and says the month as a number: "27. 11.", "der siebte vierte"."""
+    if "dotted_months" not in context.options:
+        return None
+    day, month = (day_of_month(t) for t in m.all("DOM")[:2])
+    if m.has("YEAR"):
+        return exact(days.day(m.number("YEAR"), month, day), 0.9, explicit=True)
+    return latest_day(context, month, day)
+
+
 @BARE("day of the month", "NUM MDAY OF? WEEKDAY")
 @BARE("day of the month", "NUM WEEKDAY (?! LATER | AGO)")
 def _number_and_weekday(context: Context, m: Match) -> Span | None:
