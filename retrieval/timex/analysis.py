@@ -41,7 +41,7 @@ class Reading:
 def candidates(folded: str) -> list[Lexicon]:
     """The languages in which the text may name a time, likeliest first; empty for most texts.
 
-    A language with less than half as many known words as the best one is out.
+    A language with less than two thirds of the known words of the best one is out.
     """
     words = frozenset(WORDS.findall(folded))
     digits = (_DIGIT if len(folded) <= _SHORT else _LONG_DIGITS).search(folded) is not None
@@ -56,7 +56,7 @@ def candidates(folded: str) -> list[Lexicon]:
             likely.append((1_000, words_of))
     most = max(count for count, _ in known)
     for count, words_of in known:
-        if 2 * count >= most and (
+        if (3 * count >= 2 * most or most - count <= 1) and (
             (digits and (count or words_of.language == "en"))
             or words_of.has_trigger(words, folded)
         ):

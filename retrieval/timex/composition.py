@@ -226,8 +226,8 @@ def _moved_date(context: Context, m: Match) -> Span | None:
     return exact(days.day(context.today.year + shift, given.month, given.day), 0.9)
 
 
-@COMPOSED("part of the year", f"(QN | HN | ORD UQUARTER | ORD UHALF | NUM UQUARTER) {_IN} DATE")
-@COMPOSED("part of the year", "DATE (OF|IN|COMMA|THE)* (QN | HN | ORD UQUARTER | ORD UHALF | NUM UQUARTER)")
+@COMPOSED("part of the year", f"(QN | HN | ORD UQUARTER | ORD (UHALF | HALFWORD) | NUM UQUARTER) {_IN} DATE")
+@COMPOSED("part of the year", "DATE (OF|IN|COMMA|THE)* (QN | HN | ORD UQUARTER | ORD (UHALF | HALFWORD) | NUM UQUARTER)")
 def _part_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain != "year":

@@ -190,7 +190,10 @@ def _month_and_day(context: Context, m: Match) -> Span | None:
     if m.has("WMONTH") and number.kind in chars_of("NUM") and not number.text:
         if m.tokens.index(number) < m.tokens.index(m.all("MON")[0]):
             return None  # "one may ask"
-    return latest_day(context, m.number("MON"), day)
+    try:
+        return latest_day(context, m.number("MON"), day)
+    except OverflowError:
+        return Span(None, None, "none", void=True)
 
 
 _UNITS = frozenset().union(*map(chars_of, "UDAY UWEEK UMONTH UYEAR UHOUR UMINUTE UQUARTER".split()))
@@ -210,9 +213,14 @@ def _numbers(context: Context, m: Match) -> Span | None:
     return change(span, confidence=0.7)
 
 
-@BARE("month", "(IN|THE|OF|DURING) WMONTH")
+@BARE("month", "(IN|THE|OF) WMONTH")
+@BARE("month", "(?<= BETWEEN | FROM | SINCE | UNTIL | BEFORE | AFTER | TO | AND | DASH) WMONTH")
 @BARE("month", "MONTH DOT?")
-def _month(context: Context, m: Match) -> Span:
+def _month(context: Context, m: Match) -> Span | None:
+    if m.before is not None and m.has("WMONTH") and m.before.kind in _CONNECTORS:
+        other = m.back(2)  # "to march" is no month, "from January to March" is
+        if other is None or other.kind not in _MONTHS:
+            return None
     return latest_month(context, m.number("MON"))
 
 
@@ -247,6 +255,10 @@ def _numbered_month(context: Context, m: Match) -> Span | None:
         found = days.day(m.number("YEAR"), day_of_month(month), day_of_month(day))
         return exact(found, 0.95, explicit=True)
     return latest_day(context, day_of_month(month), day_of_month(day))
+
+
+_CONNECTORS = frozenset().union(*map(chars_of, "TO AND DASH UNTIL".split()))
+_MONTHS = frozenset().union(*map(chars_of, "MON DATE YEAR".split()))
 
 
 @BARE("day of the month", "WEEKDAY COMMA? (THE|ON)? UDAY? DOM DOT?")

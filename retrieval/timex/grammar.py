@@ -309,7 +309,11 @@ class Rules:
 
     def __call__(self, name: str, pattern: str) -> Callable[[Handler], Handler]:
         def register(handler: Handler) -> Handler:
-            self._rules.append(Rule(name, compile_pattern(pattern), handler))
+            # Stacked decorators run bottom-up; the rules are tried as they read, top down.
+            at = len(self._rules)
+            while at and self._rules[at - 1].handler is handler:
+                at -= 1
+            self._rules.insert(at, Rule(name, compile_pattern(pattern), handler))
             return handler
 
         return register

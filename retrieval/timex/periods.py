@@ -353,7 +353,7 @@ def _weekday_of_week(context: Context, m: Match) -> Span:
     )
 
 
-@PERIODS("weekday", "THE? THIS? (NEXT|PREV) WEEKDAY (?! LINK* (NUM|ORD|MD|MON))")
+@PERIODS("weekday", "THE? THIS? (NEXT|PREV) WEEKDAY (?! LINK* (NUM|ORD|MD|MON) | (OF|IN) THE? (DATE|MOD UNIT|UYEARS? YEAR))")
 @PERIODS("weekday", "THE? THIS WEEKDAY (NEXT|PREV)? (?! LINK* (NUM|ORD|MD|MON))")
 @PERIODS("weekday", "THE? WEEKDAY (OF|THE)* MOD (?! UNIT)")
 def _moved_weekday(context: Context, m: Match) -> Span:
@@ -517,7 +517,7 @@ def _lexical_calendar_period(context: Context, m: Match) -> Span:
 
 
 @PERIODS("fiscal year", "(IN|THE|OF)* FISCAL UYEAR? OF? (YEAR|NUM)")
-@PERIODS("fiscal year", "(IN|THE|OF)* MOD FISCAL UYEAR")
+@PERIODS("fiscal year", "(IN|THE|OF)* MOD FISCAL UYEAR?")
 def _fiscal_year(context: Context, m: Match) -> Span | None:
     start = context.settings.fiscal_year_start_month
     number = m.one("YEAR", "NUM")
@@ -535,15 +535,15 @@ _LINKS = "(OF|IN|COMMA|DASH|SLASH|THE)*"
 
 @PERIODS("quarter", f"(IN|THE)* (QN | ORD UQUARTER | UQUARTER NUM) {_LINKS} UYEARS? YEAR YMARK?")
 @PERIODS("quarter", f"YEAR YMARK? {_LINKS} (QN | ORD UQUARTER | UQUARTER NUM | NUM UQUARTER)")
-@PERIODS("half", f"(IN|THE)* (HN | ORD UHALF) {_LINKS} UYEARS? YEAR YMARK?")
-@PERIODS("half", f"YEAR YMARK? {_LINKS} (HN | ORD UHALF)")
+@PERIODS("half", f"(IN|THE)* (HN | ORD (UHALF | HALFWORD)) {_LINKS} UYEARS? YEAR YMARK?")
+@PERIODS("half", f"YEAR YMARK? {_LINKS} (HN | ORD (UHALF | HALFWORD))")
 def _part_of_year(context: Context, m: Match) -> Span:
     return part_of_year(m, m.number("YEAR"))
 
 
 def part_of_year(m: Match, year: int) -> Span:
     """The quarter or half that a match names, in this year."""
-    if m.has("HN", "UHALF"):
+    if m.has("HN", "UHALF", "HALFWORD"):
         size, number = 6, m.number("HN", "ORD")
     else:
         size, number = 3, m.number("QN", "ORD", "NUM")

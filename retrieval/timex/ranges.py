@@ -142,7 +142,7 @@ def _since_rule(context: Context, m: Match) -> Span | None:
 
 @OPEN("from on", f"(STARTING | FROM) (FROM|ON|IN|THE|OF)* {_POINT} (ONWARD | PSTARTING | ORLATER)")
 @OPEN("from on", f"STARTING (FROM|ON|IN|THE|OF|WITH)* {_POINT}")
-@OPEN("from on", f"{_POINT} COMMA? FROM? (ONWARD | ORLATER | PSTARTING)")
+@OPEN("from on", f"{_POINT} COMMA? FROM? (ONWARD | ORLATER | PSTARTING) (?! {_FILL} {_POINT})")
 @OPEN("from on", f"(NOTBEFORE | AFTER (OR|ON|IN|EQUAL)+) (THE|ON|IN|OF)* {_POINT}")
 @OPEN("from on", f"(ON | IN)? OR? AFTER (OR | EQUAL) (ON|IN|TO)* {_POINT}")
 def _onward(context: Context, m: Match) -> Span | None:
@@ -154,7 +154,7 @@ def _onward(context: Context, m: Match) -> Span | None:
     return _since(context, span, False)
 
 
-@OPEN("after", f"AFTER {_FILL} {_POINT}")
+@OPEN("after", f"(AFTER | ORLATER) {_FILL} {_POINT}")
 @OPEN("after", f"UYEARS? IS? (LATERTHAN) {_FILL} {_POINT}")
 @OPEN("after", f"{_POINT} (OF|FROM)* PAFTER")
 def _after(context: Context, m: Match) -> Span | None:
@@ -167,7 +167,7 @@ def _after(context: Context, m: Match) -> Span | None:
 
 
 @OPEN("until", f"(BEFORE | UNTIL) (OR | EQUAL) (ON|IN|THE|TO)* {_POINT}")
-@OPEN("until", f"{_POINT} ORBEFORE")
+@OPEN("until", f"{_POINT} ORBEFORE (?! {_FILL} {_POINT})")
 def _until_with(context: Context, m: Match) -> Span | None:
     span = _point(context, m)
     if span is None or span.last is None:
@@ -175,7 +175,7 @@ def _until_with(context: Context, m: Match) -> Span | None:
     return change(span, first=None, last=span.last, part="", whole=None)
 
 
-@OPEN("before", f"(BEFORE | EARLIERTHAN) {_FILL} {_POINT}")
+@OPEN("before", f"(BEFORE | ORBEFORE) {_FILL} {_POINT}")
 @OPEN("before", f"{_POINT} (OF|FROM)* PBEFORE")
 def _before(context: Context, m: Match) -> Span | None:
     span = _point(context, m)

@@ -141,7 +141,7 @@ def test_the_place_is_in_the_text_as_given() -> None:
     text = "Ça va? Straße, Ｑ１　２０２４ — et puis «le 3 mai 2024» déjà"
     for one in find(text, NOW):
         assert text[one.start : one.end] == one.text
-    assert [one.text for one in find(text, NOW)][-1].strip("«») == "le 3 mai 2024"
+    assert [one.text for one in find(text, NOW)][-1].strip("«»") == "le 3 mai 2024"
 
 
 def test_hours_are_exact() -> None:
@@ -192,7 +192,7 @@ def test_impossible_settings_are_refused(broken: dict[str, object]) -> None:
 def test_explicit_dates_depend_on_no_anchor() -> None:
     text = "Signed on 4 May 2023 in Oslo; renewed last week, again in June 2024."
     found = explicit_dates(text, NOW)
-    assert [one.text for one in found] == ["on 4 May 2023", "June 2024"]
+    assert [one.text for one in found] == ["4 May 2023", "June 2024"]
     later = explicit_dates(text, NOW + timedelta(days=400))
     assert [one.window for one in found] == [one.window for one in later]
 
@@ -201,5 +201,5 @@ def test_a_date_in_a_long_text_is_found_where_it_is() -> None:
     filler = "the quick brown fox jumps over a lazy dog and looks for its bone " * 40
     text = filler + "which we saw on 4 May 2023 near the barn " + filler
     found = find(text, NOW)
-    assert [one.text.strip() for one in found] == ["on 4 May 2023"]
+    assert [one.text.strip() for one in found] == ["4 May 2023"]
     assert text[found[0].start : found[0].end] == found[0].text
