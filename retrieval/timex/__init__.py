@@ -11,9 +11,10 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 
-from retrieval.timex.analysis import MAX_CHARACTERS, aware, best_reading, combine, expression
+from retrieval.timex.analysis import MAX_CHARACTERS, aware, best_reading, combine, expression, whole_days
 from retrieval.timex.events import anchor_event, asks_for_date, asks_for_length
 from retrieval.timex.expression import EventReference, Settings, TimeExpression
+from retrieval.timex.fallback import search
 from retrieval.timex.text import Folded
 
 __all__ = [
@@ -59,7 +60,8 @@ def _find(text: str, anchor: datetime, settings: Settings) -> list[TimeExpressio
     folded = Folded(text[:MAX_CHARACTERS])
     reading = best_reading(folded.text, anchor, settings)
     if reading is None:
-        return []
+        other = search(text, anchor) if settings.fallback else None
+        return [] if other is None else [whole_days(text, *other, anchor)]
     found = (expression(folded, span, start, end, anchor) for span, start, end in reading.found)
     return [one for one in found if one is not None]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta, timezone
+from datetime import UTC, datetime, time, timedelta
 
 from retrieval.timex.composition import COMPOSED, LATE_BARE
 from retrieval.timex.dates import BARE, NAMED
 from retrieval.timex.expression import Settings, TimeExpression
-from retrieval.timex.grammar import DATE, Context, Span, Token
+from retrieval.timex.grammar import DATE, Context, Span
 from retrieval.timex.holidays import HOLIDAYS
 from retrieval.timex.lexicon import LANGUAGES, Lexicon, lexicon
 from retrieval.timex.periods import PERIODS
@@ -57,8 +57,7 @@ def candidates(folded: str) -> list[Lexicon]:
     most = max(count for count, _ in known)
     for count, words_of in known:
         if (3 * count >= 2 * most or most - count <= 1) and (
-            (digits and (count or words_of.language == "en"))
-            or words_of.has_trigger(words, folded)
+            (digits and (count or words_of.language == "en")) or words_of.has_trigger(words, folded)
         ):
             likely.append((count, words_of))
     likely.sort(key=lambda entry: -entry[0])
@@ -187,14 +186,14 @@ def languages_of(folded: str) -> list[str]:
 
 def covered(folded: str) -> list[tuple[int, int]]:
     """The places of a text that are expressions of time, in order, whatever the anchor."""
-    reading = best_reading(folded, datetime(2024, 6, 12, tzinfo=timezone.utc), Settings())
+    reading = best_reading(folded, datetime(2024, 6, 12, tzinfo=UTC), Settings())
     return [] if reading is None else [(start, end) for _, start, end in reading.found]
 
 
 def aware(anchor: datetime) -> datetime:
     """The anchor with an offset; a naive one is UTC."""
     if anchor.tzinfo is None or anchor.utcoffset() is None:
-        return anchor.replace(tzinfo=timezone.utc)
+        return anchor.replace(tzinfo=UTC)
     return anchor
 
 
@@ -204,15 +203,15 @@ def expression(
     """The span as whole days (or exact moments) of the anchor's offset, bounds in UTC."""
     try:
         if span.moments is not None:
-            first, last = (m.astimezone(timezone.utc) for m in span.moments)
+            first, last = (m.astimezone(UTC) for m in span.moments)
             window = Window(first, last)
         else:
             zone = anchor.tzinfo
             opened = closed = None
             if span.first is not None:
-                opened = datetime.combine(span.first, time.min, zone).astimezone(timezone.utc)
+                opened = datetime.combine(span.first, time.min, zone).astimezone(UTC)
             if span.last is not None:
-                closed = datetime.combine(span.last, time.max, zone).astimezone(timezone.utc)
+                closed = datetime.combine(span.last, time.max, zone).astimezone(UTC)
             window = Window(opened, closed)
     except (OverflowError, ValueError):
         return None
@@ -227,6 +226,21 @@ def expression(
         span.rule,
         round(span.confidence, 3),
         span.grain,
+    )
+
+
+def whole_days(
+    text: str, span: Span, start: int, end: int, anchor: datetime
+) -> TimeExpression:
+    """The expression of a closed span of days at a place of the text as given."""
+    if span.first is None or span.last is None:
+        raise ValueError("an open span")
+    window = Window(
+        datetime.combine(span.first, time.min, anchor.tzinfo).astimezone(UTC),
+        datetime.combine(span.last, time.max, anchor.tzinfo).astimezone(UTC),
+    )
+    return TimeExpression(
+        window, start, end, text[start:end], span.rule, span.confidence, span.grain
     )
 
 

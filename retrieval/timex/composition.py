@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date
-
 from retrieval.timex import days
 from retrieval.timex.dates import day_of_month, exact, latest_month
 from retrieval.timex.grammar import Context, Match, Rules, Span, change, chars_of
@@ -146,7 +144,9 @@ def _day_of(context: Context, m: Match) -> Span | None:
         return Span(None, None, "none", void=True)
 
 
-@COMPOSED("days of the month", "(FROM|BETWEEN)? THE? DOM (DASH|TO|UNTIL|AND) THE? DOM (OF|IN|THE)* DATE")
+@COMPOSED(
+    "days of the month", "(FROM|BETWEEN)? THE? DOM (DASH|TO|UNTIL|AND) THE? DOM (OF|IN|THE)* DATE"
+)
 @COMPOSED("days of the month", "DATE (FROM|BETWEEN|OF)* DOM UDAYS? FROM? (DASH|TO|AND) DOM UDAYS")
 def _days_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
@@ -203,7 +203,7 @@ def _together(context: Context, m: Match) -> Span | None:
 
 @COMPOSED("weekday and date", "DATE (OPEN|DASH|THE|ON)* (MD | DATE) CLOSE?")
 def _weekday_with_date(context: Context, m: Match) -> Span | None:
-    """"This Friday 7/6": the numbers say which day; the word before them, which year."""
+    """ "This Friday 7/6": the numbers say which day; the word before them, which year."""
     weekday, given = m.spans()[:2]
     if weekday.grain != "day" or not (weekday.relative or weekday.weekday is not None):
         return None
@@ -226,8 +226,14 @@ def _moved_date(context: Context, m: Match) -> Span | None:
     return exact(days.day(context.today.year + shift, given.month, given.day), 0.9)
 
 
-@COMPOSED("part of the year", f"(QN | HN | ORD UQUARTER | ORD (UHALF | HALFWORD) | NUM UQUARTER) {_IN} DATE")
-@COMPOSED("part of the year", "DATE (OF|IN|COMMA|THE)* (QN | HN | ORD UQUARTER | ORD (UHALF | HALFWORD) | NUM UQUARTER)")
+@COMPOSED(
+    "part of the year",
+    f"(QN | HN | ORD UQUARTER | ORD (UHALF | HALFWORD) | NUM UQUARTER) {_IN} DATE",
+)
+@COMPOSED(
+    "part of the year",
+    "DATE (OF|IN|COMMA|THE)* (QN | HN | ORD UQUARTER | ORD (UHALF | HALFWORD) | NUM UQUARTER)",
+)
 def _part_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain != "year":
@@ -323,7 +329,9 @@ def _away(context: Context, m: Match, sign: int) -> Span | None:
     return exact(found, 0.9, relative=True)
 
 
-@LATE_BARE("part of the period", "(THE|IN|AT)* (EARLY|MID|LATE) (OF|IN|THE)* (UWEEK|UMONTH|UYEAR|UDECADE)")
+@LATE_BARE(
+    "part of the period", "(THE|IN|AT)* (EARLY|MID|LATE) (OF|IN|THE)* (UWEEK|UMONTH|UYEAR|UDECADE)"
+)
 @LATE_BARE("part of the period", "THE? (UWEEK|UMONTH|UYEARS|UDECADE) (OF|THE)* (EARLY|MID|LATE)")
 @LATE_BARE("part of the period", "MONTHPHASE | YEARPHASE")
 def _bare_cut(context: Context, m: Match) -> Span | None:
@@ -391,5 +399,3 @@ def _running(context: Context, m: Match) -> Span | None:
 @LATE_BARE("day before", "THE UDAY (BEFORE|AFTER) (?=STOP|DOT|$)")
 def _day_beside(context: Context, m: Match) -> Span:
     return exact(days.plus_days(context.today, -1 if m.has("BEFORE") else 1), 0.7, relative=True)
-
-

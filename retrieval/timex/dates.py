@@ -76,10 +76,15 @@ _TO = "(DASH|TO|UNTIL|AND)"
 _NOT_COUNTED = "(?! UNIT | UTIME | X | NUM | OF | DASH | SLASH | PERCENT)"
 
 
-@NAMED("days of a month", f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON LINK* YEAR")
+@NAMED(
+    "days of a month",
+    f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON LINK* YEAR",
+)
 @NAMED("days of a month", f"MON (FROM|BETWEEN)? THE? DOM UDAYS? {_TO} THE? DOM UDAYS? LINK* YEAR")
 @NAMED("days of a month", f"(FROM|BETWEEN)? MON THE? DOM UDAYS? {_TO} THE? DOM UDAYS? LINK* YEAR")
-@NAMED("days of a month", f"(FROM|BETWEEN)? YEAR LINK* YMARK? MON DOM UDAYS? FROM? {_TO} DOM UDAYS TO?")
+@NAMED(
+    "days of a month", f"(FROM|BETWEEN)? YEAR LINK* YMARK? MON DOM UDAYS? FROM? {_TO} DOM UDAYS TO?"
+)
 def _days_of_month_and_year(context: Context, m: Match) -> Span:
     return _range(context, m, m.number("YEAR"))
 
@@ -118,7 +123,27 @@ def _date_two_digits(context: Context, m: Match) -> Span | None:
     return exact(found, 0.9, explicit=True)
 
 
-_COUNTED = frozenset().union(*map(chars_of, "X MON ORD TO DASH UDAY UWEEK UMONTH UYEAR UHOUR UMINUTE CLOCK AND MONTH".split()))
+_COUNTED = frozenset().union(
+    *map(
+        chars_of,
+        [
+            "X",
+            "MON",
+            "ORD",
+            "TO",
+            "DASH",
+            "UDAY",
+            "UWEEK",
+            "UMONTH",
+            "UYEAR",
+            "UHOUR",
+            "UMINUTE",
+            "CLOCK",
+            "AND",
+            "MONTH",
+        ],
+    )
+)
 
 
 @NAMED("date", "YEAR SLASH NUM SLASH MON")
@@ -129,9 +154,7 @@ def _date_in_odd_order(context: Context, m: Match) -> Span | None:
     numbers = m.all("NUM")
     year = m.number("YEAR")
     if m.has("MON"):
-        return exact(
-            days.day(year, m.number("MON"), day_of_month(numbers[0])), 0.95, explicit=True
-        )
+        return exact(days.day(year, m.number("MON"), day_of_month(numbers[0])), 0.95, explicit=True)
     if any(len(t.text) != 2 for t in numbers):
         return None
     month, day = (int(t.text) for t in numbers)
@@ -146,7 +169,9 @@ def _numbers_and_year(context: Context, m: Match) -> Span:
     return exact(days.day(m.number("YEAR"), span.month, span.day), 0.95, explicit=True)
 
 
-@NAMED("days of a month", f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON")
+@NAMED(
+    "days of a month", f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON"
+)
 @NAMED("days of a month", f"MON (FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS?")
 @NAMED("days of a month", f"(FROM|BETWEEN) MON THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS?")
 def _days_of_month(context: Context, m: Match) -> Span | None:
@@ -196,7 +221,9 @@ def _month_and_day(context: Context, m: Match) -> Span | None:
         return Span(None, None, "none", void=True)
 
 
-_UNITS = frozenset().union(*map(chars_of, "UDAY UWEEK UMONTH UYEAR UHOUR UMINUTE UQUARTER".split()))
+_UNITS = frozenset().union(
+    *map(chars_of, ["UDAY", "UWEEK", "UMONTH", "UYEAR", "UHOUR", "UMINUTE", "UQUARTER"])
+)
 
 
 @BARE("month and day", "(ON|IN|WEEKDAY|THE|COMMA)? MD")
@@ -244,7 +271,7 @@ def _number_and_weekday(context: Context, m: Match) -> Span | None:
 
 
 @NAMED("date", "NUM OF NUM OF YEAR")
-@BARE("month and day", f"(THE | ON | IN) NUM OF NUM (?! UNIT | UTIME | NUM)")
+@BARE("month and day", "(THE | ON | IN) NUM OF NUM (?! UNIT | UTIME | NUM)")
 def _numbered_month(context: Context, m: Match) -> Span | None:
     if "numbered_months" not in context.options:
         return None
@@ -257,8 +284,8 @@ def _numbered_month(context: Context, m: Match) -> Span | None:
     return latest_day(context, day_of_month(month), day_of_month(day))
 
 
-_CONNECTORS = frozenset().union(*map(chars_of, "TO AND DASH UNTIL".split()))
-_MONTHS = frozenset().union(*map(chars_of, "MON DATE YEAR".split()))
+_CONNECTORS = frozenset().union(*map(chars_of, ["TO", "AND", "DASH", "UNTIL"]))
+_MONTHS = frozenset().union(*map(chars_of, ["MON", "DATE", "YEAR"]))
 
 
 @BARE("day of the month", "WEEKDAY COMMA? (THE|ON)? UDAY? DOM DOT?")
@@ -271,9 +298,7 @@ def _weekday_and_number(context: Context, m: Match) -> Span | None:
             return None
     spelled = m.one("ORD")
     if spelled is not None and not spelled.text and "ordinal_after" in context.options:
-        return exact(
-            days.nth_weekday(days.period("month", today), weekday, number), 0.8
-        )
+        return exact(days.nth_weekday(days.period("month", today), weekday, number), 0.8)
     first = 0 if m.has("THE") else None
     for back in range(240):
         try:
@@ -286,14 +311,41 @@ def _weekday_and_number(context: Context, m: Match) -> Span | None:
     return None
 
 
-_BEFORE_DAY = frozenset().union(*map(chars_of, "ON IN STOP COMMA OF SINCE BEFORE AFTER UNTIL FROM TO STARTING DATE AND BETWEEN".split()))
+_BEFORE_DAY = frozenset().union(
+    *map(
+        chars_of,
+        [
+            "ON",
+            "IN",
+            "STOP",
+            "COMMA",
+            "OF",
+            "SINCE",
+            "BEFORE",
+            "AFTER",
+            "UNTIL",
+            "FROM",
+            "TO",
+            "STARTING",
+            "DATE",
+            "AND",
+            "BETWEEN",
+        ],
+    )
+)
 
 
 @BARE("day of the month", "ON? THE ORD (?! UNIT | X | NUM | OF | WMONTH)")
 @BARE("day of the month", "ON THE ORD (?= X)")
-@BARE("day of the month", "ON THE? DOM DOT? (?! UNIT | X | NUM | OF | UTIME | CLOCK | AND | SLASH | DASH | COLON | PERCENT)")
+@BARE(
+    "day of the month",
+    "ON THE? DOM DOT? (?! UNIT | X | NUM | OF | UTIME | CLOCK | AND | SLASH | DASH | COLON | PERCENT)",
+)
 @BARE("day of the month", "THE NUM DOT? (?= STOP | $)")
-@BARE("day of the month", "THE NUM DOT? (?! UNIT | X | NUM | OF | UTIME | CLOCK | AND | SLASH | DASH | COLON)")
+@BARE(
+    "day of the month",
+    "THE NUM DOT? (?! UNIT | X | NUM | OF | UTIME | CLOCK | AND | SLASH | DASH | COLON)",
+)
 @BARE("day of the month", f"(ON | THE)+ UDAY NUM {_NOT_COUNTED}")
 @BARE("day of the month", "THE? NUM MDAY")
 @BARE("day of the month", "NUM (DOMEND | LOC DOMEND)")
@@ -303,7 +355,12 @@ def _day_of_month(context: Context, m: Match) -> Span | None:
         if "verb_last" not in context.options:
             return None
     closing = m.after is None and m.has("THE") and "article_day" in context.options
-    if not closing and m.before is not None and m.before.kind not in _BEFORE_DAY and not m.has("ON", "MDAY", "UDAY", "DOMEND"):
+    if (
+        not closing
+        and m.before is not None
+        and m.before.kind not in _BEFORE_DAY
+        and not m.has("ON", "MDAY", "UDAY", "DOMEND")
+    ):
         return None
     day = day_of_month(number)
     today = context.today
@@ -325,10 +382,11 @@ def _nth_weekday(context: Context, m: Match) -> Span | None:
     return exact(days.nth_weekday(month, m.number("WEEKDAY") - 1, m.number("ORD")), 0.8)
 
 
-
-
 @BARE("month and day", "WEEKDAY NUM DASH NUM")
-@BARE("month and day", "(IN | ON | THE) NUM DASH NUM (?! UNIT | UTIME | NUM | OF | DASH | SLASH | PERCENT)")
+@BARE(
+    "month and day",
+    "(IN | ON | THE) NUM DASH NUM (?! UNIT | UTIME | NUM | OF | DASH | SLASH | PERCENT)",
+)
 def _weekday_and_numbers(context: Context, m: Match) -> Span | None:
     first, second = (day_of_month(t) for t in m.all("NUM"))
     if first <= 12 and second <= 12 and not m.has("WEEKDAY", "IN", "ON"):

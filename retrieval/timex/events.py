@@ -8,7 +8,7 @@ that the text most resembles.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache
 
 from retrieval.timex.analysis import MAX_CHARACTERS, covered, languages_of
 from retrieval.timex.expression import EventReference, Relation
@@ -135,7 +135,7 @@ _EMPTY = frozenset(fold("the a an of in on at to and our my his her their el la 
                         "der die das den dem des il lo gli o os as do da de het een den det").split())  # fmt: skip
 
 
-@lru_cache(maxsize=None)
+@cache
 def _patterns(language: str) -> tuple[tuple[Relation, re.Pattern[str]], ...]:
     found: list[tuple[Relation, re.Pattern[str]]] = []
     for relation, words in _BEFORE_THE_EVENT.get(language, {}).items():
@@ -180,7 +180,7 @@ def anchor_event(text: str) -> EventReference | None:
 
 def _names_an_event(phrase: str) -> bool:
     words = phrase.split()
-    if not words or words[0] in _POINTERS and len(words) == 1:
+    if not words or (words[0] in _POINTERS and len(words) == 1):
         return False
     rest = phrase
     for start, end in reversed(covered(phrase)):
@@ -203,7 +203,7 @@ _ASKS_LENGTH = _any(
     r"\bhow long (?:ago|since|between|before|after|until|has it been|is it since|had passed|passed|did it take)\b",
     rf"\bhow many {_UNITS_EN} (?:ago|between|since|before|after|until|had|have|has|passed|elapsed|"
     r"are there|were there|separate|lie|went by|from .+ (?:to|until))\b",
-    rf"\bhow much time (?:passed|elapsed|has passed|between|since)\b",
+    r"\bhow much time (?:passed|elapsed|has passed|between|since)\b",
     r"\bcuánt[oa]s? (?:tiempo|días|semanas|meses|años) (?:hace|ha pasado|han pasado|pasaron|entre|desde|hay entre)\b",
     r"\bhace cuánto\b",
     r"\b(?:il y a combien|combien de (?:temps|jours|semaines|mois|années) (?:entre|depuis|se sont|y a|avant|après))\b",

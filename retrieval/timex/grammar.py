@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from functools import lru_cache
+from functools import cache
 from typing import TypeAlias
 
 from retrieval.timex.expression import Settings
@@ -170,7 +170,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\s+", "", bare).replace("(", "(?:").replace("(?:?", "(?"))
 
 
-@lru_cache(maxsize=None)
+@cache
 def chars_of(name: str) -> frozenset[str]:
     """All characters that a kind or a group of kinds in a pattern stands for."""
     if name in _MACROS:

@@ -21,13 +21,13 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from importlib.resources import files
 from typing import Any, Union
 
 from retrieval.timex.grammar import OTHER, Context, Token, Value, composite, kind_of
-from retrieval.timex.numeric import numeric_tokens
 from retrieval.timex.numerals import HAN_DIGITS, compound_number, han_number, merge_numbers
+from retrieval.timex.numeric import numeric_tokens
 from retrieval.timex.text import WORDS, Piece, fold, pieces
 
 ALL_LANGUAGES = (
@@ -40,10 +40,49 @@ _MARKS = {
 }  # fmt: skip
 # Kinds that can carry a time by themselves: without one of them in a text there is nothing to find.
 _CARRIERS = frozenset(
-    "MONTH WMONTH DAY WDAY REL UDAY UWEEK UMONTH UYEAR UQUARTER UHALF "
-    "UWEEKEND UDECADE UCENTURY UWORKDAY UWORKWEEK UFORTNIGHT UHOUR UMINUTE SEASON HOLIDAY DECADE "
-    "PART RECENT FISCAL QN HN PERIOD YEAROFF MONTHOFF WEEKOFF WEEKENDOFF YMARK "
-    "MDAY ADJACENT EITHER LONESEASON MONTHPHASE YEARPHASE VOID ERA".split()
+    [
+        "MONTH",
+        "WMONTH",
+        "DAY",
+        "WDAY",
+        "REL",
+        "UDAY",
+        "UWEEK",
+        "UMONTH",
+        "UYEAR",
+        "UQUARTER",
+        "UHALF",
+        "UWEEKEND",
+        "UDECADE",
+        "UCENTURY",
+        "UWORKDAY",
+        "UWORKWEEK",
+        "UFORTNIGHT",
+        "UHOUR",
+        "UMINUTE",
+        "SEASON",
+        "HOLIDAY",
+        "DECADE",
+        "PART",
+        "RECENT",
+        "FISCAL",
+        "QN",
+        "HN",
+        "PERIOD",
+        "YEAROFF",
+        "MONTHOFF",
+        "WEEKOFF",
+        "WEEKENDOFF",
+        "YMARK",
+        "MDAY",
+        "ADJACENT",
+        "EITHER",
+        "LONESEASON",
+        "MONTHPHASE",
+        "YEARPHASE",
+        "VOID",
+        "ERA",
+    ]
 )
 
 Node = dict[str, Union["Node", tuple[str, Value]]]
@@ -173,8 +212,10 @@ class Lexicon:
         if self.script not in ("han", "kana") or cut[at].text not in HAN_DIGITS:
             return None
         end = at
-        while end < len(cut) and cut[end].text in HAN_DIGITS and (
-            end == at or cut[end].start == cut[end - 1].end
+        while (
+            end < len(cut)
+            and cut[end].text in HAN_DIGITS
+            and (end == at or cut[end].start == cut[end - 1].end)
         ):
             end += 1
         written = "".join(p.text for p in cut[at:end])
@@ -271,7 +312,7 @@ def _is_word(text: str) -> bool:
     return "a" <= text[0] <= "z"
 
 
-@lru_cache(maxsize=None)
+@cache
 def lexicon(language: str) -> Lexicon:
     """The lexicon of one of LANGUAGES, loaded once."""
     raw = tomllib.loads(
@@ -336,9 +377,7 @@ def _value(key: str) -> Value:
 
 
 def _affixes(table: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    found = [
-        (fold(affix), kind) for kind, affixes in table.items() for affix in affixes.split("|")
-    ]
+    found = [(fold(affix), kind) for kind, affixes in table.items() for affix in affixes.split("|")]
     return tuple(sorted(found, key=lambda pair: -len(pair[0])))
 
 
@@ -352,7 +391,10 @@ def _plant(tree: Node, words: list[str], kind: str, value: Value) -> None:
     if isinstance(known, tuple) and known[0] != kind:
         both = composite(known[0], kind)
         if both is None:
-            if _DEBUG: print(" ".join(words)); node[""]=(kind,value); return
+            if _DEBUG:
+                print(" ".join(words))
+                node[""] = (kind, value)
+                return
             raise ValueError(f"{' '.join(words)!r} is of two kinds that no rule takes together")
         kind, value = both, known[1] if value is None else value
     node[""] = (kind, value)
@@ -385,5 +427,7 @@ def _alternatives(words: set[str], signal: str) -> re.Pattern[str] | None:
 
 _DEBUG = False
 LANGUAGES = tuple(
-    name for name in ALL_LANGUAGES if (files("retrieval.timex") / "languages" / f"{name}.toml").is_file()
+    name
+    for name in ALL_LANGUAGES
+    if (files("retrieval.timex") / "languages" / f"{name}.toml").is_file()
 )

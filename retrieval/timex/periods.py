@@ -30,7 +30,7 @@ def unit_of(token: Token) -> str:
 
 def count_of(token: Token | None) -> float:
     """The number that a counting token stands for: 3, a, few, couple."""
-    if token is None or token.value is None and token.kind in chars_of("A"):
+    if token is None or (token.value is None and token.kind in chars_of("A")):
         return 1
     if token.kind in chars_of("FEW"):
         return token.value if isinstance(token.value, int) else FEW
@@ -70,7 +70,7 @@ def amounts(m: Match) -> list[tuple[float, str]]:
 
 _FUTURE = re.compile("(?:गा|गे|गी|ऊंगा|ऊँगा|होंगे)(?![\u0900-\u097f])")
 _PAST = re.compile("(?<![\u0900-\u097f])(?:था|थे|थी|गया|गई|हुआ|हुई|किया)(?![\u0900-\u097f])")
-_COUNTS = frozenset().union(*map(chars_of, "NUM YEAR A FEW COUPLE HALFWORD".split()))
+_COUNTS = frozenset().union(*map(chars_of, ["NUM", "YEAR", "A", "FEW", "COUPLE", "HALFWORD"]))
 
 
 def moved(start: date, parts: list[tuple[float, str]], sign: int) -> date:
@@ -147,8 +147,8 @@ def _counted_from(m: Match) -> bool:
     )
 
 
-_LINKS_BACK = frozenset().union(*map(chars_of, "FROM OF PSINCE PAFTER".split()))
-_DAYS = frozenset().union(*map(chars_of, "REL DATE EITHER DAY FROM".split()))
+_LINKS_BACK = frozenset().union(*map(chars_of, ["FROM", "OF", "PSINCE", "PAFTER"]))
+_DAYS = frozenset().union(*map(chars_of, ["REL", "DATE", "EITHER", "DAY", "FROM"]))
 
 
 @PERIODS("about ago", "ADJACENT UNIT AGO")
@@ -163,7 +163,9 @@ def _adjacent(context: Context, m: Match) -> Span:
         return _rolling(context, [(far, unit)], 1 if m.has("COMING") else -1)
     today = context.today
     if m.has("AGO"):
-        return Span(days.plus(today, unit, -far), days.plus(today, unit, -near), unit, 0.8, relative=True)
+        return Span(
+            days.plus(today, unit, -far), days.plus(today, unit, -near), unit, 0.8, relative=True
+        )
     return Span(days.plus(today, unit, near), days.plus(today, unit, far), unit, 0.8, relative=True)
 
 
@@ -323,7 +325,9 @@ def _next_units(context: Context, m: Match) -> Span | None:
 def _lexical_period(context: Context, m: Match) -> Span:
     """Words that name a span by themselves: the value holds two offsets, such as "-3d -1d"."""
     first, last = (
-        days.plus(context.today, {"d": "day", "w": "week", "m": "month", "y": "year"}[o[-1]], int(o[:-1]))
+        days.plus(
+            context.today, {"d": "day", "w": "week", "m": "month", "y": "year"}[o[-1]], int(o[:-1])
+        )
         for o in m.word("PERIOD").split()
     )
     return Span(first, last, "day", 0.85, relative=True)
@@ -348,12 +352,13 @@ def _part(context: Context, m: Match) -> Span:
 def _weekday_of_week(context: Context, m: Match) -> Span:
     weeks = m.number("WEEKOFF") if m.has("WEEKOFF") else shift_of(m)
     monday = days.week(context.today)[0]
-    return exact(
-        days.plus_days(monday, 7 * weeks + m.number("WEEKDAY") - 1), 0.95, relative=True
-    )
+    return exact(days.plus_days(monday, 7 * weeks + m.number("WEEKDAY") - 1), 0.95, relative=True)
 
 
-@PERIODS("weekday", "THE? THIS? (NEXT|PREV) WEEKDAY (?! LINK* (NUM|ORD|MD|MON) | (OF|IN) THE? (DATE|MOD UNIT|UYEARS? YEAR))")
+@PERIODS(
+    "weekday",
+    "THE? THIS? (NEXT|PREV) WEEKDAY (?! LINK* (NUM|ORD|MD|MON) | (OF|IN) THE? (DATE|MOD UNIT|UYEARS? YEAR))",
+)
 @PERIODS("weekday", "THE? THIS WEEKDAY (NEXT|PREV)? (?! LINK* (NUM|ORD|MD|MON))")
 @PERIODS("weekday", "THE? WEEKDAY (OF|THE)* MOD (?! UNIT)")
 def _moved_weekday(context: Context, m: Match) -> Span:
@@ -382,7 +387,7 @@ def _far(token: Token) -> int:
 
 
 # What follows "this may" where it is a verb.
-_VERBS = frozenset().union(*map(chars_of, "X OR A AND NUM ORD".split()))
+_VERBS = frozenset().union(*map(chars_of, ["X", "OR", "A", "AND", "NUM", "ORD"]))
 
 
 @PERIODS("calendar month", "THE? MOD (OF)? MON")
@@ -509,7 +514,9 @@ def _moved_period(context: Context, m: Match) -> Span | None:
 def _lexical_calendar_period(context: Context, m: Match) -> Span:
     if m.has("AFTERNEXT"):
         token = m.all("AFTERNEXT")[0]
-        return shifted(context, unit_of(m.all("UNIT")[0]), 2 if token.value is None else int(str(token.value)))
+        return shifted(
+            context, unit_of(m.all("UNIT")[0]), 2 if token.value is None else int(str(token.value))
+        )
     token = m.tokens[0]
     names = {"YEAROFF": "year", "MONTHOFF": "month", "WEEKOFF": "week", "WEEKENDOFF": "weekend"}
     unit = next(u for k, u in names.items() if token.kind in chars_of(k))
@@ -683,11 +690,16 @@ def plausible(context: Context, year: int) -> bool:
     return max(1, context.today.year - 120) <= year <= context.today.year + 20
 
 
-@PERIODS("year", "(IN|DURING) (OF|THE|DASH)* UYEAR? OF? YEAR YMARK? (?! DOT NUM | SLASH | DASH NUM | MON)")
+@PERIODS(
+    "year",
+    "(IN|DURING) (OF|THE|DASH)* UYEAR? OF? YEAR YMARK? (?! DOT NUM | SLASH | DASH NUM | MON)",
+)
 @PERIODS("year", "IN NUM YMARK")
 @PERIODS("year", "YEAR YMARK")
 @PERIODS("year", "YEAR (UYEAR | LOC) (?! MON | OF? MON)")
-@PERIODS("year", "NUM YMARK (?! AGO | LATER | UNIT | HALFWORD | PAFTER | PBEFORE | MON | WITHINPOST)")
+@PERIODS(
+    "year", "NUM YMARK (?! AGO | LATER | UNIT | HALFWORD | PAFTER | PBEFORE | MON | WITHINPOST)"
+)
 @PERIODS("year", "UYEAR OF? YEAR (?! MON)")
 def _year(context: Context, m: Match) -> Span | None:
     token = m.all("YEAR")[0] if m.has("YEAR") else m.all("NUM")[0]

@@ -133,8 +133,10 @@ def _since_rule(context: Context, m: Match) -> Span | None:
         return None
     named = span.explicit and span.grain in ("year", "month") and not span.part
     token = m.one("SINCE", "PSINCE")
-    if token is not None and token.value == "weak" and (
-        span.explicit or span.grain not in ("day", "month")
+    if (
+        token is not None
+        and token.value == "weak"
+        and (span.explicit or span.grain not in ("day", "month"))
     ):
         return None  # Hindi "से" after a full date is as often "on" as "since"
     return _since(context, span, named or (token is not None and token.value == "now"))
@@ -149,7 +151,10 @@ def _onward(context: Context, m: Match) -> Span | None:
     span = _point(context, m)
     if span is None:
         return None
-    if any(t.value == "past" for t in m.all("PSTARTING")) and (span.first or context.today) > context.today:
+    if (
+        any(t.value == "past" for t in m.all("PSTARTING"))
+        and (span.first or context.today) > context.today
+    ):
         return Span(None, None, "none", void=True)
     return _since(context, span, False)
 

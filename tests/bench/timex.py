@@ -19,7 +19,7 @@ import sys
 import time
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +86,7 @@ def ours(case: Case) -> Answer | None:
     )
     if found is None:
         return None
-    zone = case.anchor.tzinfo or timezone.utc
+    zone = case.anchor.tzinfo or UTC
     return tuple(  # type: ignore[return-value]
         None if bound is None else bound.astimezone(zone).date().isoformat()
         for bound in (found.window.start, found.window.end)
@@ -190,7 +190,7 @@ def _quantile(times: list[float], share: float) -> float:
 def measure_cost(baseline_texts: int) -> dict[str, float]:
     from dateparser.search import search_dates
 
-    now = datetime(2025, 6, 18, 10, 30, tzinfo=timezone.utc)
+    now = datetime(2025, 6, 18, 10, 30, tzinfo=UTC)
     texts = undated()
     parse("yesterday", now)
     parse("когда 昨天 कल 어제", now)
@@ -222,15 +222,15 @@ def main() -> int:
     rows = accuracy(load(shared), chosen.baseline)
     print(f"{'language':9} {'group':7} {'right':>11} {'share':>7}   sample: ours / dateparser")
     for row in rows:
-        sample = f"{row['sampled_right']}/{row['sampled']}  {row['baseline_right']}/{row['sampled']}"
+        sample = (
+            f"{row['sampled_right']}/{row['sampled']}  {row['baseline_right']}/{row['sampled']}"
+        )
         print(
             f"{row['language']:9} {row['group']:7} {row['right']:5}/{row['cases']:<5} "
             f"{row['share']:7.1%}   {sample if row['sampled'] else ''}"
         )
     none = [row for row in rows if row["group"] == "none"]
-    total = {
-        "none_share": round(sum(r["right"] for r in none) / sum(r["cases"] for r in none), 4)
-    }
+    total = {"none_share": round(sum(r["right"] for r in none) / sum(r["cases"] for r in none), 4)}
     for group in ("strict", "none"):
         some = [row for row in rows if row["group"] == group]
         sampled = sum(r["sampled"] for r in some)

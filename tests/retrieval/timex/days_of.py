@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import datetime, time, timezone
+from datetime import UTC, datetime, time
 
 from retrieval.timex import Settings, TimeExpression, parse
 
 Days = tuple[str | None, str | None]
-NOW = datetime(2025, 6, 18, 10, 30, tzinfo=timezone.utc)  # a Wednesday
+NOW = datetime(2025, 6, 18, 10, 30, tzinfo=UTC)  # a Wednesday
 
 
 def days_of(found: TimeExpression | None, anchor: datetime) -> Days | None:
     """First and last day of a window; asserts that a window of days holds whole days."""
     if found is None:
         return None
-    zone = anchor.tzinfo or timezone.utc
+    zone = anchor.tzinfo or UTC
     start = found.window.start and found.window.start.astimezone(zone)
     end = found.window.end and found.window.end.astimezone(zone)
     if found.granularity != "hour":

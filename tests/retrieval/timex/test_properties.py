@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from retrieval.timex import asks_for_date, anchor_event, explicit_dates, find, parse
+from retrieval.timex import anchor_event, asks_for_date, explicit_dates, find, parse
 from tests.retrieval.timex.days_of import days_of
 
 pytestmark = pytest.mark.unit
@@ -21,18 +21,98 @@ ANCHORS = st.builds(
 )
 EDGES = st.sampled_from(
     [
-        date(2024, 2, 29), date(2023, 12, 31), date(2024, 1, 1), date(2020, 12, 31),
-        date(2021, 1, 3), date(2026, 12, 31), date(2000, 2, 29), date(2025, 3, 31),
+        date(2024, 2, 29),
+        date(2023, 12, 31),
+        date(2024, 1, 1),
+        date(2020, 12, 31),
+        date(2021, 1, 3),
+        date(2026, 12, 31),
+        date(2000, 2, 29),
+        date(2025, 3, 31),
     ]  # fmt: skip
 )
 AROUND = st.one_of(
     ANCHORS, st.builds(datetime.combine, EDGES, st.sampled_from([time.min, time.max]), OFFSETS)
 )
 WORDS = st.sampled_from(
-    "last next this past week month year yesterday today ago in on the of from to between since "
-    "before after until may march second 2024 31 2/29 13 29 Feb Friday quarter Q3 century 0000 9999 "
-    "hace días letzte Woche в мае вчера 去年 三天前 十二月 昨日 先週 어제 지난주 पिछले साल कल أمس geçen hafta "
-    "99999 years 1 decades half early mid late - / , . : ' ~ 之前 以来 から まで 부터".split()
+    [
+        "last",
+        "next",
+        "this",
+        "past",
+        "week",
+        "month",
+        "year",
+        "yesterday",
+        "today",
+        "ago",
+        "in",
+        "on",
+        "the",
+        "of",
+        "from",
+        "to",
+        "between",
+        "since",
+        "before",
+        "after",
+        "until",
+        "may",
+        "march",
+        "second",
+        "2024",
+        "31",
+        "2/29",
+        "13",
+        "29",
+        "Feb",
+        "Friday",
+        "quarter",
+        "Q3",
+        "century",
+        "0000",
+        "9999",
+        "hace",
+        "días",
+        "letzte",
+        "Woche",
+        "в",
+        "мае",
+        "вчера",
+        "去年",
+        "三天前",
+        "十二月",
+        "昨日",
+        "先週",
+        "어제",
+        "지난주",
+        "पिछले",
+        "साल",
+        "कल",
+        "أمس",
+        "geçen",
+        "hafta",
+        "99999",
+        "years",
+        "1",
+        "decades",
+        "half",
+        "early",
+        "mid",
+        "late",
+        "-",
+        "/",
+        ",",
+        ".",
+        ":",
+        "'",
+        "~",
+        "之前",
+        "以来",
+        "から",
+        "まで",
+        "부터",
+    ]
 )
 
 
@@ -94,7 +174,7 @@ def test_months_and_years_are_whole(anchor: datetime) -> None:
 
 @given(st.dates(date(1900, 1, 1), date(2099, 12, 31)), AROUND)
 def test_a_date_in_full_is_that_day_whatever_the_anchor(day: date, anchor: datetime) -> None:
-    months = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+    months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
     written = (
         day.isoformat(),
         f"on {day.day} {months[day.month - 1]} {day.year}",
@@ -109,7 +189,7 @@ def test_a_date_in_full_is_that_day_whatever_the_anchor(day: date, anchor: datet
 
 @given(st.integers(1900, 2099), st.integers(1, 53))
 def test_numbered_weeks_are_iso_weeks(year: int, week: int) -> None:
-    anchor = datetime(year, 7, 1, tzinfo=timezone.utc)
+    anchor = datetime(year, 7, 1, tzinfo=UTC)
     found = days_of(parse(f"week {week} of {year}", anchor), anchor)
     try:
         monday = date.fromisocalendar(year, week, 1)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -155,10 +155,10 @@ def test_bounds_are_days_of_the_anchors_offset_in_utc() -> None:
     anchor = datetime(2025, 6, 18, 1, 0, tzinfo=timezone(timedelta(hours=8)))
     found = parse("yesterday", anchor)
     assert found is not None
-    assert found.window.start == datetime(2025, 6, 16, 16, 0, tzinfo=timezone.utc)
+    assert found.window.start == datetime(2025, 6, 16, 16, 0, tzinfo=UTC)
     assert found.window.start is not None
     assert found.window.start.utcoffset() == timedelta(0)
-    assert found.window.end == datetime(2025, 6, 17, 15, 59, 59, 999999, tzinfo=timezone.utc)
+    assert found.window.end == datetime(2025, 6, 17, 15, 59, 59, 999999, tzinfo=UTC)
 
 
 def test_seasons_follow_the_hemisphere() -> None:
@@ -182,7 +182,8 @@ def test_the_order_of_day_and_month_can_be_set() -> None:
 
 
 @pytest.mark.parametrize(
-    "broken", [{"hemisphere": "east"}, {"fiscal_year_start_month": 0}, {"fiscal_year_start_month": 13}]
+    "broken",
+    [{"hemisphere": "east"}, {"fiscal_year_start_month": 0}, {"fiscal_year_start_month": 13}],
 )
 def test_impossible_settings_are_refused(broken: dict[str, object]) -> None:
     with pytest.raises(ValueError):
@@ -203,3 +204,17 @@ def test_a_date_in_a_long_text_is_found_where_it_is() -> None:
     found = find(text, NOW)
     assert [one.text.strip() for one in found] == ["4 May 2023"]
     assert text[found[0].start : found[0].end] == found[0].text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("co zrobiłem wczoraj", "2025-06-17"),
+        ("vad sa", None),
+        ("Що сталося вчора?", "2025-06-17"),
+        ("mit csináltam tegnap", "2025-06-17"),
+    ],
+)
+def test_other_languages_go_to_dateparser(text: str, expected: str | None) -> None:
+    assert read(text) == (None if expected is None else day(expected))
+    assert read(text, settings=Settings(fallback=False)) is None

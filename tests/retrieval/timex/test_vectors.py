@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -78,4 +78,4 @@ def test_share_of_cases_resolved_rightly() -> None:
 
 def test_an_anchor_without_an_offset_is_utc() -> None:
     naive = parse("yesterday", datetime(2025, 6, 18, 0, 30))
-    assert naive == parse("yesterday", datetime(2025, 6, 18, 0, 30, tzinfo=timezone.utc))
+    assert naive == parse("yesterday", datetime(2025, 6, 18, 0, 30, tzinfo=UTC))
