@@ -112,6 +112,8 @@ def _period_of_day(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain != "day" or m.has("BEFORE"):
         return None
+    if m.before is not None and m.before.kind in chars_of("COUNT"):
+        return None  # "two weeks starting on Monday" are two weeks
     first, _ = bounds(span)
     if m.has("STARTING", "WEEKCOMMENCING") and m.has("UWEEK", "WEEKCOMMENCING"):
         return Span(first, days.plus_days(first, 6), "week", 0.9)
@@ -157,7 +159,29 @@ def _days_of(context: Context, m: Match) -> Span | None:
     return Span(first, last, "day", 0.9) if first <= last else None
 
 
+@COMPOSED("days of the week", "DATE COMMA? (FROM|BETWEEN) WEEKDAY (TO|AND|DASH|UNTIL) WEEKDAY")
+@COMPOSED("days of the week", "(FROM|BETWEEN)? WEEKDAY (TO|AND|DASH|UNTIL) WEEKDAY (OF|THE|IN)* DATE")
+def _days_of_week(context: Context, m: Match) -> Span | None:
+    span = m.spans()[0]
+    if span.grain != "week":
+        return None
+    monday, _ = bounds(span)
+    first, last = (days.plus_days(monday, int(str(t.value)) - 1) for t in m.all("WEEKDAY"))
+    return Span(first, last, "day", 0.95) if first <= last else None
+
+
 @COMPOSED("month of the year", f"MON DOT? {_IN} DATE")
+@COMPOSED("days of the week", "DATE COMMA? (FROM|BETWEEN) WEEKDAY (TO|AND|DASH|UNTIL) WEEKDAY")
+@COMPOSED("days of the week", "(FROM|BETWEEN)? WEEKDAY (TO|AND|DASH|UNTIL) WEEKDAY (OF|THE|IN)* DATE")
+def _days_of_week(context: Context, m: Match) -> Span | None:
+    span = m.spans()[0]
+    if span.grain != "week":
+        return None
+    monday, _ = bounds(span)
+    first, last = (days.plus_days(monday, int(str(t.value)) - 1) for t in m.all("WEEKDAY"))
+    return Span(first, last, "day", 0.95) if first <= last else None
+
+
 @COMPOSED("month of the year", "DATE (OF|IN|COMMA|THE)* MON")
 def _month_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
@@ -275,7 +299,9 @@ def _cut(context: Context, m: Match) -> Span | None:
 @COMPOSED("to date", "DATE TODATE")
 def _to_date(context: Context, m: Match) -> Span:
     first, last = bounds(m.spans()[0])
-    return Span(first, min(last, days.plus_days(context.today, -1)), "day", 0.9, relative=True)
+    if last < context.today:
+        return Span(first, context.today, "day", 0.9, relative=True)
+    return Span(first, days.plus_days(context.today, -1), "day", 0.9, relative=True)
 
 
 @COMPOSED("earlier in the period", "EARLIERIN DATE")

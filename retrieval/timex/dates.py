@@ -109,6 +109,17 @@ def _date_short_year(context: Context, m: Match) -> Span:
     )
 
 
+@NAMED(
+    "days of a month", f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON"
+)
+@NAMED("days of a month", f"MON (FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS?")
+@NAMED("days of a month", f"(FROM|BETWEEN) MON THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS?")
+def _days_of_month(context: Context, m: Match) -> Span | None:
+    if m.after is not None and m.after.kind in chars_of("MONTH") | chars_of("WMONTH"):
+        return None
+    return _range(context, m, None)
+
+
 @NAMED("date", f"{_PREFIX} THE? DOM UDAYS? DOT? LINK* MON DOT? LINK* NUM")
 @NAMED("date", f"{_PREFIX} MON DOT? LINK* DOM UDAYS? LINK* NUM")
 def _date_two_digits(context: Context, m: Match) -> Span | None:
@@ -167,17 +178,6 @@ def _numbers_and_year(context: Context, m: Match) -> Span:
     assert span.month is not None
     assert span.day is not None
     return exact(days.day(m.number("YEAR"), span.month, span.day), 0.95, explicit=True)
-
-
-@NAMED(
-    "days of a month", f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON"
-)
-@NAMED("days of a month", f"MON (FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS?")
-@NAMED("days of a month", f"(FROM|BETWEEN) MON THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS?")
-def _days_of_month(context: Context, m: Match) -> Span | None:
-    if m.after is not None and m.after.kind in chars_of("MONTH") | chars_of("WMONTH"):
-        return None
-    return _range(context, m, None)
 
 
 @NAMED("month and year", "MON DOT? LINK* UYEARS? OF? YEAR YMARK?")

@@ -74,7 +74,8 @@ def _read(context: Context, written: str, start: int, end: int) -> list[Token]:
         if tokens:
             tokens.append(Token(DASH, None, start, end))
         bare = span.grain == "day" and span.month is not None
-        tokens.append(Token(MONTH_DAY if bare else DATE, span, start, end, written))
+        kind = MONTH_DAY if bare and len(spans) == 1 else DATE
+        tokens.append(Token(kind, span, start, end, written))
     return tokens
 
 

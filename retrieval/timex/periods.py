@@ -7,7 +7,7 @@ from datetime import date, timedelta
 
 from retrieval.timex import days
 from retrieval.timex.dates import exact, year_of
-from retrieval.timex.grammar import Context, Match, Rules, Span, Token, change, chars_of
+from retrieval.timex.grammar import OTHER, Context, Match, Rules, Span, Token, change, chars_of
 
 PERIODS = Rules()
 """Relative days and periods, years, quarters, decades; run after the named dates."""
@@ -272,7 +272,9 @@ def shifted(context: Context, unit: str, count: int) -> Span:
     return Span(first, last, unit, 0.95, relative=True)
 
 
-def _rolling(context: Context, parts: list[tuple[float, str]], sign: int) -> Span:
+def _rolling(
+    context: Context, parts: list[tuple[float, str]], sign: int, from_tomorrow: bool = False
+) -> Span:
     today = context.today
     count, unit = parts[0]
     if unit in ("quarter", "half", "decade", "century") and count == int(count):
@@ -281,6 +283,8 @@ def _rolling(context: Context, parts: list[tuple[float, str]], sign: int) -> Spa
         first, last = (far, near) if sign < 0 else (near, far)
         return Span(first.first, last.last, unit, 0.9, relative=True)
     far_day = moved(today, parts, sign)
+    if sign > 0 and from_tomorrow:
+        return Span(days.plus_days(today, 1), far_day, unit, 0.9, relative=True)
     first_day, last_day = (far_day, today) if sign < 0 else (today, far_day)
     return Span(first_day, last_day, unit, 0.9, relative=True)
 
@@ -299,7 +303,12 @@ def _last_units(context: Context, m: Match) -> Span | None:
 def _one_of_several(m: Match) -> bool:
     """Whether the number belongs to something else: "only 3 next week"."""
     unit = m.all("UNIT")[0]
-    return unit.value == 1 and m.has("NUM") and m.number("NUM") > 1
+    return (
+        unit.value == 1
+        and m.tokens[0].kind in chars_of("NUM")
+        and m.tokens[-1] is unit
+        and m.number("NUM") > 1
+    )
 
 
 @PERIODS("rolling", "THE? PAST UNIT")
@@ -318,7 +327,7 @@ def _next_units(context: Context, m: Match) -> Span | None:
         return None
     if not m.has("COUNT", "HALFWORD"):
         parts = [(1, unit_of(m.all("UNIT")[0]))]
-    return _rolling(context, parts, 1)
+    return _rolling(context, parts, 1, m.has("NEXT") and not m.has("COMING"))
 
 
 @PERIODS("period", "PERIOD")
@@ -521,6 +530,21 @@ def _lexical_calendar_period(context: Context, m: Match) -> Span:
     names = {"YEAROFF": "year", "MONTHOFF": "month", "WEEKOFF": "week", "WEEKENDOFF": "weekend"}
     unit = next(u for k, u in names.items() if token.kind in chars_of(k))
     return shifted(context, unit, int(str(token.value)))
+
+
+@PERIODS("calendar period", "(?<= OF | IN | THE) (UWEEK | UMONTH | UQUARTER | UYEAR)")
+def _the_period(context: Context, m: Match) -> Span | None:
+    """"The last day of the month": the running one, where an ordinal asks for a part of it."""
+    for steps in range(2, 7):
+        token = m.back(steps)
+        if token is None or token.kind == OTHER:
+            return None
+        if token.kind in _ORDINALS:
+            return change(shifted(context, unit_of(m.tokens[0]), 0), confidence=0.85)
+    return None
+
+
+_ORDINALS = chars_of("ORD") | chars_of("LASTORD") | chars_of("PREV")
 
 
 @PERIODS("fiscal year", "(IN|THE|OF)* FISCAL UYEAR? OF? (YEAR|NUM)")

@@ -160,7 +160,6 @@ def _onward(context: Context, m: Match) -> Span | None:
 
 
 @OPEN("after", f"(AFTER | ORLATER) {_FILL} {_POINT}")
-@OPEN("after", f"UYEARS? IS? (LATERTHAN) {_FILL} {_POINT}")
 @OPEN("after", f"{_POINT} (OF|FROM)* PAFTER")
 def _after(context: Context, m: Match) -> Span | None:
     span = _point(context, m)
@@ -169,6 +168,20 @@ def _after(context: Context, m: Match) -> Span | None:
     # "After the beginning of March" leaves open how much of March it means: all but nothing.
     first = span.first if span.part == "early" else days.plus_days(span.last, 1)
     return change(span, first=first, last=None, part="", whole=None)
+
+
+@OPEN("more than ago", "(MORETHAN | LESSTHAN) DATE")
+def _more_than(context: Context, m: Match) -> Span | None:
+    """"More than two weeks ago" is open in the past, "less than" runs from then to now."""
+    span = m.spans()[0]
+    if not span.relative or span.first is None or span.first != span.last:
+        return None
+    today = context.today
+    if m.has("LESSTHAN"):
+        return change(span, first=min(span.first, today), last=max(span.first, today))
+    if span.first < today:
+        return change(span, first=None)
+    return change(span, last=None)
 
 
 @OPEN("until", f"(BEFORE | UNTIL) (OR | EQUAL) (ON|IN|THE|TO)* {_POINT}")
