@@ -304,7 +304,7 @@ def _weekday_and_number(context: Context, m: Match) -> Span | None:
     """With an article, this month's such day if its weekday is right; else the latest that fits."""
     weekday, number = m.number("WEEKDAY") - 1, day_of_month(m.one("DOM"))
     today = context.today
-    counted = (_COUNTED | _UNITS) - _CONNECTORS
+    counted = (_COUNTED | _UNITS) - (_CONNECTORS - chars_of("DASH"))
     if m.after is not None and m.after.kind in counted and not m.has("ORD"):
         if not (m.after.kind == OTHER and "verb_last" in context.options):
             return None

@@ -527,8 +527,16 @@ _WHOLES = frozenset().union(*map(chars_of, "OF LOC MON DATE YEAR UYEARS".split()
 
 @PERIODS("rolling", "THIS (NUM | FEW) UNIT")
 def _these(context: Context, m: Match) -> Span | None:
+    if m.has("MDAY"):
+        return None
     parts = amounts(m)
     return _rolling(context, parts, -1) if parts[0][0] > 1 else None
+
+
+@PERIODS("calendar period", "UNIT AFTER THE? NEXT (?! UNIT | WEEKDAY | MON | HOLIDAY)")
+@PERIODS("calendar period", "UNIT BEFORE THE? PREV (?! UNIT | WEEKDAY | MON | HOLIDAY)")
+def _but_one(context: Context, m: Match) -> Span:
+    return shifted(context, unit_of(m.all("UNIT")[0]), 2 if m.has("NEXT") else -2)
 
 
 @PERIODS("calendar period", "UNIT AFTERNEXT")
