@@ -95,6 +95,7 @@ class Walk:
         self._reached = np.zeros(size)
         self._evidence = np.zeros(size, np.float32)
         self._parent = np.full(size, NOBODY, np.int32)
+        self._support = np.full(size, NOBODY, np.int32)
         self._via = np.full(size, NOBODY, np.int32)
         self._link = np.zeros(size, np.uint8)
         self._hop = np.zeros(size, np.int8)
@@ -133,12 +134,14 @@ class Walk:
         steps, handed, stands, fresh = steps.where(kept), handed[kept], stands[kept], fresh[kept]
         np.maximum.at(self._reached, steps.target, handed)
         linked = steps.link != PathLink.SEQUENCE
-        np.maximum.at(self._evidence, steps.target[linked], handed[linked].astype(np.float32))
+        told, given = steps.where(linked), handed[linked].astype(np.float32)
+        np.maximum.at(self._evidence, told.target, given)
+        told = told.where(given >= self._evidence[told.target])
+        self._support[told.target[::-1]] = frontier[told.parent[::-1]]
         new = np.unique(steps.target[fresh])
         # The link that handed on most tells the path; of equals the first. A seed has one where
         # others lead to it more strongly than the question does.
-        told = (fresh | (handed > stands)) & (handed >= self._reached[steps.target])
-        path = steps.where(told)
+        path = steps.where((fresh | (handed > stands)) & (handed >= self._reached[steps.target]))
         back = slice(None, None, -1)
         target = path.target[back]
         self._parent[target] = frontier[path.parent[back]]
@@ -163,6 +166,7 @@ class Walk:
             self._hop[ordinals],
             self._via[ordinals],
             self._evidence[ordinals],
+            self._support[ordinals],
         )
 
     def _steps(self, frontier: Ints) -> _Steps:

@@ -303,6 +303,7 @@ class TestDampedWalk:
             assert allowed[found].all()
             assert np.all(np.diff(one.hits.scores) <= 0)
             assert np.all(one.evidence >= 0)
+            assert np.all(one.support[one.evidence > 0] >= 0)
             assert found.tolist() == two.hits.ordinals.tolist()
             assert one.parent.tolist() == two.parent.tolist()
             reached = one.parent >= 0
@@ -345,7 +346,9 @@ class TestScenarios:
         )  # fmt: skip
         candidates = np.union1d(order, found.hits.ordinals).astype(np.int32)
         evidence = np.zeros(n, np.float32)
+        support = np.full(n, -1, np.int32)
         evidence[found.hits.ordinals] = found.evidence
+        support[found.hits.ordinals] = found.support
         window = windows(candidates, bank.previous, bank.next)
         fused = fused_scores(
             window, similarity[np.maximum(window, 0)], keyword[np.maximum(window, 0)][None], scale,
@@ -353,6 +356,7 @@ class TestScenarios:
             tokens=np.full(len(candidates), 10, np.int32),
             named=np.isin(bank.subject[candidates], [bank.names[x] for x in named]),
             evidence=evidence[candidates],
+            support=support[candidates],
         )  # fmt: skip
         return candidates[np.argsort(-fused, kind="stable")].tolist(), found
 
