@@ -24,7 +24,7 @@ from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import EventFound, Question, Shortlist, empty
 from retrieval.store import banks, memories
-from retrieval.store.heads import BankHead
+from retrieval.store.heads import BankHead, vector_set
 from retrieval.types import Floats, Ints, RecallQuery, TemporalMode, Window
 
 _log = logging.getLogger(__name__)
@@ -77,8 +77,9 @@ class LocalRetriever:
             seconds["generate_query_embedding"] = time.perf_counter() - begin
         finally:
             embedding.cancel()
-        analyser = self._analysers(head)
-        usable = vectors is not None and bank.vectors.dimension == vectors.shape[1]
+        analyser = self._analysers(bank.head)
+        ours = vector_set(self._embedder.model_id, self._embedder.dimension)
+        usable = vectors is not None and bank.head.vector_set == ours
         if question.window is None and event is not None and settings.event_windows and usable:
             assert vectors is not None
             question = await self._anchored(bank, question, event, vectors[1], analyser, settings)
