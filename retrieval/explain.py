@@ -29,7 +29,7 @@ def of(
     """
     found, paths = shortlist.found, shortlist.paths
     raw = found.scores[positions]
-    ranks, scores = found.ranks[positions].tolist(), np.round(raw, 6).tolist()
+    ranks, scores = found.ranks[positions].tolist(), np.round(raw.astype(np.float64), 6).tolist()
     semantic, keyword = raw[:, Arm.SEMANTIC].tolist(), raw[:, Arm.BM25].tolist()
     final, base = ranked.weight[positions].tolist(), ranked.base[positions].tolist()
     rrf = np.round(found.rrf[positions], 6).tolist()

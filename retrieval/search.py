@@ -5,7 +5,6 @@ Pure: reads a snapshot, touches no socket. May run on any thread.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval import filters
+from retrieval import cues, filters
 from retrieval.arms import graph, semantic, temporal
 from retrieval.arms.adjacency import GraphHits, GraphSettings
 from retrieval.arms.bank_graph import BankGraph
@@ -45,7 +44,7 @@ from retrieval.types import (
 
 T = TypeVar("T")
 
-_WHY = re.compile(r"\b(why|how come|what (caused|led to|made)|reasons?|because of what)\b", re.I)
+DAY_US = 86_400_000_000
 NO_TERMS = Query(np.empty(0, np.uint64), np.empty(0, np.float32))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -283,7 +282,7 @@ def _graph(senses: _Senses, plan: Plan, seeds: Sequence[Hits], lists: _Lists) ->
         per_entity=settings.link_expansion_per_entity_limit,
         limit=plan.budget,
         hub_damping=settings.graph_hub_damping,
-        causes=_WHY.search(plan.question.text) is not None,
+        causes=cues.asks_why(plan.question.text),
     )
     late = begin + settings.link_expansion_timeout_s
     walked = graph.expand(
@@ -324,14 +323,39 @@ def _fused(senses: _Senses, plan: Plan, kept: Candidates, walked: GraphHits | No
     return score_fusion.fused_scores(
         window,
         senses.scan.at(flat).reshape(window.shape),
-        senses.matches.terms_at(flat).reshape(-1, *window.shape),
+        senses.matches.terms_at(flat).reshape(senses.matches.terms, *window.shape),
         senses.scale,
         document=columns.document[ordinals],
         tokens=columns.tokens[ordinals],
         named=named,
         evidence=_evidence(ordinals, walked),
         asks=asking & (window[:, :2] >= 0),
+        timely=_timely(bank, plan, ordinals),
+        over=_over(bank, plan, ordinals),
     )
+
+
+def _timely(bank: ResidentBank, plan: Plan, ordinals: Ints) -> Bools | None:
+    window = plan.question.window
+    if window is None or not plan.settings.enable_temporal_retrieval:
+        return None
+    columns = bank.columns
+    return filters.overlaps(
+        columns.occurred_start[ordinals],
+        columns.occurred_end[ordinals],
+        columns.mentioned_at[ordinals],
+        filters.bounds(window),
+    )
+
+
+def _over(bank: ResidentBank, plan: Plan, ordinals: Ints) -> Bools | None:
+    """Spans longer than a day that ended before now; a day's event is no state that could end."""
+    if not cues.asks_about_now(plan.question.text):
+        return None
+    start, end = bank.columns.occurred_start[ordinals], bank.columns.occurred_end[ordinals]
+    known = (start != NO_TIME) & (end != NO_TIME)
+    over: Bools = known & (end < filters.microseconds(plan.query.now)) & (end - start > DAY_US)
+    return over
 
 
 def _evidence(ordinals: Ints, walked: GraphHits | None) -> Floats:

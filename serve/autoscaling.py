@@ -71,7 +71,7 @@ def config(wanted: Autoscale) -> AutoscalingConfig:
         downscale_delay_s=wanted.downscale_delay_s,
         look_back_period_s=LOOK_BACK_S,
         aggregation_function="max",
-        policy=AutoscalingPolicy(
+        policy=AutoscalingPolicy(  # type: ignore[no-untyped-call]
             policy_function="serve.autoscaling:QueuedTokens",
             policy_kwargs={"drain_s": wanted.drain_s},
         ),

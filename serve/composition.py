@@ -13,8 +13,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from pydantic import SecretStr
-from retrieval.ingest.worker import Worker
 
 from models.catalog import build_embedder, build_reranker
 from models.chain import Member
@@ -23,7 +23,10 @@ from models.settings import Compute, EmbedderSettings, RerankerSettings
 from models.types import ModelError, Observe
 from models.weights import find
 from retrieval.bank.residency import Residency, ResidencySettings
+from retrieval.bank.vectors import FlatBackend, VectorBackend
+from retrieval.bank.vectors_gpu import GpuBackend
 from retrieval.ingest.deps import IngestDeps, analyser_for
+from retrieval.ingest.worker import Worker
 from retrieval.keyword.analyser import Analyser
 from retrieval.protocols import Embedder, Reranker
 from retrieval.recall import RecallEngine, Retriever
@@ -222,8 +225,22 @@ async def _obtainable(model: str) -> bool:
     return True
 
 
+def _vector_backend(settings: Settings, stack: AsyncExitStack) -> VectorBackend:
+    wanted = settings.banks.vector_backend
+    if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
+        return FlatBackend()
+    backend = GpuBackend(budget_bytes=settings.banks.gpu_bank_memory_bytes)
+    stack.callback(backend.close)
+    return backend
+
+
 async def open_residency(settings: Settings, pool: Pool, stack: AsyncExitStack) -> Residency:
-    residency = Residency(pool, ResidencySettings(budget_bytes=settings.banks.bank_memory_bytes))
+    sizes = ResidencySettings(
+        budget_bytes=settings.banks.bank_memory_bytes,
+        device_budget_bytes=settings.banks.gpu_bank_memory_bytes,
+        vectors=_vector_backend(settings, stack),
+    )
+    residency = Residency(pool, sizes)
     stack.push_async_callback(residency.close)
     return residency
 

@@ -7,6 +7,7 @@ Recall (ingress) -> Retriever -> Embedder
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -15,6 +16,7 @@ from typing import Any
 from fastapi import FastAPI
 from ray import serve
 from ray.serve.config import RequestRouterConfig
+from ray.serve.experimental.consistent_hash_router import ConsistentHashRouter
 
 from models.types import Load, Scores
 from retrieval.shortlist import Shortlist
@@ -68,8 +70,7 @@ class _Model(_Replica):
     _busy_s = 0.0
 
 
-@serve.deployment(name="Embedder")
-class Embedder(_Model):
+class EmbedderReplica(_Model):
     async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
         super().__init__(settings)
         self.model = await composition.open_embedder(settings, self._stack)
@@ -84,8 +85,7 @@ class Embedder(_Model):
         return await outcome(embed(texts, tenant=tenant, deadline=remote.deadline(left_s)))
 
 
-@serve.deployment(name="Reranker")
-class Reranker(_Model):
+class RerankerReplica(_Model):
     async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
         super().__init__(settings)
         self.model = await composition.open_reranker(settings, self._stack)
@@ -108,8 +108,7 @@ class Reranker(_Model):
         )
 
 
-@serve.deployment(name="Retriever")
-class Retriever(_Replica):
+class RetrieverReplica(_Replica):
     async def __init__(  # type: ignore[misc]
         self, settings: Settings, embedder: Handle | None
     ) -> None:
@@ -125,8 +124,7 @@ class Retriever(_Replica):
         )
 
 
-@serve.deployment(name="Ingest")
-class Ingest(_Replica):
+class IngestReplica(_Replica):
     async def __init__(  # type: ignore[misc]
         self, settings: Settings, embedder: Handle | None
     ) -> None:
@@ -140,9 +138,7 @@ class Ingest(_Replica):
         return await outcome(work(*args))
 
 
-@serve.deployment(name="Recall")
-@serve.ingress()
-class Recall(_Replica):
+class RecallReplica(_Replica):
     """The ingress: HTTP, and every stage that has no deployment of its own."""
 
     async def __init__(  # type: ignore[misc]
@@ -177,8 +173,6 @@ async def _embedder(handle: Handle | None) -> remote.RemoteEmbedder | None:
 
 def build(args: dict[str, Any]) -> serve.Application:
     """The application from the sections of a configuration file and the environment."""
-    import os
-
     return application(parse(args, os.environ))
 
 
@@ -186,42 +180,24 @@ def application(settings: Settings) -> serve.Application:
     """The application: which stages are deployments, and which run inside their caller."""
     stages = settings.stages
 
-    def alone(stage: Stage) -> bool:
-        return stage.placement == "deployment"
+    def alone(name: str, replica: type[_Replica], stage: Stage, *args: Any) -> Any:
+        """The stage's deployment, bound; None where it runs inside its caller."""
+        if stage.placement == "inline":
+            return None
+        return _deployed(name, replica, stage, settings).bind(settings, *args)
 
-    embedder = (
-        _sized(Embedder, stages.embedder, settings).bind(settings)
-        if alone(stages.embedder)
-        else None
-    )
-    reranker = (
-        _sized(Reranker, stages.reranker, settings).bind(settings)
-        if alone(stages.reranker)
-        else None
-    )
-    retriever = (
-        _sized(Retriever, stages.retriever, settings)
-        .options(request_router_config=_same_bank_same_replica())
-        .bind(settings, embedder)
-        if alone(stages.retriever)
-        else None
-    )
-    ingest = (
-        _sized(Ingest, stages.ingest, settings).bind(settings, embedder)
-        if alone(stages.ingest)
-        else None
-    )
+    embedder = alone("Embedder", EmbedderReplica, stages.embedder)
+    reranker = alone("Reranker", RerankerReplica, stages.reranker)
+    retriever = alone("Retriever", RetrieverReplica, stages.retriever, embedder)
+    ingest = alone("Ingest", IngestReplica, stages.ingest, embedder)
     door = stages.recall.model_copy(update={"replicas": settings.server.workers})
-    return _sized(Recall, door, settings).bind(settings, retriever, embedder, reranker, ingest)
+    ingress = _deployed("Recall", serve.ingress()(RecallReplica), door, settings)
+    return ingress.bind(settings, retriever, embedder, reranker, ingest)
 
 
-def _same_bank_same_replica() -> RequestRouterConfig:
-    return RequestRouterConfig(
-        request_router_class="ray.serve.experimental.consistent_hash_router:ConsistentHashRouter"
-    )
-
-
-def _sized(deployment: serve.Deployment, stage: Stage, settings: Settings) -> serve.Deployment:
+def _deployed(
+    name: str, replica: type[_Replica], stage: Stage, settings: Settings
+) -> serve.Deployment:
     options: dict[str, Any] = {
         "max_ongoing_requests": stage.max_ongoing,
         "max_queued_requests": stage.max_queued,
@@ -232,8 +208,12 @@ def _sized(deployment: serve.Deployment, stage: Stage, settings: Settings) -> se
         "max_constructor_retry_count": 3,
         "ray_actor_options": {"num_cpus": stage.cpus, "num_gpus": stage.gpus},
     }
+    if name == "Retriever":  # a bank's recalls go where its arrays are
+        options["request_router_config"] = RequestRouterConfig(
+            request_router_class=ConsistentHashRouter
+        )
     if stage.autoscale is None:
         options["num_replicas"] = stage.replicas
     else:
         options["autoscaling_config"] = autoscaling.config(stage.autoscale)
-    return deployment.options(**options)
+    return serve.deployment(name=name, **options)(replica)

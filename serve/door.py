@@ -29,9 +29,10 @@ class _Guest:
 class Door:
     """At most `running_max` inside, at most `waiting_max` in line.
 
-    `tenant_max` bounds one tenant's requests, running and waiting (0: no bound of its own).
-    `rate_per_s` with `burst` is a token bucket per tenant (0: none). Both are answered with
-    RateLimited, a full line with Overloaded; both say when to come back.
+    Nobody waits longer than `wait_max_s`: who would have to, judged by how long visits took lately,
+    is refused at once. `tenant_max` bounds one tenant's requests, running and waiting (0: no bound
+    of its own). `rate_per_s` with `burst` is a token bucket per tenant (0: none). Both are answered
+    with RateLimited, a full or slow line with Overloaded; both say when to come back.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Door:
         running_max: int,
         waiting_max: int,
         *,
+        wait_max_s: float = 5.0,
         tenant_max: int = 0,
         rate_per_s: float = 0.0,
         burst: int = 1,
@@ -46,6 +48,7 @@ class Door:
     ) -> None:
         self._running_max = running_max
         self._waiting_max = waiting_max
+        self._wait_max_s = wait_max_s
         self._tenant_max = tenant_max
         self._rate = rate_per_s
         self._burst = burst
@@ -98,11 +101,11 @@ class Door:
                     (1 - guest.tokens) / self._rate,
                 )
             guest.tokens -= 1
-        if self.running >= self._running_max and self.waiting >= self._waiting_max:
-            raise Overloaded(
-                f"{self.waiting} requests are waiting already",
-                self._mean_s * (self.waiting + 1) / self._running_max,
-            )
+        expected_s = self._mean_s * (self.waiting + 1) / self._running_max
+        if self.running >= self._running_max and (
+            self.waiting >= self._waiting_max or expected_s > self._wait_max_s
+        ):
+            raise Overloaded(f"{self.waiting} requests are waiting already", expected_s)
         return guest
 
     def _forget(self, now: float) -> None:
@@ -119,9 +122,12 @@ class Door:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         guest.waiting.append(turn)
         self.waiting += 1
-        left = None if deadline is None else deadline - self._clock()
+        left = self._wait_max_s
+        if deadline is not None:
+            left = min(left, deadline - self._clock())
         try:
-            await asyncio.wait_for(turn, left)
+            async with asyncio.timeout(left):
+                await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():  # called in the same moment: pass it on
                 self.running -= 1
@@ -131,7 +137,9 @@ class Door:
                 self.waiting -= 1
             self._call_next()
             if isinstance(error, TimeoutError):
-                raise DeadlineExceeded("waiting for its turn") from None
+                if left < self._wait_max_s:
+                    raise DeadlineExceeded("waiting for its turn") from None
+                raise Overloaded("too many requests were waiting", self._wait_max_s) from None
             raise
 
     def _call_next(self) -> None:

@@ -43,7 +43,8 @@ def import_jsonl(api: Api, bank: str, file: Path, *, batch: int, again: bool) ->
     todo = [memory for memory in memories if _mark(memory) not in known]
     done = 0
     with _progress() as progress, note.open("ab") as notes:
-        bar = progress.add_task(bank, total=len(memories), completed=len(memories) - len(todo), rate="")
+        here = len(memories) - len(todo)
+        bar = progress.add_task(bank, total=len(memories), completed=here, rate="")
         begin = time.monotonic()
         for part in batches(todo, batch):
             api.import_memories(bank, part)

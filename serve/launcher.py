@@ -38,7 +38,7 @@ OBJECT_STORE_BYTES = 80 * 2**20
 
 
 def run(settings: Settings, data: Path) -> None:
-    """Serves until a signal comes. Raises InUse, and what the parts raise when they cannot start."""
+    """Serves until a signal comes. Raises InUse, and what parts raise that cannot start."""
     data = data.resolve()
     with Signals() as signals, ExitStack() as stack:
         _require_free(settings.server.host, settings.server.port)
@@ -185,7 +185,7 @@ def _start_ray(settings: Settings, folder: Path, stack: ExitStack) -> None:
         address="local",
         num_cpus=os.cpu_count(),
         include_dashboard=False,
-        logging_level="ERROR",
+        logging_level=logging.ERROR,
         log_to_driver=False,
         object_store_memory=OBJECT_STORE_BYTES,
         _temp_dir=str(folder / "ray"),
@@ -229,7 +229,8 @@ def _quietly(stop: Any) -> None:
 def _require_alive() -> None:
     import ray
 
-    if not any(node["Alive"] for node in ray.nodes()):
+    nodes = ray.nodes()  # type: ignore[no-untyped-call]
+    if not any(node["Alive"] for node in nodes):
         raise RuntimeError("Ray went away: see the log")
 
 

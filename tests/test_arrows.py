@@ -27,14 +27,20 @@ LAZY = {("retrieval/bank/vectors_gpu.py", "torch")}
 def imports(path: Path) -> Iterator[tuple[str, bool]]:
     """(top-level package, is it imported when the module is) for each import of a file."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
-    inside = {id(child) for function in functions for child in ast.walk(function)}
+    later = {id(child) for node in ast.walk(tree) if _runs_later(node) for child in ast.walk(node)}
     for node in ast.walk(tree):
-        eager = id(node) not in inside
+        eager = id(node) not in later
         if isinstance(node, ast.Import):
             yield from ((alias.name.split(".")[0], eager) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module.split(".")[0], eager
+
+
+def _runs_later(node: ast.AST) -> bool:
+    """Functions, and blocks for type checkers only."""
+    if isinstance(node, ast.If):
+        return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
 
 
 @pytest.mark.parametrize("package", sorted(FORBIDDEN))
@@ -52,5 +58,7 @@ def test_arrows(package: str) -> None:
 
 def test_the_check_sees_what_it_should(tmp_path: Path) -> None:
     sample = tmp_path / "sample.py"
-    sample.write_text("import ray.serve\ndef f():\n    from torch import nn\n")
-    assert list(imports(sample)) == [("ray", True), ("torch", False)]
+    sample.write_text(
+        "import ray.serve\ndef f():\n    from torch import nn\nif TYPE_CHECKING:\n    import x\n"
+    )
+    assert list(imports(sample)) == [("ray", True), ("torch", False), ("x", False)]

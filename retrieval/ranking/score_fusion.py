@@ -17,6 +17,8 @@ The fused score adds what stands around a memory and what leads to it:
           + 0.7 if the question names what the memory is about
           + 1.3 * ln((1 + min(tokens, 48)) / (1 + 48))
           + 0.5 if the memory before it asks, - 0.5 if it asks itself
+          + 1.0 if it touches the time window of the question
+          - 1.5 if it is a span that is over and the question asks about now
 
 *Coverage* is BM25 that credits each term of the question once over a small window of the document:
 in full in the memory itself, 0.4 one step away, 0.3 two steps away, the best of these. Steps are
@@ -46,6 +48,8 @@ _NAMED = 0.7
 _LENGTH, _FULL_LENGTH = 1.3, 48
 _ASKS = 0.5
 _EVIDENCE = 1.5
+_TIMELY = 1.0
+_OVER = 1.5
 _SHARPNESS = 0.5
 """The formula's constants: one set for every bank, chosen on LoCoMo (six conversations), MuSiQue,
 HotpotQA (60 questions each), LongMemEval, SciFact, Cranfield and CISI with all-MiniLM-L6-v2. Recall
@@ -99,6 +103,8 @@ def fused_scores(
     named: Bools,
     evidence: Floats,
     asks: Bools | None = None,
+    timely: Bools | None = None,
+    over: Bools | None = None,
 ) -> Doubles:
     """The fused score of n candidates, float64 (n,) in (0, 1], 1 for the best; empty for none.
 
@@ -107,6 +113,8 @@ def fused_scores(
     document int32 (n,), -1 for none; tokens int32 (n,); named: the question names the entity that
     the memory is about; evidence float32 (n,) from the graph walk, 0 where it did not come by;
     asks bool (n, 2): the memory, and the one before it, end with a question mark; None: not known.
+    timely bool (n,): touches the time window of the question; over bool (n,): a span that has
+    ended, where the question asks how things are now; None: the question asks for no time.
 
     Pure; no value depends on the order of the candidates.
     """
@@ -137,6 +145,10 @@ def fused_scores(
     )
     if asks is not None:
         score += _ASKS * (asks[:, 1].astype(np.float64) - asks[:, 0])
+    if timely is not None:
+        score += _TIMELY * timely
+    if over is not None:
+        score -= _OVER * over
     fused: Doubles = np.exp(_SHARPNESS * (score - score.max()))
     return np.maximum(fused, np.finfo(np.float64).tiny)
 

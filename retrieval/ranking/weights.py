@@ -52,6 +52,10 @@ def rank(
     if scores.scores is not None:
         reranked = scoring.normalise(scores.scores, scores.scale)
         raw, base = reranked.raw, reranked.normalised
+        if len(raw) > 1 and np.ptp(raw) == 0:
+            # The same score for every candidate says nothing: without the fused order in it,
+            # recency would be all that is left.
+            base = base * shortlist.fused
     elif scores.member == "rrf":
         base = scoring.passthrough(len(shortlist))
     else:

@@ -107,6 +107,8 @@ class Banks(Section):
 
     bank_memory_bytes: Annotated[int, Field(ge=1)] = 2 * 2**30
     """Budget of resident banks; the least recently used leave first."""
+    gpu_bank_memory_bytes: Annotated[int, Field(ge=1)] = 8 * 2**30
+    """GPU memory of the vectors of resident banks."""
     vector_backend: Literal["auto", "cpu", "gpu"] = "auto"
     """Where vectors are scanned; auto takes the GPU that the stage was given."""
     vector_extension: Literal["pgvector", "vchord", "pgvectorscale", "scann"] = "pgvector"

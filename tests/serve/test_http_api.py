@@ -72,6 +72,7 @@ async def test_config(live: Live) -> None:
     found = await ask(live, "PATCH", url, json={"updates": updates})
     assert found["overrides"] == {"recall_budget_fixed_low": 7}
     assert found["config"]["recall_budget_fixed_low"] == 7
+    wrong: Any
     for wrong in ({"recall_budget_min": 0}, {"port": 1}, {"enable_reranking": "no"}, {"x": 1}):
         await ask(live, "PATCH", url, 400, json={"updates": wrong})
     for wrong in ({"updates": {}}, {"updates": 1}, {}):

@@ -133,7 +133,6 @@ async def test_bodies_that_are_wrong(
         (b"[]", 422),
         (b"null", 422),
         (b"", 422),
-        (b'{"query": "a\\u0000b"}', 400),
         (b'{"query": "\\ud800"}', 422),
         (b'{"query": ' + b"[" * 5000 + b"]" * 5000 + b"}", 422),
     ],
