@@ -7,7 +7,7 @@ taken over by another process when the one that does it dies.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 from uuid import uuid4
@@ -15,6 +15,7 @@ from uuid import uuid4
 from retrieval.errors import Conflict, FourfoldError, InvalidInput, NotFound
 from retrieval.keyword.backends.backend import Progress
 from retrieval.store import banks, operations
+from retrieval.store.heads import BankHead
 from retrieval.store.operations import LEASE_S, Claim
 from retrieval.store.pool import Connection, Pool, read, write
 
@@ -91,23 +92,35 @@ async def begin(
     return await write(pool, work)
 
 
-async def waiting(
-    pool: Pool, kinds: Sequence[str] = KINDS, limit: int = 20
-) -> list[tuple[str, str, str, Mapping[str, Any]]]:
-    """(tenant, bank id, kind, payload) of jobs that nobody works on, oldest first."""
+async def waiting(pool: Pool, limit: int = 20) -> list[tuple[BankHead, str, str]]:
+    """(bank, kind, target) of jobs that nobody works on, oldest first."""
     rows = await read(
         pool,
         lambda connection: connection.fetch(
-            "select b.tenant_id, b.bank_id, o.type, o.payload from operations o"
+            f"select {banks.HEAD_COLUMNS}, o.type, o.payload->>'target' as target from operations o"
             " join banks b using (bank) where o.type = any($1)"
             " and ((o.status = 'pending' and coalesce(o.next_retry_at, now()) <= now())"
             "  or (o.status = 'processing' and o.leased_until <= now()))"
             " order by o.created_at limit $2",
-            list(kinds),
+            list(KINDS),
             limit,
         ),
     )
-    return [(row[0], row[1], row[2], row[3]) for row in rows]
+    return [(banks.as_head(row), row["type"], row["target"]) for row in rows]
+
+
+async def changes(pool: Pool, head: BankHead) -> Mapping[str, Any]:
+    """The settings that the bank's open reindex is to set; {} where there is none."""
+    found = await read(
+        pool,
+        lambda connection: connection.fetchval(
+            f"select payload->'changes' from operations where bank = $1 and type = $2 and {_OPEN}"
+            " order by created_at limit 1",
+            head.bank,
+            REINDEX,
+        ),
+    )
+    return found or {}
 
 
 async def report(pool: Pool, claimed: Claim, progress: Progress) -> None:

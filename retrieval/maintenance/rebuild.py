@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
@@ -16,8 +17,10 @@ from numpy.typing import NDArray
 
 from retrieval.bank.segment import pack
 from retrieval.keyword.backends.backend import Progress
-from retrieval.store import banks, segments
+from retrieval.maintenance import jobs
+from retrieval.store import banks, operations, segments
 from retrieval.store.heads import BankHead
+from retrieval.store.operations import Claim
 from retrieval.store.pool import Connection, Pool, read, write
 
 R = TypeVar("R")
@@ -88,6 +91,24 @@ async def rebuild(
         put = partial(_put, head=head, kind=kind, gap=(first, end), payload=payload)
         if await write(pool, put):
             yield Progress(head.next_ordinal - left + end - first, head.next_ordinal)
+
+
+async def carry_out(
+    pool: Pool, claimed: Claim, maker: Maker[R], settle: Settle | None = None
+) -> AsyncGenerator[Progress, None]:
+    """`rebuild` as the job `claimed`: public progress, completed by the switch."""
+
+    async def finish(connection: Connection, held: BankHead) -> None:
+        if settle is not None:
+            await settle(connection, held)
+        await operations.finish(connection, claimed, {"memories": held.next_ordinal})
+
+    steps = rebuild(pool, claimed.tenant, claimed.bank_id, maker, finish)
+    async with jobs.working(pool, claimed), aclosing(steps):
+        async for progress in steps:
+            if progress.done < progress.total:
+                await jobs.report(pool, claimed, progress)
+            yield progress
 
 
 async def gaps(connection: Connection, bank: int, kind: str, size: int) -> list[Gap]:

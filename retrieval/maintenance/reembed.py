@@ -25,7 +25,7 @@ from retrieval.keyword.backends.backend import Progress
 from retrieval.maintenance import jobs, linking, rebuild
 from retrieval.protocols import Embedder
 from retrieval.settings import RetainSettings
-from retrieval.store import banks, operations
+from retrieval.store import banks
 from retrieval.store.heads import BankHead, vector_set
 from retrieval.store.pool import Connection, Pool, read
 
@@ -99,11 +99,7 @@ async def reembed(
             unlinked = await rebuild.gaps(connection, held.bank, former, held.next_ordinal)
             own = settings.with_overrides(held.config)
             await linking.link(connection, held, f"vectors:{maker.target}", unlinked, own)
-        await operations.finish(connection, claimed, {"memories": held.next_ordinal})
 
-    steps = rebuild.rebuild(pool, tenant, bank_id, maker, settle)
-    async with jobs.working(pool, claimed), aclosing(steps):
+    async with aclosing(rebuild.carry_out(pool, claimed, maker, settle)) as steps:
         async for progress in steps:
-            if progress.done < progress.total:
-                await jobs.report(pool, claimed, progress)
             yield progress
