@@ -61,6 +61,18 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtractedFact:
+    """One fact of a chunk. `links`: (place of an earlier fact of the chunk, type)."""
+
+    text: str
+    fact_type: FactType = FactType.WORLD
+    occurred_start: datetime | None = None
+    occurred_end: datetime | None = None
+    mentions: tuple[Mention, ...] = ()
+    links: tuple[tuple[int, LinkType], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """An edge that somebody stated. `where` names it in messages."""
 

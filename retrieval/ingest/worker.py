@@ -20,6 +20,7 @@ from uuid import UUID, uuid4
 from retrieval.errors import Conflict, FourfoldError, InvalidInput, NeedsModel, NotFound
 from retrieval.ingest import retain as retaining
 from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest.entity_curation import prune_entities
 from retrieval.store import banks, operations, segments
 from retrieval.store.operations import Claim
 from retrieval.store.pool import Connection, read, write
@@ -203,5 +204,6 @@ class Worker:
             await segments.merge(pool, head.bank)
             with suppress(NotFound):
                 await segments.compact(pool, head.tenant, head.bank_id)
+                await prune_entities(self._deps, head.tenant, head.bank_id)
             self._kept_until = written_at
         return bool(written)
