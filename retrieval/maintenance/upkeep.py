@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 
-from retrieval.errors import Conflict, FourfoldError, InvalidInput, NotFound
+from retrieval.errors import Conflict, FourfoldError, NotFound
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.entity_curation import prune_entities
 from retrieval.keyword.backends.backend import Progress
