@@ -17,15 +17,8 @@ from numpy.typing import NDArray
 
 from retrieval.bank.columns import Population
 from retrieval.bank.placement import shard_ranges
-from retrieval.bank.vectors import (
-    Scan,
-    VectorBackend,
-    VectorStore,
-    best,
-    best_per_row,
-    checked,
-    no_nearest,
-)
+from retrieval.bank.selection import best, best_per_row, no_nearest
+from retrieval.bank.vectors import Scan, VectorBackend, VectorStore, checked
 from retrieval.types import Bools, FactType, Floats, Hits, Ints, no_hits
 
 R = TypeVar("R")
