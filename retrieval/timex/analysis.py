@@ -57,7 +57,7 @@ def candidates(folded: str) -> list[Lexicon]:
     most = max(count for count, _ in known)
     for count, words_of in known:
         if (3 * count >= 2 * most or most - count <= 1) and (
-            (digits and (count or words_of.language == "en")) or words_of.has_trigger(words, folded)
+            (digits and (count or not most or words_of.language == "en")) or words_of.has_trigger(words, folded)
         ):
             likely.append((count, words_of))
     likely.sort(key=lambda entry: -entry[0])

@@ -292,8 +292,10 @@ def _decade_of(context: Context, m: Match) -> Span | None:
 @COMPOSED("part of the period", f"(THE|IN|AT)* (EARLY|MID|LATE|EARLIER) (OF|IN|THE|DASH)* {_P}")
 @COMPOSED("part of the period", f"{_P} (OF|THE|DASH|IN)* (EARLY|MID|LATE)")
 def _cut(context: Context, m: Match) -> Span | None:
-    part = "early" if m.has("EARLY", "EARLIER") else "mid" if m.has("MID") else "late"
-    return cut(context, _scope(context, m), part)
+    if m.has("EARLY", "EARLIER"):
+        span = _scope(context, m)
+        return earlier_in(context, span) if span.relative else cut(context, span, "early")
+    return cut(context, _scope(context, m), "mid" if m.has("MID") else "late")
 
 
 @COMPOSED("to date", "DATE TODATE")

@@ -78,12 +78,12 @@ _NOT_COUNTED = "(?! UNIT | UTIME | X | NUM | OF | DASH | SLASH | PERCENT)"
 
 @NAMED(
     "days of a month",
-    f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON LINK* YEAR",
+    f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON LINK* YEAR (TO|PUNTIL)*",
 )
-@NAMED("days of a month", f"MON (FROM|BETWEEN)? THE? DOM UDAYS? {_TO} THE? DOM UDAYS? LINK* YEAR")
-@NAMED("days of a month", f"(FROM|BETWEEN)? MON THE? DOM UDAYS? {_TO} THE? DOM UDAYS? LINK* YEAR")
+@NAMED("days of a month", f"MON (FROM|BETWEEN)? THE? DOM UDAYS? {_TO} THE? DOM UDAYS? LINK* YEAR (TO|PUNTIL)*")
+@NAMED("days of a month", f"(FROM|BETWEEN)? MON THE? DOM UDAYS? {_TO} THE? DOM UDAYS? LINK* YEAR (TO|PUNTIL)*")
 @NAMED(
-    "days of a month", f"(FROM|BETWEEN)? YEAR LINK* YMARK? MON DOM UDAYS? FROM? {_TO} DOM UDAYS TO?"
+    "days of a month", f"(FROM|BETWEEN)? YEAR LINK* YMARK? MON DOM UDAYS? FROM? {_TO} DOM UDAYS (TO|PUNTIL)*"
 )
 def _days_of_month_and_year(context: Context, m: Match) -> Span:
     return _range(context, m, m.number("YEAR"))
@@ -110,10 +110,10 @@ def _date_short_year(context: Context, m: Match) -> Span:
 
 
 @NAMED(
-    "days of a month", f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON"
+    "days of a month", f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON (TO|PUNTIL)*"
 )
-@NAMED("days of a month", f"MON (FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS?")
-@NAMED("days of a month", f"(FROM|BETWEEN) MON THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS?")
+@NAMED("days of a month", f"MON (FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? (TO|PUNTIL)*")
+@NAMED("days of a month", f"(FROM|BETWEEN) MON THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? (TO|PUNTIL)*")
 def _days_of_month(context: Context, m: Match) -> Span | None:
     if m.after is not None and m.after.kind in chars_of("MONTH") | chars_of("WMONTH"):
         return None
@@ -172,6 +172,16 @@ def _date_in_odd_order(context: Context, m: Match) -> Span | None:
     return exact(days.day(year, month, day), 0.8, explicit=True)
 
 
+@NAMED("date", "NUM DASH NUM COMMA YEAR")
+def _dashed_and_year(context: Context, m: Match) -> Span | None:
+    first, second = m.all("NUM")
+    if not first.text or not second.text:
+        return None
+    a, b = day_of_month(first), day_of_month(second)
+    month, day = (b, a) if (context.day_first and b <= 12) or a > 12 else (a, b)
+    return exact(days.day(m.number("YEAR"), month, day), 0.9, explicit=True)
+
+
 @NAMED("date", "MD COMMA YEAR")
 def _numbers_and_year(context: Context, m: Match) -> Span:
     span = m.spans()[0]
@@ -210,7 +220,8 @@ def _month_and_short_year(context: Context, m: Match) -> Span | None:
 def _month_and_day(context: Context, m: Match) -> Span | None:
     number = m.all("DOM")[0]
     day = day_of_month(number)
-    if m.after is not None and m.after.kind in _UNITS and not m.has("UDAYS"):
+    closing = m.tokens[-1] is number and m.after is not None
+    if closing and m.after.kind in _UNITS:  # type: ignore[union-attr]
         return None
     if m.has("WMONTH") and number.kind in chars_of("NUM") and not number.text:
         if m.tokens.index(number) < m.tokens.index(m.all("MON")[0]):
@@ -293,7 +304,8 @@ def _weekday_and_number(context: Context, m: Match) -> Span | None:
     """With an article, this month's such day if its weekday is right; else the latest that fits."""
     weekday, number = m.number("WEEKDAY") - 1, day_of_month(m.one("DOM"))
     today = context.today
-    if m.after is not None and m.after.kind in _COUNTED | _UNITS and not m.has("ORD"):
+    counted = (_COUNTED | _UNITS) - (_CONNECTORS - chars_of("DASH"))
+    if m.after is not None and m.after.kind in counted and not m.has("ORD"):
         if not (m.after.kind == OTHER and "verb_last" in context.options):
             return None
     spelled = m.one("ORD")
@@ -354,7 +366,8 @@ def _day_of_month(context: Context, m: Match) -> Span | None:
     if m.after is not None and m.after.kind == OTHER and m.has("ORD"):
         if "verb_last" not in context.options:
             return None
-    closing = m.after is None and m.has("THE") and "article_day" in context.options
+    ended = m.after is None or m.after.kind in chars_of("STOP") | chars_of("DOT")
+    closing = ended and m.has("THE") and "article_day" in context.options
     if (
         not closing
         and m.before is not None

@@ -197,9 +197,13 @@ class Lexicon:
         if glued_left or size > 6:
             return Token(OTHER, None, piece.start, piece.end), 1
         value = int(piece.text)
-        if following is not None and following.start == piece.end:
+        spaced = 1 if "spaced_ordinals" in self.options else 0
+        if following is not None and following.start <= piece.end + spaced:
             if following.text in self.ordinal:
                 return Token(kind_of("ORD"), value, piece.start, following.end, piece.text), 2
+            if following.start > piece.end:
+                kind = "YEAR" if size == 4 else "NUM"
+                return Token(kind_of(kind), value, piece.start, piece.end, piece.text), 1
             known = following.text in self.tree or any(
                 following.text == ending for ending, _ in self.suffixes
             )

@@ -515,7 +515,28 @@ _OF_PERIOD = "(EARLY|MID|LATE|EARLIER)"
 @PERIODS("calendar period", "THE? (THIS|NEXT) UNIT")
 @PERIODS("calendar period", "THE? UNIT (OF|THE)* MOD (?! UNIT | OF MON | MON)")
 def _moved_period(context: Context, m: Match) -> Span | None:
+    modifier = m.one("MOD")
+    if modifier is not None and modifier.kind in chars_of("LASTORD") and m.before is not None:
+        if m.before.kind in _WHOLES:
+            return None  # Turkish, Korean: the last week of what was just named
     return shifted(context, unit_of(m.all("UNIT")[0]), shift_of(m))
+
+
+_WHOLES = frozenset().union(*map(chars_of, "OF LOC MON DATE YEAR UYEARS".split()))
+
+
+@PERIODS("rolling", "THIS (NUM | FEW) UNIT")
+def _these(context: Context, m: Match) -> Span | None:
+    if m.has("MDAY"):
+        return None
+    parts = amounts(m)
+    return _rolling(context, parts, -1) if parts[0][0] > 1 else None
+
+
+@PERIODS("calendar period", "UNIT AFTER THE? NEXT (?! UNIT | WEEKDAY | MON | HOLIDAY)")
+@PERIODS("calendar period", "UNIT BEFORE THE? PREV (?! UNIT | WEEKDAY | MON | HOLIDAY)")
+def _but_one(context: Context, m: Match) -> Span:
+    return shifted(context, unit_of(m.all("UNIT")[0]), 2 if m.has("NEXT") else -2)
 
 
 @PERIODS("calendar period", "UNIT AFTERNEXT")
@@ -562,6 +583,8 @@ def _fiscal_year(context: Context, m: Match) -> Span | None:
 
 
 _LINKS = "(OF|IN|COMMA|DASH|SLASH|THE)*"
+_YEAR_OF = "THE? UYEARS? YEAR YMARK?"
+_TAIL = "(TO|PUNTIL|PBETWEEN|OF)*"
 
 
 @PERIODS("quarter", f"(IN|THE)* (QN | ORD UQUARTER | UQUARTER NUM) {_LINKS} UYEARS? YEAR YMARK?")
@@ -692,6 +715,16 @@ def _century(context: Context, m: Match) -> Span:
     return Span(first, last, "century", 0.95)
 
 
+@PERIODS("years", f"(FROM|BETWEEN) {_YEAR_OF} FROM? (TO|UNTIL|DASH|AND) {_YEAR_OF} {_TAIL}")
+@PERIODS("years", f"{_YEAR_OF} (DASH|TO|UNTIL) {_YEAR_OF} {_TAIL}")
+@PERIODS("years", f"{_YEAR_OF} (FROM|TO|AND|DASH) {_YEAR_OF} OF? (TO|PUNTIL|PBETWEEN)")
+def _years(context: Context, m: Match) -> Span | None:
+    first, last = (int(str(t.value)) for t in m.all("YEAR"))
+    if not (plausible(context, first) and plausible(context, last) and first < last):
+        return None
+    return Span(*days.years(first, last), "year", 0.9, explicit=True)
+
+
 @PERIODS("week number", f"(IN|THE)* UWEEK OF? NUM {_LINKS} UYEARS? YEAR YMARK?")
 @PERIODS("week number", f"YEAR YMARK? {_LINKS} UWEEK NUM")
 @PERIODS("week number", f"YEAR YMARK? {_LINKS} ORD UWEEK")
@@ -734,7 +767,10 @@ def _year(context: Context, m: Match) -> Span | None:
             return None
         return _whole_year(year_of(context, token))
     year = m.number("YEAR")
-    if not plausible(context, year) and not (m.has("UYEAR", "YMARK") and 1000 <= year <= 2999):
+    spelled = not token.text
+    if not plausible(context, year) and not (
+        (m.has("UYEAR", "YMARK") or spelled) and 1000 <= year <= 2999
+    ):
         return None
     if m.has("YMARK") and not plausible(context, year) and not m.has("IN"):
         return _whole_year(year) if year < context.today.year else None

@@ -14,6 +14,7 @@ OPEN = Rules()
 
 _D = "(DATE | YEAR YMARK? | NOW)"
 _FILL = "(THE|ON|IN|OF|COMMA|UYEAR|UNTIL|TO)*"
+_TAIL = "(TO|UNTIL|PUNTIL|DASH|OF|PBETWEEN|LOC)*"
 
 
 def _ends(context: Context, m: Match) -> list[Span] | None:
@@ -31,11 +32,11 @@ def _ends(context: Context, m: Match) -> list[Span] | None:
     return ends
 
 
-@RANGES("between", f"BETWEEN {_FILL} {_D} (AND|TO|DASH|UNTIL) {_FILL} {_D}")
+@RANGES("between", f"BETWEEN {_FILL} {_D} DOT? COMMA? (AND|TO|DASH|UNTIL) {_FILL} {_D}")
 @RANGES("between", f"{_D} (AND|TO|DASH|OF) {_D} OF? PBETWEEN")
-@RANGES("from to", f"FROM {_FILL} {_D} COMMA? (TO|DASH|UNTIL|AND) {_FILL} {_D}")
-@RANGES("from to", f"{_D} FROM (TO|DASH|OF)? {_FILL} {_D} (TO|UNTIL|DASH)*")
-@RANGES("from to", f"{_D} (DASH|TO|UNTIL) {_FILL} {_D} (UNTIL|TO)?")
+@RANGES("from to", f"FROM {_FILL} {_D} DOT? COMMA? (TO|DASH|UNTIL|AND) {_FILL} {_D} {_TAIL}")
+@RANGES("from to", f"{_D} LOC? FROM (TO|DASH|OF)? {_FILL} {_D} {_TAIL}")
+@RANGES("from to", f"{_D} DOT? (DASH|TO|UNTIL) {_FILL} {_D} {_TAIL}")
 def _range(context: Context, m: Match) -> Span | None:
     ends = _ends(context, m)
     if ends is None or len(ends) != 2:
@@ -132,6 +133,8 @@ def _since_rule(context: Context, m: Match) -> Span | None:
     if span is None:
         return None
     named = span.explicit and span.grain in ("year", "month") and not span.part
+    if m.before is not None and m.before.kind in chars_of("FROM"):
+        return _since(context, span, False)  # 自…以来
     token = m.one("SINCE", "PSINCE")
     if (
         token is not None
@@ -144,7 +147,7 @@ def _since_rule(context: Context, m: Match) -> Span | None:
 
 @OPEN("from on", f"(STARTING | FROM) (FROM|ON|IN|THE|OF)* {_POINT} (ONWARD | PSTARTING | ORLATER)")
 @OPEN("from on", f"STARTING (FROM|ON|IN|THE|OF|WITH)* {_POINT}")
-@OPEN("from on", f"{_POINT} COMMA? FROM? (ONWARD | ORLATER | PSTARTING) (?! {_FILL} {_POINT})")
+@OPEN("from on", f"{_POINT} (COMMA|FROM|LOC)* (ONWARD | ORLATER | PSTARTING) (?! {_FILL} {_POINT})")
 @OPEN("from on", f"(NOTBEFORE | AFTER (OR|ON|IN|EQUAL)+) (THE|ON|IN|OF)* {_POINT}")
 @OPEN("from on", f"(ON | IN)? OR? AFTER (OR | EQUAL) (ON|IN|TO)* {_POINT}")
 def _onward(context: Context, m: Match) -> Span | None:
@@ -160,7 +163,7 @@ def _onward(context: Context, m: Match) -> Span | None:
 
 
 @OPEN("after", f"(AFTER | ORLATER) {_FILL} {_POINT}")
-@OPEN("after", f"{_POINT} (OF|FROM)* PAFTER")
+@OPEN("after", f"{_POINT} (OF|FROM|LOC)* PAFTER")
 def _after(context: Context, m: Match) -> Span | None:
     span = _point(context, m)
     if span is None or span.last is None or span.first is None:
@@ -185,7 +188,7 @@ def _more_than(context: Context, m: Match) -> Span | None:
 
 
 @OPEN("until", f"(BEFORE | UNTIL) (OR | EQUAL) (ON|IN|THE|TO)* {_POINT}")
-@OPEN("until", f"{_POINT} ORBEFORE (?! {_FILL} {_POINT})")
+@OPEN("until", f"{_POINT} (COMMA|LOC)* ORBEFORE (?! {_FILL} {_POINT})")
 def _until_with(context: Context, m: Match) -> Span | None:
     span = _point(context, m)
     if span is None or span.last is None:
@@ -194,7 +197,7 @@ def _until_with(context: Context, m: Match) -> Span | None:
 
 
 @OPEN("before", f"(BEFORE | ORBEFORE) {_FILL} {_POINT}")
-@OPEN("before", f"{_POINT} (OF|FROM)* PBEFORE")
+@OPEN("before", f"{_POINT} (OF|FROM|LOC)* PBEFORE")
 def _before(context: Context, m: Match) -> Span | None:
     span = _point(context, m)
     if span is None or span.first is None or span.last is None:
