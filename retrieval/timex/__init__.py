@@ -11,7 +11,14 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 
-from retrieval.timex.analysis import MAX_CHARACTERS, aware, best_reading, combine, expression, whole_days
+from retrieval.timex.analysis import (
+    MAX_CHARACTERS,
+    aware,
+    best_reading,
+    combine,
+    expression,
+    whole_days,
+)
 from retrieval.timex.events import anchor_event, asks_for_date, asks_for_length
 from retrieval.timex.expression import EventReference, Settings, TimeExpression
 from retrieval.timex.fallback import search

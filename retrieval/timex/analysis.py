@@ -9,12 +9,14 @@ from datetime import UTC, datetime, time, timedelta
 
 from retrieval.timex.composition import COMPOSED, LATE_BARE
 from retrieval.timex.dates import BARE, NAMED
+from retrieval.timex.eras import ERAS
 from retrieval.timex.expression import Settings, TimeExpression
 from retrieval.timex.grammar import DATE, Context, Span
 from retrieval.timex.holidays import HOLIDAYS
 from retrieval.timex.lexicon import LANGUAGES, Lexicon, lexicon
 from retrieval.timex.periods import PERIODS
 from retrieval.timex.ranges import OPEN, RANGES
+from retrieval.timex.relative import RELATIVE
 from retrieval.timex.text import WORDS, Folded
 from retrieval.types import Window
 
@@ -22,7 +24,7 @@ MAX_CHARACTERS = 20_000
 """A longer text is read up to here: questions are short, and time spent must be bounded."""
 
 _STEPS = (
-    NAMED, PERIODS, HOLIDAYS, COMPOSED, BARE, COMPOSED, LATE_BARE, COMPOSED, RANGES, COMPOSED, OPEN,
+    NAMED, RELATIVE, ERAS, PERIODS, HOLIDAYS, COMPOSED, BARE, COMPOSED, LATE_BARE, COMPOSED, RANGES, COMPOSED, OPEN,
 )  # fmt: skip
 _DAY_FIRST_REGIONS = frozenset({"GB", "AU", "NZ", "IE", "IN", "ZA"})
 _DAY = timedelta(days=1)
@@ -57,7 +59,8 @@ def candidates(folded: str) -> list[Lexicon]:
     most = max(count for count, _ in known)
     for count, words_of in known:
         if (3 * count >= 2 * most or most - count <= 1) and (
-            (digits and (count or not most or words_of.language == "en")) or words_of.has_trigger(words, folded)
+            (digits and (count or not most or words_of.language == "en"))
+            or words_of.has_trigger(words, folded)
         ):
             likely.append((count, words_of))
     likely.sort(key=lambda entry: -entry[0])
@@ -229,9 +232,7 @@ def expression(
     )
 
 
-def whole_days(
-    text: str, span: Span, start: int, end: int, anchor: datetime
-) -> TimeExpression:
+def whole_days(text: str, span: Span, start: int, end: int, anchor: datetime) -> TimeExpression:
     """The expression of a closed span of days at a place of the text as given."""
     if span.first is None or span.last is None:
         raise ValueError("an open span")

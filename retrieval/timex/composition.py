@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from retrieval.timex import days
 from retrieval.timex.dates import day_of_month, exact, latest_month
+from retrieval.timex.eras import latest_season, part_of_year, season
 from retrieval.timex.grammar import Context, Match, Rules, Span, change, chars_of
-from retrieval.timex.periods import (
-    DURATION,
+from retrieval.timex.relative import DURATION
+from retrieval.timex.spans import (
     amounts,
     bounds,
     cut,
     earlier_in,
     later_in,
-    latest_season,
     moved,
-    part_of_year,
     plausible,
-    season,
     shift_of,
     shifted,
     unit_of,
@@ -160,7 +158,9 @@ def _days_of(context: Context, m: Match) -> Span | None:
 
 
 @COMPOSED("days of the week", "DATE COMMA? (FROM|BETWEEN) WEEKDAY (TO|AND|DASH|UNTIL) WEEKDAY")
-@COMPOSED("days of the week", "(FROM|BETWEEN)? WEEKDAY (TO|AND|DASH|UNTIL) WEEKDAY (OF|THE|IN)* DATE")
+@COMPOSED(
+    "days of the week", "(FROM|BETWEEN)? WEEKDAY (TO|AND|DASH|UNTIL) WEEKDAY (OF|THE|IN)* DATE"
+)
 def _days_of_week(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain != "week":
@@ -172,7 +172,9 @@ def _days_of_week(context: Context, m: Match) -> Span | None:
 
 @COMPOSED("month of the year", f"MON DOT? {_IN} DATE")
 @COMPOSED("days of the week", "DATE COMMA? (FROM|BETWEEN) WEEKDAY (TO|AND|DASH|UNTIL) WEEKDAY")
-@COMPOSED("days of the week", "(FROM|BETWEEN)? WEEKDAY (TO|AND|DASH|UNTIL) WEEKDAY (OF|THE|IN)* DATE")
+@COMPOSED(
+    "days of the week", "(FROM|BETWEEN)? WEEKDAY (TO|AND|DASH|UNTIL) WEEKDAY (OF|THE|IN)* DATE"
+)
 def _days_of_week(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain != "week":

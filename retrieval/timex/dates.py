@@ -80,10 +80,17 @@ _NOT_COUNTED = "(?! UNIT | UTIME | X | NUM | OF | DASH | SLASH | PERCENT)"
     "days of a month",
     f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON LINK* YEAR (TO|PUNTIL)*",
 )
-@NAMED("days of a month", f"MON (FROM|BETWEEN)? THE? DOM UDAYS? {_TO} THE? DOM UDAYS? LINK* YEAR (TO|PUNTIL)*")
-@NAMED("days of a month", f"(FROM|BETWEEN)? MON THE? DOM UDAYS? {_TO} THE? DOM UDAYS? LINK* YEAR (TO|PUNTIL)*")
 @NAMED(
-    "days of a month", f"(FROM|BETWEEN)? YEAR LINK* YMARK? MON DOM UDAYS? FROM? {_TO} DOM UDAYS (TO|PUNTIL)*"
+    "days of a month",
+    f"MON (FROM|BETWEEN)? THE? DOM UDAYS? {_TO} THE? DOM UDAYS? LINK* YEAR (TO|PUNTIL)*",
+)
+@NAMED(
+    "days of a month",
+    f"(FROM|BETWEEN)? MON THE? DOM UDAYS? {_TO} THE? DOM UDAYS? LINK* YEAR (TO|PUNTIL)*",
+)
+@NAMED(
+    "days of a month",
+    f"(FROM|BETWEEN)? YEAR LINK* YMARK? MON DOM UDAYS? FROM? {_TO} DOM UDAYS (TO|PUNTIL)*",
 )
 def _days_of_month_and_year(context: Context, m: Match) -> Span:
     return _range(context, m, m.number("YEAR"))
@@ -110,10 +117,17 @@ def _date_short_year(context: Context, m: Match) -> Span:
 
 
 @NAMED(
-    "days of a month", f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON (TO|PUNTIL)*"
+    "days of a month",
+    f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON (TO|PUNTIL)*",
 )
-@NAMED("days of a month", f"MON (FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? (TO|PUNTIL)*")
-@NAMED("days of a month", f"(FROM|BETWEEN) MON THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? (TO|PUNTIL)*")
+@NAMED(
+    "days of a month",
+    f"MON (FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? (TO|PUNTIL)*",
+)
+@NAMED(
+    "days of a month",
+    f"(FROM|BETWEEN) MON THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? (TO|PUNTIL)*",
+)
 def _days_of_month(context: Context, m: Match) -> Span | None:
     if m.after is not None and m.after.kind in chars_of("MONTH") | chars_of("WMONTH"):
         return None

@@ -7,7 +7,8 @@ from datetime import date
 from retrieval.timex import days
 from retrieval.timex.dates import exact
 from retrieval.timex.grammar import Context, Match, Rules, Span, change, chars_of, kind_of
-from retrieval.timex.periods import DURATION, amounts, moved, plausible
+from retrieval.timex.relative import DURATION
+from retrieval.timex.spans import amounts, moved, plausible
 
 RANGES = Rules()
 OPEN = Rules()
@@ -175,7 +176,7 @@ def _after(context: Context, m: Match) -> Span | None:
 
 @OPEN("more than ago", "(MORETHAN | LESSTHAN) DATE")
 def _more_than(context: Context, m: Match) -> Span | None:
-    """"More than two weeks ago" is open in the past, "less than" runs from then to now."""
+    """ "More than two weeks ago" is open in the past, "less than" runs from then to now."""
     span = m.spans()[0]
     if not span.relative or span.first is None or span.first != span.last:
         return None
