@@ -1,11 +1,11 @@
-"""From a text to its expressions of time: which languages to try, all rules in order, one choice."""
+"""From a text to its expressions of time: which languages to try, rules in order, one choice."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, time
 
 from retrieval.timex.composition import COMPOSED, LATE_BARE
 from retrieval.timex.dates import BARE, NAMED
@@ -24,10 +24,10 @@ MAX_CHARACTERS = 20_000
 """A longer text is read up to here: questions are short, and time spent must be bounded."""
 
 _STEPS = (
-    NAMED, RELATIVE, ERAS, PERIODS, HOLIDAYS, COMPOSED, BARE, COMPOSED, LATE_BARE, COMPOSED, RANGES, COMPOSED, OPEN,
+    NAMED, RELATIVE, ERAS, PERIODS, HOLIDAYS, COMPOSED, BARE, COMPOSED, LATE_BARE, COMPOSED,
+    RANGES, COMPOSED, OPEN,
 )  # fmt: skip
 _DAY_FIRST_REGIONS = frozenset({"GB", "AU", "NZ", "IE", "IN", "ZA"})
-_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def _stretches(words: Lexicon, folded: str) -> list[tuple[int, int]]:
 
 
 def best_reading(folded: str, anchor: datetime, settings: Settings) -> Reading | None:
-    """The reading that explains most of the text; the likelier language where two explain the same."""
+    """The reading of the likeliest language; of equally likely ones, the one that covers most."""
     best: Reading | None = None
     for words in candidates(folded):
         reading = read(words, context_of(words, anchor, settings, folded), folded)

@@ -1,4 +1,4 @@
-"""Rules that build on expressions already read: the first week of May, early next year, two days after."""
+"""Rules that build on what is already read: the first week of May, two days after, early 2024."""
 
 from __future__ import annotations
 
@@ -171,19 +171,6 @@ def _days_of_week(context: Context, m: Match) -> Span | None:
 
 
 @COMPOSED("month of the year", f"MON DOT? {_IN} DATE")
-@COMPOSED("days of the week", "DATE COMMA? (FROM|BETWEEN) WEEKDAY (TO|AND|DASH|UNTIL) WEEKDAY")
-@COMPOSED(
-    "days of the week", "(FROM|BETWEEN)? WEEKDAY (TO|AND|DASH|UNTIL) WEEKDAY (OF|THE|IN)* DATE"
-)
-def _days_of_week(context: Context, m: Match) -> Span | None:
-    span = m.spans()[0]
-    if span.grain != "week":
-        return None
-    monday, _ = bounds(span)
-    first, last = (days.plus_days(monday, int(str(t.value)) - 1) for t in m.all("WEEKDAY"))
-    return Span(first, last, "day", 0.95) if first <= last else None
-
-
 @COMPOSED("month of the year", "DATE (OF|IN|COMMA|THE)* MON")
 def _month_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]

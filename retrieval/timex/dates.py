@@ -78,7 +78,8 @@ _NOT_COUNTED = "(?! UNIT | UTIME | X | NUM | OF | DASH | SLASH | PERCENT)"
 
 @NAMED(
     "days of a month",
-    f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON LINK* YEAR (TO|PUNTIL)*",
+    f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON LINK* YEAR"
+    "(TO|PUNTIL)*",
 )
 @NAMED(
     "days of a month",
@@ -237,9 +238,9 @@ def _month_and_day(context: Context, m: Match) -> Span | None:
     closing = m.tokens[-1] is number and m.after is not None
     if closing and m.after.kind in _UNITS:  # type: ignore[union-attr]
         return None
-    if m.has("WMONTH") and number.kind in chars_of("NUM") and not number.text:
-        if m.tokens.index(number) < m.tokens.index(m.all("MON")[0]):
-            return None  # "one may ask"
+    spelled = number.kind in chars_of("NUM") and not number.text
+    if m.has("WMONTH") and spelled and m.tokens.index(number) < m.tokens.index(m.all("MON")[0]):
+        return None  # "one may ask"
     try:
         return latest_day(context, m.number("MON"), day)
     except OverflowError:
@@ -319,9 +320,9 @@ def _weekday_and_number(context: Context, m: Match) -> Span | None:
     weekday, number = m.number("WEEKDAY") - 1, day_of_month(m.one("DOM"))
     today = context.today
     counted = (_COUNTED | _UNITS) - (_CONNECTORS - chars_of("DASH"))
-    if m.after is not None and m.after.kind in counted and not m.has("ORD"):
-        if not (m.after.kind == OTHER and "verb_last" in context.options):
-            return None
+    verb = m.after is not None and m.after.kind == OTHER and "verb_last" in context.options
+    if m.after is not None and m.after.kind in counted and not m.has("ORD") and not verb:
+        return None
     spelled = m.one("ORD")
     if spelled is not None and not spelled.text and "ordinal_after" in context.options:
         return exact(days.nth_weekday(days.period("month", today), weekday, number), 0.8)
@@ -365,7 +366,7 @@ _BEFORE_DAY = frozenset().union(
 @BARE("day of the month", "ON THE ORD (?= X)")
 @BARE(
     "day of the month",
-    "ON THE? DOM DOT? (?! UNIT | X | NUM | OF | UTIME | CLOCK | AND | SLASH | DASH | COLON | PERCENT)",
+    "ON THE? DOM DOT? (?! UNIT | X | NUM | OF | UTIME | CLOCK | AND | SLASH | DASH | COLON)",
 )
 @BARE("day of the month", "THE NUM DOT? (?= STOP | $)")
 @BARE(
@@ -377,9 +378,9 @@ _BEFORE_DAY = frozenset().union(
 @BARE("day of the month", "NUM (DOMEND | LOC DOMEND)")
 def _day_of_month(context: Context, m: Match) -> Span | None:
     number = m.all("DOM")[0]
-    if m.after is not None and m.after.kind == OTHER and m.has("ORD"):
-        if "verb_last" not in context.options:
-            return None
+    verb_last = "verb_last" in context.options
+    if m.after is not None and m.after.kind == OTHER and m.has("ORD") and not verb_last:
+        return None
     ended = m.after is None or m.after.kind in chars_of("STOP") | chars_of("DOT")
     closing = ended and m.has("THE") and "article_day" in context.options
     if (

@@ -1,6 +1,7 @@
 """The words of one language, read from its data file, and the tokens they make of a text.
 
-A data file (languages/<code>.toml) has tables of kinds: `MONTH.5 = "may"`, `PREV = "last|previous"`.
+A data file (languages/<code>.toml) has a table for each kind of word, from values to words:
+`[MONTH]` with `5 = "may"`, `[PREV]` with `"" = "last"` where the kind says it all.
 Alternatives are divided by "|"; a phrase of several words is written with spaces. `[meta]` says how
 the language is recognised and read:
 
@@ -30,7 +31,7 @@ from retrieval.timex.numerals import HAN_DIGITS, compound_number, han_number, me
 from retrieval.timex.numeric import numeric_tokens
 from retrieval.timex.text import WORDS, Piece, fold, pieces
 
-ALL_LANGUAGES = (
+LANGUAGES = (
     "en", "es", "fr", "de", "it", "pt", "nl", "sv", "tr", "ru", "zh", "ja", "ko", "hi", "ar",
 )  # fmt: skip
 
@@ -395,10 +396,6 @@ def _plant(tree: Node, words: list[str], kind: str, value: Value) -> None:
     if isinstance(known, tuple) and known[0] != kind:
         both = composite(known[0], kind)
         if both is None:
-            if _DEBUG:
-                print(" ".join(words))
-                node[""] = (kind, value)
-                return
             raise ValueError(f"{' '.join(words)!r} is of two kinds that no rule takes together")
         kind, value = both, known[1] if value is None else value
     node[""] = (kind, value)
@@ -427,11 +424,3 @@ def _alternatives(words: set[str], signal: str) -> re.Pattern[str] | None:
     if signal:
         parts.append(signal)
     return re.compile("|".join(parts)) if parts else None
-
-
-_DEBUG = False
-LANGUAGES = tuple(
-    name
-    for name in ALL_LANGUAGES
-    if (files("retrieval.timex") / "languages" / f"{name}.toml").is_file()
-)

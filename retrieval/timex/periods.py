@@ -43,9 +43,9 @@ def _moved_period(context: Context, m: Match) -> Span | None:
     if m.before is not None and m.before.kind in _COUNTS and m.tokens[0].kind in chars_of("UNIT"):
         return None  # the unit belongs to the number before it
     modifier = m.one("MOD")
-    if modifier is not None and modifier.kind in chars_of("LASTORD") and m.before is not None:
-        if m.before.kind in _WHOLES:
-            return None  # Turkish, Korean: the last week of what was just named
+    ambiguous = modifier is not None and modifier.kind in chars_of("LASTORD")
+    if ambiguous and m.before is not None and m.before.kind in _WHOLES:
+        return None  # Turkish, Korean: the last week of what was just named
     return shifted(context, unit_of(m.all("UNIT")[0]), shift_of(m))
 
 

@@ -91,7 +91,7 @@ _DAYS = frozenset().union(*map(chars_of, ["REL", "DATE", "EITHER", "DAY", "FROM"
 @RELATIVE("rolling", "(PAST | PREV) ADJACENT UNIT")
 @RELATIVE("rolling ahead", "COMING ADJACENT UNIT")
 def _adjacent(context: Context, m: Match) -> Span:
-    """Two numbers in a row, three or four: from the nearer to the farther, or rolling by the upper."""
+    """Two numbers in a row, "three or four": from the one to the other, or rolling by the upper."""
     near, far = divmod(m.number("ADJACENT"), 10)
     unit = unit_of(m.all("UNIT")[0])
     if m.tokens[0].kind not in chars_of("ADJACENT"):
@@ -256,7 +256,8 @@ def _weekday_of_week(context: Context, m: Match) -> Span:
 
 @RELATIVE(
     "weekday",
-    "THE? THIS? (NEXT|PREV) WEEKDAY (?! LINK* (NUM|ORD|MD|MON) | (OF|IN) THE? (DATE|MOD UNIT|UYEARS? YEAR))",
+    "THE? THIS? (NEXT|PREV) WEEKDAY (?! LINK* (NUM|ORD|MD|MON)"
+    "| (OF|IN) THE? (DATE|MOD UNIT|UYEARS? YEAR))",
 )
 @RELATIVE("weekday", "THE? THIS WEEKDAY (NEXT|PREV)? (?! LINK* (NUM|ORD|MD|MON))")
 @RELATIVE("weekday", "THE? WEEKDAY (OF|THE)* MOD (?! UNIT)")

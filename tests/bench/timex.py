@@ -1,4 +1,4 @@
-"""How many dated questions are resolved rightly, against dateparser in the same run, and at what cost.
+"""How many dated questions are resolved rightly, against dateparser in the same run; the cost.
 
 Run: python -m tests.bench.timex [--shared PATH] [--baseline N]
 
@@ -94,7 +94,7 @@ def ours(case: Case) -> Answer | None:
 
 
 def baseline(case: Case) -> Answer | None:
-    """dateparser's search, told the language and to prefer the past: its longest find, as one day."""
+    """dateparser's search, told the language and to prefer the past: its longest find, one day."""
     from dateparser.search import search_dates
 
     anchor = case.anchor.replace(tzinfo=None)

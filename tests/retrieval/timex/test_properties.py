@@ -29,7 +29,7 @@ EDGES = st.sampled_from(
         date(2026, 12, 31),
         date(2000, 2, 29),
         date(2025, 3, 31),
-    ]  # fmt: skip
+    ]
 )
 AROUND = st.one_of(
     ANCHORS, st.builds(datetime.combine, EDGES, st.sampled_from([time.min, time.max]), OFFSETS)
