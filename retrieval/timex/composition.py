@@ -5,7 +5,7 @@ from __future__ import annotations
 from retrieval.timex import days
 from retrieval.timex.dates import day_of_month, exact, latest_month
 from retrieval.timex.eras import latest_season, part_of_year, season
-from retrieval.timex.grammar import Context, Match, Rules, Span, change, chars_of
+from retrieval.timex.grammar import OTHER, Context, Match, Rules, Span, change, chars_of
 from retrieval.timex.relative import DURATION
 from retrieval.timex.spans import (
     amounts,
@@ -129,7 +129,7 @@ def _weekend_of(context: Context, m: Match) -> Span | None:
     return Span(min(saturday, first), max(first, days.plus_days(saturday, 1)), "weekend", 0.8)
 
 
-@COMPOSED("day of the month", f"(ON|THE)* DOM DOT? UDAYS? {_IN} DATE")
+@COMPOSED("day of the month", "(ON|THE)* DOM DOT? UDAYS? (OF|THE|COMMA|DASH)* DATE")
 @COMPOSED("day of the month", "DATE (OF|THE|ON|IN)* DOM MDAY")
 @COMPOSED("day of the month", "DATE (OF|THE|ON|IN)* ORD UDAY?")
 @COMPOSED("day of the month", "DATE OF? NUM DOMEND")
@@ -318,6 +318,34 @@ def _rest(context: Context, m: Match) -> Span | None:
     return Span(max(first, context.today), last, "day", 0.9, relative=True)
 
 
+@COMPOSED("beside a day", "THE? (WEEKDAY | UNIT) (BEFORE | AFTER) (THE|OF)* DATE")
+def _beside(context: Context, m: Match) -> Span | None:
+    """"The Monday before 24 July", "the week after": what lies next to a named day."""
+    span = m.spans()[0]
+    if span.grain != "day" or (m.before is not None and m.before.kind in chars_of("COUNT")):
+        return None
+    first, last = bounds(span)
+    ahead = m.has("AFTER")
+    if m.has("WEEKDAY"):
+        weekday = m.number("WEEKDAY") - 1
+        if ahead:
+            return exact(days.plus_days(last, (weekday - last.weekday() - 1) % 7 + 1), 0.9)
+        return exact(days.plus_days(first, -((first.weekday() - weekday - 1) % 7 + 1)), 0.9)
+    unit = unit_of(m.all("UNIT")[0])
+    if unit == "weekend":
+        saturday = days.plus_days(last, (5 - last.weekday() - 1) % 7 + 1)
+        if not ahead:
+            saturday = days.plus_days(first, -((first.weekday() - 6 - 1) % 7 + 1) - 1)
+        return Span(saturday, days.plus_days(saturday, 1), "weekend", 0.9)
+    if unit in ("day", "week"):
+        length = days.DAYS_OF[unit]
+        if ahead:
+            return Span(days.plus_days(last, 1), days.plus_days(last, length), unit, 0.9)
+        return Span(days.plus_days(first, -length), days.plus_days(first, -1), unit, 0.9)
+    start = days.plus(days.period(unit, first)[0], unit, 1 if ahead else -1)
+    return Span(*days.period(unit, start), unit, 0.85)
+
+
 @COMPOSED("away from a day", f"{DURATION} (AFTER|FROM|SINCE|LATER) (THE|OF|FROM|IN)* DATE")
 @COMPOSED("away from a day", f"PRELATER {DURATION} (FROM|SINCE|AFTER) (DATE | YEAR)")
 @COMPOSED("away from a day", f"DATE (OF|FROM|PAFTER|PSINCE)* {DURATION} (LATER|PAFTER)")
@@ -408,8 +436,11 @@ def _lone_season(context: Context, m: Match) -> Span:
 @LATE_BARE("calendar period", "(ON|THE|IN)* UWEEKEND")
 def _running(context: Context, m: Match) -> Span | None:
     unit = unit_of(m.all("UNIT")[0])
-    if m.has("ON") and unit not in ("weekend",):
+    if m.has("ON") and unit != "weekend":
         return None
+    lone = len(m.tokens) == 1 and m.before is not None and m.before.kind == OTHER
+    if lone and m.after is not None and m.after.kind not in chars_of("DOT") | chars_of("LOC"):
+        return None  # "another theme park weekend; ..."
     return change(shifted(context, unit, 0), confidence=0.75)
 
 

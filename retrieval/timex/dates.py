@@ -229,8 +229,8 @@ def _month_and_short_year(context: Context, m: Match) -> Span | None:
     return Span(first, last, "month", 0.9, explicit=True)
 
 
-@NAMED("month and day", f"{_PREFIX} THE? ORD LINK* MON")
-@NAMED("month and day", f"{_PREFIX} THE? DOM UDAYS? DOT? (OF|DASH|SLASH|IN|COMMA)? THE? MON")
+@NAMED("month and day", f"{_PREFIX} THE? ORD (OF|COMMA|DASH|SLASH|DOT|THE)* MON")
+@NAMED("month and day", f"{_PREFIX} THE? DOM UDAYS? DOT? (OF|DASH|SLASH|COMMA)? THE? MON")
 @NAMED("month and day", f"{_PREFIX} MON DOT? (OF|DASH|SLASH|COMMA)? (THE|ON)? DOM UDAYS?")
 def _month_and_day(context: Context, m: Match) -> Span | None:
     number = m.all("DOM")[0]

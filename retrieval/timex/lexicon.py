@@ -45,6 +45,7 @@ _CARRIERS = frozenset(
         "MONTH",
         "WMONTH",
         "DAY",
+        "DAYS",
         "WDAY",
         "REL",
         "UDAY",

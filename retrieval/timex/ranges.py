@@ -212,6 +212,15 @@ def _before(context: Context, m: Match) -> Span | None:
     return change(span, first=None, last=last, part="", whole=None)
 
 
+@OPEN("as of", f"ASOF {_FILL} {_POINT}")
+def _as_of(context: Context, m: Match) -> Span | None:
+    """What held as of a time happened up to its end."""
+    span = _point(context, m)
+    if span is None or span.last is None:
+        return None
+    return change(span, first=None, part="", whole=None)
+
+
 @OPEN("until", f"UNTIL {_FILL} {_POINT}")
 @OPEN("until", f"{_POINT} (OF|TO)? PUNTIL")
 def _until(context: Context, m: Match) -> Span | None:
