@@ -26,7 +26,7 @@ COMPOSED = Rules()
 LATE_BARE = Rules()
 """Periods without anything to complete them: "Q3", "the first Sunday", "end of the month"."""
 
-_IN = "(OF|IN|THE|ON|COMMA|DASH|AT)*"
+_IN = "(OF|IN|THE|ON|COMMA|DASH)*"
 _P = "(DATE | MON | UYEAR? YEAR YMARK?)"
 
 
@@ -101,7 +101,7 @@ def _edge_units(context: Context, m: Match) -> Span | None:
     return Span(first, days.plus_days(moved(first, parts, 1), -1), "day", 0.9)
 
 
-@COMPOSED("week of", "THE? UWEEK (STARTING|OF|IN|THE|ON|WITH|FROM|BEFORE)* DATE")
+@COMPOSED("week of", "THE? UWEEK (STARTING|OF|IN|THE|ON|FROM|BEFORE)* DATE")
 @COMPOSED("week of", "DATE (OF|STARTING|FROM|LOC)* UWEEK")
 @COMPOSED("week of", "THE? WEEKCOMMENCING DATE")
 @COMPOSED("month of", "THE? UMONTH (OF|IN|THE)* DATE")
@@ -254,13 +254,13 @@ def _part_of(context: Context, m: Match) -> Span | None:
     return change(part_of_year(m, bounds(span)[0].year), explicit=False)
 
 
-@COMPOSED("season", f"SEASON {_IN} DATE")
-@COMPOSED("season", "DATE (OF|IN|THE)* SEASON")
+@COMPOSED("season", f"(SEASON|LONESEASON) {_IN} DATE")
+@COMPOSED("season", "DATE (OF|IN|THE)* (SEASON|LONESEASON)")
 def _season_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain != "year":
         return None
-    return season(context, m.number("SEASON"), bounds(span)[0].year)
+    return season(context, m.number("SEASON", "LONESEASON"), bounds(span)[0].year)
 
 
 @COMPOSED("decade", "THE? (ORD|LASTORD) UDECADE (OF|THE)* DATE")
@@ -278,10 +278,10 @@ def _decade_of(context: Context, m: Match) -> Span | None:
     return Span(*days.years(first, first + 9), "decade", 0.95)
 
 
-@COMPOSED("part of the period", f"(THE|IN|AT)* (EARLY|MID|LATE|EARLIER) (OF|IN|THE|DASH)* {_P}")
+@COMPOSED("part of the period", f"(THE|IN|AT)* (EARLY|MID|LATE) (OF|IN|THE|DASH)* {_P}")
 @COMPOSED("part of the period", f"{_P} (OF|THE|DASH|IN)* (EARLY|MID|LATE)")
 def _cut(context: Context, m: Match) -> Span | None:
-    if m.has("EARLY", "EARLIER"):
+    if m.has("EARLY"):
         span = _scope(context, m)
         return earlier_in(context, span) if span.relative else cut(context, span, "early")
     return cut(context, _scope(context, m), "mid" if m.has("MID") else "late")
@@ -320,7 +320,7 @@ def _rest(context: Context, m: Match) -> Span | None:
 
 @COMPOSED("beside a day", "THE? (WEEKDAY | UNIT) (BEFORE | AFTER) (THE|OF)* DATE")
 def _beside(context: Context, m: Match) -> Span | None:
-    """"The Monday before 24 July", "the week after": what lies next to a named day."""
+    """ "The Monday before 24 July", "the week after": what lies next to a named day."""
     span = m.spans()[0]
     if span.grain != "day" or (m.before is not None and m.before.kind in chars_of("COUNT")):
         return None
@@ -403,12 +403,12 @@ def _phase_of_month(context: Context, m: Match) -> Span | None:
     return cut(context, shifted(context, "month", shift_of(m)), m.word("MONTHPHASE"))
 
 
-@LATE_BARE("quarter", "(IN|THE|DURING)* (QN | HN | ORD UQUARTER | ORD UHALF) (OF THE? UYEAR)?")
+@LATE_BARE("quarter", "(IN|THE)* (QN | HN | ORD UQUARTER | ORD UHALF) (OF THE? UYEAR)?")
 @LATE_BARE("quarter", "NUM UQUARTER")
 def _bare_part(context: Context, m: Match) -> Span | None:
     """This year's, or last year's where that one has not begun."""
     this_year = "part_of_this_year" in context.options
-    if m.has("QN", "HN") and not m.has("IN", "DURING") and m.before is not None and not this_year:
+    if m.has("QN", "HN") and not m.has("IN") and m.before is not None and not this_year:
         return None
     if m.has("NUM") and not this_year:
         return None

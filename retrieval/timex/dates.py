@@ -73,7 +73,7 @@ def _range(context: Context, m: Match, year: int | None) -> Span:
 
 
 _TO = "(DASH|TO|UNTIL|AND)"
-_NOT_COUNTED = "(?! UNIT | UTIME | X | NUM | OF | DASH | SLASH | PERCENT)"
+_NOT_COUNTED = "(?! UNIT | UTIME | X | NUM | OF | DASH | SLASH)"
 
 
 @NAMED(
@@ -413,7 +413,7 @@ def _nth_weekday(context: Context, m: Match) -> Span | None:
 @BARE("month and day", "WEEKDAY NUM DASH NUM")
 @BARE(
     "month and day",
-    "(IN | ON | THE) NUM DASH NUM (?! UNIT | UTIME | NUM | OF | DASH | SLASH | PERCENT)",
+    "(IN | ON | THE) NUM DASH NUM (?! UNIT | UTIME | NUM | OF | DASH | SLASH)",
 )
 def _weekday_and_numbers(context: Context, m: Match) -> Span | None:
     first, second = (day_of_month(t) for t in m.all("NUM"))

@@ -51,16 +51,16 @@ def part_of_year(m: Match, year: int) -> Span:
     return Span(first, last, "half" if size == 6 else "quarter", explicit=True)
 
 
-@ERAS("season", f"(IN|THE|OF)* SEASON {_LINKS} UYEARS? YEAR YMARK?")
-@ERAS("season", f"YEAR YMARK? {_LINKS} SEASON")
+@ERAS("season", f"(IN|THE|OF)* (SEASON|LONESEASON) {_LINKS} UYEARS? YEAR YMARK?")
+@ERAS("season", f"YEAR YMARK? {_LINKS} (SEASON|LONESEASON)")
 def _season_of_year(context: Context, m: Match) -> Span:
-    return season(context, m.number("SEASON"), m.number("YEAR"))
+    return season(context, m.number("SEASON", "LONESEASON"), m.number("YEAR"))
 
 
-@ERAS("season", "THE? MOD SEASON")
-@ERAS("season", "THE? SEASON MOD")
+@ERAS("season", "THE? MOD (SEASON|LONESEASON)")
+@ERAS("season", "THE? (SEASON|LONESEASON) MOD")
 def _moved_season(context: Context, m: Match) -> Span:
-    number, shift, today = m.number("SEASON"), shift_of(m), context.today
+    number, shift, today = m.number("SEASON", "LONESEASON"), shift_of(m), context.today
     near = [season(context, number, y) for y in range(today.year - 2, today.year + 3)]
     if shift < 0:
         past = [s for s in near if s.last is not None and s.last < today]
@@ -73,11 +73,11 @@ def _moved_season(context: Context, m: Match) -> Span:
     return near[2]
 
 
-@ERAS("season", "(IN|DURING|SINCE) THE? SEASON (?! X SEASON)")
+@ERAS("season", "(IN|SINCE) THE? SEASON (?! X SEASON)")
 def _season(context: Context, m: Match) -> Span | None:
     if m.has("SINCE"):
         return None
-    return latest_season(context, m.number("SEASON"))
+    return latest_season(context, m.number("SEASON", "LONESEASON"))
 
 
 def latest_season(context: Context, number: int) -> Span:
@@ -176,11 +176,10 @@ def _years(context: Context, m: Match) -> Span | None:
 @ERAS("week number", f"YEAR YMARK? {_LINKS} ORD UWEEK")
 @ERAS("week number", "(IN|THE)* UWEEK NUM (?! UNIT)")
 @ERAS("week number", "NUM ORDEND UWEEK")
-@ERAS("week number", "WEEKN")
 def _numbered_week(context: Context, m: Match) -> Span | None:
     if m.has("NUM") and not m.all("NUM")[0].text:
         return None
-    number = m.number("NUM", "ORD", "WEEKN")
+    number = m.number("NUM", "ORD")
     year = m.number("YEAR") if m.has("YEAR") else context.today.year
     first, last = days.iso_week(year, number)
     if not 1 <= number <= 53 or days.plus_days(first, 3).year != year:
@@ -190,7 +189,7 @@ def _numbered_week(context: Context, m: Match) -> Span | None:
 
 @ERAS(
     "year",
-    "(IN|DURING) (OF|THE|DASH)* UYEAR? OF? YEAR YMARK? (?! DOT NUM | SLASH | DASH NUM | MON)",
+    "IN (OF|THE|DASH)* UYEAR? OF? YEAR YMARK? (?! DOT NUM | SLASH | DASH NUM | MON)",
 )
 @ERAS("year", "IN NUM YMARK")
 @ERAS("year", "YEAR YMARK")

@@ -18,7 +18,8 @@ from retrieval.timex.text import Folded, fold
 _BEFORE_THE_EVENT: dict[str, dict[Relation, str]] = {
     "en": {
         "before": "before|prior to|ahead of|leading up to|in the run-up to",
-        "after": "after|following (?=(?:the|a|an|his|her|my|our|their) )|in the wake of|right after|shortly after",
+        "after": "after|following (?=(?:the|a|his|her|my|our|their) )"
+        "|in the wake of|right after|shortly after",
         "during": "while|during|throughout|in the course of|at the time of"
         "|when (?=(?:i|we|he|she|they|it|you) (?:was|were)\\b)|when (?=\\w+ (?:was|were) \\w)",
         "since": "ever since|since",

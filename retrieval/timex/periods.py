@@ -24,7 +24,7 @@ def _rest(context: Context, m: Match) -> Span:
     return Span(context.today, last, "day", 0.9, relative=True)
 
 
-@PERIODS("earlier in the period", "(EARLIER|EARLIERIN) (IN|OF|THE)* THIS? UNIT")
+@PERIODS("earlier in the period", "EARLIERIN (IN|OF|THE)* THIS? UNIT")
 @PERIODS("earlier in the period", "THIS UNIT EARLIER")
 def _earlier(context: Context, m: Match) -> Span | None:
     return earlier_in(context, shifted(context, unit_of(m.all("UNIT")[0]), 0))

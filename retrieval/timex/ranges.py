@@ -92,10 +92,10 @@ def _last_with_year(span: Span, year: int) -> date:
     return days.month(year, span.month)[1]
 
 
-@RANGES("duration from", f"(FOR|IN)? {DURATION} COMMA? (STARTING|FROM|SINCE) (FROM|ON|THE)* DATE")
+@RANGES("duration from", f"IN? {DURATION} COMMA? (STARTING|FROM|SINCE) (FROM|ON|THE)* DATE")
 def _duration_from(context: Context, m: Match) -> Span | None:
     start = m.spans()[0].first
-    if start is None or m.has("SINCE") or not m.has("STARTING", "FOR"):
+    if start is None or m.has("SINCE") or not m.has("STARTING"):
         return None
     return Span(start, days.plus_days(moved(start, amounts(m), 1), -1), "day", 0.85)
 
@@ -147,9 +147,9 @@ def _since_rule(context: Context, m: Match) -> Span | None:
 
 
 @OPEN("from on", f"(STARTING | FROM) (FROM|ON|IN|THE|OF)* {_POINT} (ONWARD | PSTARTING | ORLATER)")
-@OPEN("from on", f"STARTING (FROM|ON|IN|THE|OF|WITH)* {_POINT}")
+@OPEN("from on", f"STARTING (FROM|ON|IN|THE|OF)* {_POINT}")
 @OPEN("from on", f"{_POINT} (COMMA|FROM|LOC)* (ONWARD | ORLATER | PSTARTING) (?! {_FILL} {_POINT})")
-@OPEN("from on", f"(NOTBEFORE | AFTER (OR|ON|IN|EQUAL)+) (THE|ON|IN|OF)* {_POINT}")
+@OPEN("from on", f"AFTER (OR|ON|IN|EQUAL)+ (THE|ON|IN|OF)* {_POINT}")
 @OPEN("from on", f"(ON | IN)? OR? AFTER (OR | EQUAL) (ON|IN|TO)* {_POINT}")
 def _onward(context: Context, m: Match) -> Span | None:
     span = _point(context, m)

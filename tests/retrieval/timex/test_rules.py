@@ -218,3 +218,53 @@ def test_a_date_in_a_long_text_is_found_where_it_is() -> None:
 def test_other_languages_go_to_dateparser(text: str, expected: str | None) -> None:
     assert read(text) == (None if expected is None else day(expected))
     assert read(text, settings=Settings(fallback=False)) is None
+
+
+def test_every_language_loads_and_has_a_day() -> None:
+    from retrieval.timex.lexicon import LANGUAGES, lexicon
+
+    words = {
+        "en": "yesterday", "es": "ayer", "fr": "hier", "de": "gestern", "it": "ieri", "pt": "ontem",
+        "nl": "gisteren", "sv": "igår", "tr": "dün", "ru": "вчера", "zh": "昨天", "ja": "昨日",
+        "ko": "어제", "hi": "कल क्या हुआ", "ar": "أمس",
+    }  # fmt: skip
+    assert set(words) == set(LANGUAGES)
+    for language, text in words.items():
+        assert lexicon(language).language == language
+        assert read(text) == day("2025-06-17"), language
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("¿qué pasó el 3 de mayo de 2024?", "2024-05-03", "2024-05-03"),
+        ("las ventas del primer trimestre de 2024", "2024-01-01", "2024-03-31"),
+        ("les ventes de la semaine dernière", "2025-06-09", "2025-06-15"),
+        ("il y a deux mois et trois jours", "2025-04-15", "2025-04-15"),
+        ("am 3. Mai 2024", "2024-05-03", "2024-05-03"),
+        ("Ende letzten Jahres", "2024-07-01", "2024-12-31"),
+        ("die neunziger Jahre", "1990-01-01", "1999-12-31"),
+        ("nella prima settimana di marzo 2024", "2024-03-04", "2024-03-10"),
+        ("cinque giorni fa", "2025-06-13", "2025-06-13"),
+        ("na semana passada", "2025-06-09", "2025-06-15"),
+        ("em março de 2024", "2024-03-01", "2024-03-31"),
+        ("de eerste vrijdag van maart 2024", "2024-03-01", "2024-03-01"),
+        ("för tre veckor sedan", "2025-05-28", "2025-05-28"),
+        ("geçen ayın sonunda", "2025-05-16", "2025-05-31"),
+        ("2024'ün ilk çeyreğinde", "2024-01-01", "2024-03-31"),
+        ("три недели назад", "2025-05-28", "2025-05-28"),
+        ("в конце прошлого года", "2024-07-01", "2024-12-31"),
+        ("летом 2023 года", "2023-06-01", "2023-08-31"),
+        ("先週の金曜日", "2025-06-13", "2025-06-13"),
+        ("3か月前", "2025-03-18", "2025-03-18"),
+        ("平成30年5月", "2018-05-01", "2018-05-31"),
+        ("지난달", "2025-05-01", "2025-05-31"),
+        ("3주 전에", "2025-05-28", "2025-05-28"),
+        ("पिछले महीने के अंत में", "2025-05-16", "2025-05-31"),
+        ("दो हफ्ते पहले", "2025-06-04", "2025-06-04"),
+        ("الأسبوع الماضي", "2025-06-09", "2025-06-15"),
+        ("قبل ثلاثة أيام", "2025-06-15", "2025-06-15"),
+    ],
+)
+def test_other_languages(text: str, first: str, last: str) -> None:
+    assert read(text) == (first, last)
