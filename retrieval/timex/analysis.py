@@ -147,7 +147,7 @@ def _stretches(words: Lexicon, folded: str) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for place in sorted(places):
         start = max(0, folded.rfind(" ", 0, max(0, place - _AROUND)) + 1)
-        if words.unspaced is not None or place - start > 2 * _AROUND:
+        if words.script != "latin" or place - start > 2 * _AROUND:
             start = max(0, place - _AROUND)
         end = folded.find(" ", place + _AROUND)
         if end < 0 or end - place > 2 * _AROUND:

@@ -119,6 +119,7 @@ def _period_of_day(context: Context, m: Match) -> Span | None:
     return Span(*days.period(unit, first), unit, 0.9)
 
 
+@COMPOSED("weekend of", "THE? UWEEKEND OF DATE")
 @COMPOSED("weekend of", "DATE UWEEKEND")
 def _weekend_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]

@@ -57,6 +57,14 @@ def _season_of_year(context: Context, m: Match) -> Span:
     return season(context, m.number("SEASON", "LONESEASON"), m.number("YEAR"))
 
 
+@ERAS("season", "THE? (SEASON|LONESEASON) OF APOSTROPHE? NUM")
+def _season_of_short_year(context: Context, m: Match) -> Span | None:
+    number = m.all("NUM")[0]
+    if len(number.text) != 2 or not (m.has("APOSTROPHE") or m.number("NUM") > 31):
+        return None
+    return season(context, m.number("SEASON", "LONESEASON"), year_of(context, number))
+
+
 @ERAS("season", "THE? MOD (SEASON|LONESEASON)")
 @ERAS("season", "THE? (SEASON|LONESEASON) MOD")
 def _moved_season(context: Context, m: Match) -> Span:

@@ -201,6 +201,7 @@ def _one_of_several(m: Match) -> bool:
     )
 
 
+@RELATIVE("rolling", "WITHIN THE? (PREV | PAST) UNIT")
 @RELATIVE("rolling", "THE? PAST UNIT")
 def _past_unit(context: Context, m: Match) -> Span:
     return rolling(context, [(1, unit_of(m.all("UNIT")[0]))], -1)
