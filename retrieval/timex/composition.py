@@ -53,6 +53,7 @@ def _nth(m: Match) -> int:
 
 
 @COMPOSED("weekday of the period", f"THE? (ORD|LASTORD|PREV) WEEKDAY {_IN} {_P}")
+@COMPOSED("weekday of the period", f"WEEKDAY ORD (OF|IN)+ {_P}")
 @COMPOSED("weekday of the period", f"{_P} OF? (THE|OF|IN)* (ORD|LASTORD|PREV) WEEKDAY")
 def _weekday_of(context: Context, m: Match) -> Span | None:
     span = _scope(context, m)
@@ -90,6 +91,8 @@ def _unit_of(context: Context, m: Match) -> Span | None:
 @COMPOSED("first or last units", f"THE? (ORD|LASTORD|PREV) NUM UNIT {_IN} {_P}")
 @COMPOSED("first or last units", f"{_P} OF? THE? (ORD|LASTORD|PREV) NUM UNIT")
 def _edge_units(context: Context, m: Match) -> Span | None:
+    if m.number("NUM") == 1:
+        return _unit_of(context, m)
     span = _scope(context, m)
     first, last = bounds(span)
     parts = [(float(m.all("NUM")[0].value or 0), unit_of(m.all("UNIT")[0]))]  # type: ignore[arg-type]

@@ -78,7 +78,7 @@ _NOT_COUNTED = "(?! UNIT | UTIME | X | NUM | OF | DASH | SLASH)"
 
 @NAMED(
     "days of a month",
-    f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON LINK* YEAR"
+    f"(FROM|BETWEEN)? THE? DOM UDAYS? DOT? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON LINK* YEAR"
     "(TO|PUNTIL)*",
 )
 @NAMED(
@@ -117,13 +117,14 @@ def _date_short_year(context: Context, m: Match) -> Span:
     )
 
 
+@NAMED("days of a month", "MON THE? DOM UDAYS FROM DOM UDAYS (TO|PUNTIL)*")
 @NAMED(
     "days of a month",
-    f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON (TO|PUNTIL)*",
+    f"(FROM|BETWEEN)? THE? DOM UDAYS? DOT? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON (TO|PUNTIL)*",
 )
 @NAMED(
     "days of a month",
-    f"MON (FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? (TO|PUNTIL)*",
+    f"MON (FROM|BETWEEN)? THE? DOM UDAYS? DOT? FROM? {_TO} THE? DOM UDAYS? (TO|PUNTIL)*",
 )
 @NAMED(
     "days of a month",
@@ -203,6 +204,14 @@ def _numbers_and_year(context: Context, m: Match) -> Span:
     assert span.month is not None
     assert span.day is not None
     return exact(days.day(m.number("YEAR"), span.month, span.day), 0.95, explicit=True)
+
+
+@NAMED("month", "MONTH UMONTH")
+def _month_named_so(context: Context, m: Match) -> Span | None:
+    """Turkish, Hindi: "the month of October" with the word after the name."""
+    if "month_word" not in context.options:
+        return None
+    return latest_month(context, m.number("MON"))
 
 
 @NAMED("month and year", "MON DOT? LINK* UYEARS? OF? YEAR YMARK?")
@@ -402,6 +411,15 @@ def _day_of_month(context: Context, m: Match) -> Span | None:
             return exact(found, 0.8, day=day)
         month = days.plus_months(month, -1)
     return None
+
+
+@BARE("week of", "THE? UWEEK (OF|THE)+ NUM (?! X | UNIT | OF | NUM | MON)")
+def _week_of_day(context: Context, m: Match) -> Span | None:
+    day = day_of_month(m.one("NUM"))
+    month = context.today.replace(day=1)
+    while (found := days.day(month.year, month.month, day)) > context.today:
+        month = days.plus_months(month, -1)
+    return Span(*days.week(found), "week", 0.75)
 
 
 @BARE("weekday of this month", "THE? ORD WEEKDAY")

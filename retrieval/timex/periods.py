@@ -36,7 +36,9 @@ def _later(context: Context, m: Match) -> Span | None:
     return later_in(context, shifted(context, unit_of(m.all("UNIT")[0]), 0))
 
 
-@PERIODS("calendar period", "THE? MOD UNIT (?! (OF|IN) (THE|OF)* (MON|YEAR|UNIT|MOD UNIT|DATE))")
+@PERIODS(
+    "calendar period", "THE? MOD UNIT (?! (OF|IN) (THE|OF)* (MON|YEAR|UNIT|MOD UNIT|DATE) | MONTH)"
+)
 @PERIODS("calendar period", "THE? (THIS|NEXT) UNIT")
 @PERIODS("calendar period", "THE? UNIT (OF|THE)* MOD (?! UNIT | OF MON | MON)")
 def _moved_period(context: Context, m: Match) -> Span | None:

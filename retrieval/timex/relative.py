@@ -185,6 +185,8 @@ def _weekdays_away(context: Context, m: Match) -> Span:
 def _last_units(context: Context, m: Match) -> Span | None:
     if _one_of_several(m) or _counted_from(m):
         return None
+    if m.after is not None and m.after.kind in chars_of("UNIT"):
+        return None  # the modifier belongs to what follows
     if m.has("OF") and not m.has("COUPLE", "FEW", "A", "PAST"):
         return None  # Spanish "semana 27 del año pasado" counts no years
     return rolling(context, amounts(m), -1)
@@ -192,11 +194,12 @@ def _last_units(context: Context, m: Match) -> Span | None:
 
 def _one_of_several(m: Match) -> bool:
     """Whether the number belongs to something else: "only 3 next week"."""
-    unit = m.all("UNIT")[0]
+    unit, numbers, modifiers = m.all("UNIT")[0], m.all("NUM"), m.all("PREV", "NEXT", "PAST")
     return (
         unit.value == 1
-        and m.tokens[0].kind in chars_of("NUM")
-        and m.tokens[-1] is unit
+        and bool(numbers)
+        and bool(modifiers)
+        and numbers[0].start < modifiers[0].start < unit.start
         and m.number("NUM") > 1
     )
 
