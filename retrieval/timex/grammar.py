@@ -9,7 +9,7 @@ over strings as short as the text has words.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import cache
@@ -269,9 +269,3 @@ def change(span: Span, **changes: object) -> Span:
 
 
 DATE = kind_of("DATE")
-
-
-def kinds_of(tokens: Iterable[Token]) -> str:
-    """For debugging: the names of the tokens' kinds."""
-    names = {c: n for n, c in KINDS.items()}
-    return " ".join(names[t.kind] for t in tokens)
