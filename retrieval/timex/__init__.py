@@ -43,7 +43,7 @@ _DEFAULT = Settings()
 
 
 def warm() -> None:
-    """Load all word lists and compile all rules: a third of a second that no question should wait.
+    """Load all word lists and compile all rules: a tenth of a second that no question should wait.
 
     Optional; call it once where a process starts.
     """
