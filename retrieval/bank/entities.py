@@ -33,7 +33,7 @@ class EntityRow(Protocol):
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
 _WORD_OR_BREAK = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+|\n")
-_LONGEST_NAME = 12
+_LONGEST_NAME = 24
 
 
 def _folded(text: str) -> str:

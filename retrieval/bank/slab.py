@@ -1,10 +1,15 @@
-"""Room in one block of device memory: which spans of it are taken. Pure bookkeeping."""
+"""Room in one block of device memory: which spans of it are taken. Bookkeeping only."""
 
 from __future__ import annotations
 
 import threading
+import weakref
 from bisect import insort
 from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Slab:
@@ -57,3 +62,28 @@ class Slab:
             else:
                 joined.append((begin, gap))
         self._free = joined
+
+
+class Extent:
+    """Rows of one bank in the slab; goes back when the last snapshot that uses it is gone."""
+
+    __slots__ = ("__weakref__", "capacity", "dimension", "start", "used")
+
+    def __init__(self, start: int, capacity: int, dimension: int) -> None:
+        self.start = start
+        self.capacity = capacity
+        self.dimension = dimension
+        self.used = 0
+
+    @classmethod
+    def of(cls, room: Slab, capacity: int, dimension: int) -> Extent | None:
+        length = capacity * dimension
+        start = room.take(length)
+        if start is None:
+            return None
+        extent = cls(start, capacity, dimension)
+        weakref.finalize(extent, room.give, start, length)
+        return extent
+
+    def rows(self, slab: Tensor, size: int) -> Tensor:
+        return slab[self.start : self.start + size * self.dimension].view(size, self.dimension)

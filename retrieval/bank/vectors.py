@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from retrieval.bank.columns import Population
 from retrieval.bank.csr import Column
-from retrieval.types import Bools, FactType, Floats, Hits, Ints, no_hits
+from retrieval.bank.selection import best, joined_nearest, nearest_of, no_nearest
+from retrieval.types import Bools, FactType, Floats, Hits, Ints
 
 _kernels: Any = faiss  # its type stubs leave out the C functions
 _pointer = _kernels.swig_ptr
@@ -110,6 +111,10 @@ class VectorStore(Protocol):
         """A copy of these memories' vectors (m, d); zeros where there is none."""
         ...
 
+    def searchable(self, fact_type: FactType | None) -> int:
+        """How many live memories have a vector, of one type or of all."""
+        ...
+
 
 class VectorBackend(Protocol):
     """Makes the empty store of a bank: on the host, or on an accelerator."""
@@ -137,57 +142,6 @@ def without_vector(vectors: Floats) -> Bools:
     if len(rows):
         _kernels.fvec_norms_L2sqr(_pointer(norms), _pointer(rows), rows.shape[1], len(rows))
     return ~(np.isfinite(norms) & (norms > 0))
-
-
-def best(similarities: Floats, ordinals: Ints, k: int) -> Hits:
-    """The k largest, descending, ties by ordinal; `ordinals` ascend."""
-    if k <= 0 or not len(ordinals):
-        return no_hits()
-    if k < len(ordinals):
-        # Everything at or above the k-th value, so that ties at the cut go by ordinal.
-        cut = np.partition(similarities, len(ordinals) - k)[len(ordinals) - k]
-        kept = np.flatnonzero(similarities >= cut)
-        similarities, ordinals = similarities[kept], ordinals[kept]
-    order = np.argsort(-similarities, kind="stable")[:k]
-    return Hits(ordinals[order], np.clip(similarities[order], -1.0, 1.0))
-
-
-def no_nearest() -> tuple[Ints, Ints, Floats]:
-    none = np.empty(0, np.int32)
-    return none, none, np.empty(0, np.float32)
-
-
-def nearest_of(
-    table: Floats, kinds: NDArray[np.uint8], types: NDArray[np.uint8], k: int, floor: float
-) -> tuple[Ints, Ints, Floats]:
-    """`VectorStore.nearest` from a table of similarities (b, n), with `kinds` (n,)."""
-    row, ordinal = np.nonzero(table >= floor)
-    same = kinds[ordinal] == types[row]
-    row, ordinal = row[same], ordinal[same]
-    similarity = table[row, ordinal]
-    order = np.lexsort((ordinal, -similarity, row))
-    row = row[order]
-    rank = np.arange(len(row)) - np.searchsorted(row, row)
-    order, row = order[rank < k], row[rank < k]
-    return (
-        row.astype(np.int32),
-        ordinal[order].astype(np.int32),
-        np.clip(similarity[order], -1.0, 1.0),
-    )
-
-
-def joined_nearest(
-    parts: Sequence[tuple[Ints, Ints, Floats]], step: int
-) -> tuple[Ints, Ints, Floats]:
-    """The answers to consecutive blocks of `step` queries as one."""
-    if not parts:
-        return no_nearest()
-    rows = [row + np.int32(i * step) for i, (row, _, _) in enumerate(parts)]
-    return (
-        np.concatenate(rows),
-        np.concatenate([p[1] for p in parts]),
-        np.concatenate([p[2] for p in parts]),
-    )
 
 
 class FlatBackend:
@@ -308,6 +262,10 @@ class FlatVectors:
         )
         return out
 
+    def searchable(self, fact_type: FactType | None) -> int:
+        types = FactType if fact_type is None else (fact_type,)
+        return sum(len(self.candidates(t)) for t in types)
+
     def candidates(self, fact_type: FactType) -> Ints:
         """Live ordinals of a type that have a vector, ascending."""
         rows = self._population.rows[fact_type]
@@ -400,7 +358,10 @@ class HostScan:
         values = self._similarities(np.concatenate([self._store.candidates(t) for t in types]))
         if not len(values):
             return 0.0, 0.0
-        return float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64))
+        wide = values.astype(np.float64)
+        mean = float(wide.mean())
+        wide -= mean
+        return mean, float(np.sqrt(wide @ wide / len(wide)))
 
     def _similarities(self, ordinals: Ints) -> Floats:
         store = self._store

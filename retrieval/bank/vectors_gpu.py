@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import queue
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -25,20 +24,19 @@ from numpy.typing import NDArray
 
 from retrieval.bank.columns import Population
 from retrieval.bank.csr import Column
-from retrieval.bank.slab import Slab
+from retrieval.bank.scan_gpu import DeviceScan
+from retrieval.bank.selection import best_per_row, joined_nearest, no_nearest
+from retrieval.bank.slab import Extent, Slab
 from retrieval.bank.vectors import (
     NOBODY,
     FlatBackend,
     HostScan,
     Scan,
     VectorStore,
-    best,
     checked,
-    joined_nearest,
-    no_nearest,
 )
 from retrieval.errors import Unavailable
-from retrieval.types import Bools, FactType, Floats, Hits, Ints, no_hits
+from retrieval.types import Bools, FactType, Floats, Ints
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,8 +45,6 @@ R = TypeVar("R")
 
 _FIRST_ROOM = 1.125
 _GROWTH = 1.5
-_GATHER_SHARE = 0.1
-"""Below this share of a bank's rows the survivors of a filter are gathered and scored alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,37 +233,12 @@ class GpuBackend:
         return error
 
 
-class _Extent:
-    """Rows of one bank in the slab; goes back when the last snapshot that uses it is gone."""
-
-    __slots__ = ("__weakref__", "capacity", "dimension", "start", "used")
-
-    def __init__(self, start: int, capacity: int, dimension: int) -> None:
-        self.start = start
-        self.capacity = capacity
-        self.dimension = dimension
-        self.used = 0
-
-    @classmethod
-    def of(cls, room: Slab, capacity: int, dimension: int) -> _Extent | None:
-        length = capacity * dimension
-        start = room.take(length)
-        if start is None:
-            return None
-        extent = cls(start, capacity, dimension)
-        weakref.finalize(extent, room.give, start, length)
-        return extent
-
-    def rows(self, slab: Tensor, size: int) -> Tensor:
-        return slab[self.start : self.start + size * self.dimension].view(size, self.dimension)
-
-
 @dataclass(frozen=True, slots=True)
 class GpuVectors:
     """A bank's rows in a device's slab: `VectorStore`."""
 
     backend: GpuBackend
-    extent: _Extent | None
+    extent: Extent | None
     size: int
     dimension: int
     population: Population
@@ -344,6 +315,10 @@ class GpuVectors:
             return np.zeros((len(ordinals), 0), np.float32)
         return self.backend.run(lambda: self._selected(ordinals).float().cpu().numpy())
 
+    def searchable(self, fact_type: FactType | None) -> int:
+        members = self.kinds != NOBODY if fact_type is None else self.kinds == fact_type
+        return int(np.count_nonzero(members))
+
     def candidates(self, fact_type: FactType) -> Ints:
         """Live ordinals of a type that have a vector, ascending."""
         return np.flatnonzero(self.kinds == fact_type).astype(np.int32)
@@ -374,15 +349,15 @@ class GpuVectors:
         chosen = self.backend.upload(ordinals.astype(np.int64))
         return self.extent_rows().index_select(0, chosen)
 
-    def _room(self, more: int, dimension: int) -> _Extent | None:
+    def _room(self, more: int, dimension: int) -> Extent | None:
         held, total = self.extent, self.size + more
         if held is not None and held.used == self.size and held.capacity >= total:
             return held
         wanted = int(total * (_FIRST_ROOM if held is None else _GROWTH)) + 64
         room = self.backend.room
-        return _Extent.of(room, wanted, dimension) or _Extent.of(room, total, dimension)
+        return Extent.of(room, wanted, dimension) or Extent.of(room, total, dimension)
 
-    def _write(self, extent: _Extent | None, vectors: Floats, kinds: NDArray[np.uint8]) -> Tensor:
+    def _write(self, extent: Extent | None, vectors: Floats, kinds: NDArray[np.uint8]) -> Tensor:
         if extent is not None:
             rows = extent.rows(self.backend.slab, self.size + len(vectors))
             if extent is not self.extent:
@@ -414,91 +389,4 @@ class GpuVectors:
         values, ordinals = torch.topk(table.masked_fill_(~same, -torch.inf), min(k, self.size))
         found, ordinal = values.cpu().numpy(), ordinals.cpu().numpy()
         row, rank = np.nonzero((found >= floor) & np.isfinite(found))
-        similarity, ordinal = found[row, rank], ordinal[row, rank]
-        order = np.lexsort((ordinal, -similarity, row))
-        return (
-            row[order].astype(np.int32),
-            ordinal[order].astype(np.int32),
-            np.clip(similarity[order], -1.0, 1.0),
-        )
-
-
-class DeviceScan:
-    """A scan whose similarities stay on the device: `Scan` for large banks."""
-
-    __slots__ = ("_query", "_row", "_store")
-
-    def __init__(self, store: GpuVectors, query: Floats) -> None:
-        self._store = store
-        self._query = query
-        self._row: Future[Tensor] | None = None
-
-    def start(self) -> Future[Tensor]:
-        """The similarities to be; asked for now, so that queries come together."""
-        if self._row is None:
-            self._row = self._store.backend.similarities(self._store, self._query, to_host=False)
-        return self._row
-
-    def top(self, k: int, allowed: Bools | None, fact_type: FactType) -> Hits:
-        store = self._store
-        members = store.kinds == fact_type
-        if allowed is not None:
-            members &= allowed
-        count = int(np.count_nonzero(members))
-        if not count or k <= 0:
-            return no_hits()
-        if self._row is None and count < _GATHER_SHARE * store.size:
-            few = np.flatnonzero(members).astype(np.int32)
-            return best(store.gathered(self._query, few), few, k)
-        row = self.start().result()
-        values, ordinals = store.backend.run(
-            partial(_largest, store, row, min(k, count), allowed, fact_type)
-        )
-        order = np.argsort(ordinals)
-        return best(values[order], ordinals[order].astype(np.int32), k)
-
-    def at(self, ordinals: Ints) -> Floats:
-        if not len(ordinals) or not self._store.dimension:
-            return np.zeros(len(ordinals), np.float32)
-        row, backend = self.start().result(), self._store.backend
-
-        def work() -> Floats:
-            found: Floats = row[backend.upload(ordinals.astype(np.int64))].cpu().numpy()
-            return found
-
-        return np.clip(backend.run(work), -1.0, 1.0)
-
-    def moments(self, fact_type: FactType | None) -> tuple[float, float]:
-        store = self._store
-        kinds = store.device_kinds
-        if kinds is None or not store.dimension or not np.any(store.kinds != NOBODY):
-            return 0.0, 0.0
-        row = self.start().result()
-
-        def work() -> tuple[int, float, float]:
-            members = row[kinds != NOBODY if fact_type is None else kinds == int(fact_type)]
-            if not len(members):
-                return 0, 0.0, 0.0
-            wide = members.double()
-            return len(members), float(wide.mean()), float(wide.std(correction=0))
-
-        _, mean, deviation = store.backend.run(work)
-        return mean, deviation
-
-
-def _largest(
-    store: GpuVectors, row: Tensor, k: int, allowed: Bools | None, fact_type: FactType
-) -> tuple[Floats, Ints]:
-    """The k largest and all that tie with the last of them; on the owning thread."""
-    torch = store.backend.torch
-    assert store.device_kinds is not None
-    members = store.device_kinds == int(fact_type)
-    if allowed is not None:
-        members &= store.backend.upload(allowed)
-    values = row.masked_fill(~members, -torch.inf)
-    top = torch.topk(values, k)
-    tied = values >= top.values[-1]
-    if int(tied.sum()) > k:
-        ordinals = tied.nonzero().flatten()
-        return values[ordinals].cpu().numpy(), ordinals.cpu().numpy()
-    return top.values.cpu().numpy(), top.indices.cpu().numpy()
+        return best_per_row(row, ordinal[row, rank], found[row, rank], k)

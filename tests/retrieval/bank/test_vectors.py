@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval.bank.columns import Population
-from retrieval.bank.vectors import FlatBackend, best, without_vector
+from retrieval.bank.selection import best
+from retrieval.bank.vectors import FlatBackend, without_vector
 from retrieval.types import FactType
 from tests.retrieval.bank import congruence
 

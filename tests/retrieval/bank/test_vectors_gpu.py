@@ -143,11 +143,11 @@ def test_an_error_on_the_device_reaches_the_caller_and_the_thread_lives_on(
 
 
 def test_a_device_that_ignores_filters_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from retrieval.bank import vectors_gpu
+    from retrieval.bank import scan_gpu
 
-    honest = vectors_gpu._largest
+    honest = scan_gpu._largest
     monkeypatch.setattr(
-        vectors_gpu,
+        scan_gpu,
         "_largest",
         lambda store, row, k, allowed, kind: honest(store, row, k, None, kind),
     )

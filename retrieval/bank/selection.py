@@ -1,0 +1,67 @@
+"""Picking the best of scored ordinals: pure functions over arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.types import Floats, Hits, Ints, no_hits
+
+
+def best(similarities: Floats, ordinals: Ints, k: int) -> Hits:
+    """The k largest, descending, ties by ordinal; `ordinals` ascend."""
+    if k <= 0 or not len(ordinals):
+        return no_hits()
+    if k < len(ordinals):
+        # Everything at or above the k-th value, so that ties at the cut go by ordinal.
+        cut = np.partition(similarities, len(ordinals) - k)[len(ordinals) - k]
+        kept = np.flatnonzero(similarities >= cut)
+        similarities, ordinals = similarities[kept], ordinals[kept]
+    order = np.argsort(-similarities, kind="stable")[:k]
+    return Hits(ordinals[order], np.clip(similarities[order], -1.0, 1.0))
+
+
+def no_nearest() -> tuple[Ints, Ints, Floats]:
+    none = np.empty(0, np.int32)
+    return none, none, np.empty(0, np.float32)
+
+
+def nearest_of(
+    table: Floats, kinds: NDArray[np.uint8], types: NDArray[np.uint8], k: int, floor: float
+) -> tuple[Ints, Ints, Floats]:
+    """`VectorStore.nearest` from a table of similarities (b, n), with `kinds` (n,)."""
+    row, ordinal = np.nonzero(table >= floor)
+    same = kinds[ordinal] == types[row]
+    row, ordinal = row[same], ordinal[same]
+    return best_per_row(row, ordinal, table[row, ordinal], k)
+
+
+def best_per_row(
+    row: NDArray[np.integer], ordinal: NDArray[np.integer], similarity: Floats, k: int
+) -> tuple[Ints, Ints, Floats]:
+    """The k most similar of each row: rows ascending, similarity descending, ties by ordinal."""
+    order = np.lexsort((ordinal, -similarity, row))
+    row = row[order]
+    rank = np.arange(len(row)) - np.searchsorted(row, row)
+    order, row = order[rank < k], row[rank < k]
+    return (
+        row.astype(np.int32),
+        ordinal[order].astype(np.int32),
+        np.clip(similarity[order], -1.0, 1.0),
+    )
+
+
+def joined_nearest(
+    parts: Sequence[tuple[Ints, Ints, Floats]], step: int
+) -> tuple[Ints, Ints, Floats]:
+    """The answers to consecutive blocks of `step` queries as one."""
+    if not parts:
+        return no_nearest()
+    rows = [row + np.int32(i * step) for i, (row, _, _) in enumerate(parts)]
+    return (
+        np.concatenate(rows),
+        np.concatenate([p[1] for p in parts]),
+        np.concatenate([p[2] for p in parts]),
+    )
