@@ -1,14 +1,14 @@
 """How good the rankings are: `python -m tests.bench.quality --set locomo --json quality.json`.
 
-Imports each set into a fresh server of its own (in this process), asks every question once with
-the graph arm and once without, and reports per question category: recall@5/10/20/50, all@5 (every
+Imports each set into a fresh server of its own (in this process), asks every question with all
+arms, without the graph arm and without the temporal one, and reports per question category: recall@5/10/20/50, all@5 (every
 relevant memory within five), MRR and nDCG@10 of
 
     semantic, bm25, graph, temporal    each arm's own list
     words + vectors                    reciprocal rank fusion of semantic and bm25: a baseline
     rrf                                reciprocal rank fusion of all four
     final                              what the server answers
-    final, no graph                    what it answers with the graph arm off
+    final, no graph / no temporal      what it answers with that arm off
 
 An arm's list is read after the cut to the reranker's cap (300 of the fused candidates).
 """
@@ -37,8 +37,10 @@ from tests.bench.harness import System, system
 
 DEPTH = 50
 RRF_K = 60
+OPTIONAL = ("graph", "temporal")
+"""The arms whose worth is measured by leaving them out."""
 BASELINES = ("semantic", "bm25", "words + vectors")
-LISTS = (*BASELINES, "graph", "temporal", "rrf", "final", "final, no graph")
+LISTS = (*BASELINES, "graph", "temporal", "rrf", "final", *(f"final, no {arm}" for arm in OPTIONAL))
 MEASURES = ("R@5", "R@10", "R@20", "R@50", "all@5", "MRR", "nDCG@10")
 PEER = {
     "locomo": {
@@ -92,12 +94,15 @@ async def ask(
     run: System, bank: sets.Bank, ids: Mapping[str, str], settings: RecallSettings, budget: Budget,
     reranker: str, most: int,
 ) -> Answers:  # fmt: skip
-    """Asks a bank's questions (`most` of them, evenly spread; 0 = all) with and without graph."""
+    """Asks a bank's questions (`most` of them, evenly spread; 0 = all)."""
     keys = {memory_id: key for key, memory_id in ids.items()}
     documents = {m["key"]: str(m.get("document_id")) for m in bank.memories}
     recorder = Recorder(run.retriever(settings))
-    with_graph = run.engine(settings, reranker, retriever=recorder)
-    without = run.engine(replace(settings, enable_graph_retrieval=False), reranker)
+    whole = run.engine(settings, reranker, retriever=recorder)
+    without = {
+        arm: run.engine(replace(settings, **{f"enable_{arm}_retrieval": False}), reranker)
+        for arm in OPTIONAL
+    }
     step = max(1, len(bank.questions) // most) if most else 1
     answers = Answers(bank.questions[::step])
     for question in answers.questions:
@@ -112,11 +117,12 @@ async def ask(
             limit=None if question.by_document else DEPTH,
         )
         begin = time.perf_counter()
-        final = await _ids(with_graph, query)
+        final = await _ids(whole, query)
         answers.seconds.append(time.perf_counter() - begin)
         assert recorder.last is not None
         found = {**arm_lists(recorder.last), "final": final}
-        found["final, no graph"] = await _ids(without, query)
+        for arm, engine in without.items():
+            found[f"final, no {arm}"] = await _ids(engine, query)
         for name, ranked in found.items():
             ranking = [keys[i] for i in ranked]
             if question.by_document:
@@ -166,9 +172,10 @@ def verdicts(
                 best + margin,
             )
         )
-    for measure in ("R@5", "R@10", "MRR", "nDCG@10"):
-        off = lists["final, no graph"][measure]
-        aims.append((f"{measure} of final against no graph", lists["final"][measure], off))
+    for arm in OPTIONAL:
+        for measure in ("R@5", "R@10", "MRR", "nDCG@10"):
+            off = lists[f"final, no {arm}"][measure]
+            aims.append((f"{measure} of final against no {arm}", lists["final"][measure], off))
     return [
         {"what": what, "reached": reached, "goal": goal, "met": reached >= goal - noise}
         for what, reached, goal in aims
