@@ -1,8 +1,8 @@
 """How good the rankings are: `python -m tests.bench.quality --set locomo --json quality.json`.
 
 Imports each set into a fresh server of its own (in this process), asks every question with all
-arms, without the graph arm and without the temporal one, and reports per question category: recall@5/10/20/50, all@5 (every
-relevant memory within five), MRR and nDCG@10 of
+arms, without the graph arm and without the temporal one, and reports per question category
+recall@5/10/20/50, all@5 (every relevant memory within five), MRR and nDCG@10 of
 
     semantic, bm25, graph, temporal    each arm's own list
     words + vectors                    reciprocal rank fusion of semantic and bm25: a baseline
@@ -20,7 +20,7 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,7 @@ async def ask(
     recorder = Recorder(run.retriever(settings))
     whole = run.engine(settings, reranker, retriever=recorder)
     without = {
-        arm: run.engine(replace(settings, **{f"enable_{arm}_retrieval": False}), reranker)
+        arm: run.engine(settings.with_overrides({f"enable_{arm}_retrieval": False}), reranker)
         for arm in OPTIONAL
     }
     step = max(1, len(bank.questions) // most) if most else 1
