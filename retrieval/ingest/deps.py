@@ -13,6 +13,7 @@ from functools import lru_cache
 from retrieval.keyword.analyser import Analyser
 from retrieval.protocols import LLM, Embedder, Neighbours
 from retrieval.settings import RetainSettings
+from retrieval.store.heads import vector_set
 from retrieval.store.pool import Pool
 
 
@@ -74,4 +75,4 @@ class IngestDeps:
     @property
     def vector_set(self) -> str:
         """The name of the vectors this process makes."""
-        return f"{self.embedder.model_id}:{self.embedder.dimension}"
+        return vector_set(self.embedder.model_id, self.embedder.dimension)

@@ -143,7 +143,7 @@ class Worker:
 
     async def step(self) -> bool:
         """Does one operation, or one bank's upkeep; False if there was nothing to do."""
-        claimed = await operations.claim(self._deps.pool, self._lease_s)
+        claimed = await operations.claim(self._deps.pool, self._lease_s, types=(RETAIN,))
         if claimed is None:
             return await self._upkeep()
         keeping = asyncio.create_task(self._keep(claimed))
