@@ -18,9 +18,10 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from retrieval.errors import Conflict, FourfoldError, InvalidInput, NeedsModel, NotFound
-from retrieval.ingest import retain as retaining
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.entity_curation import prune_entities
+from retrieval.ingest.items import parse
+from retrieval.ingest.retain import retain
 from retrieval.store import banks, operations, segments
 from retrieval.store.operations import Claim
 from retrieval.store.pool import Connection, read, write
@@ -54,7 +55,7 @@ async def submit(
     banks.check_id(bank_id)
     id = None if operation_id is None else _uuid(operation_id)
     now = deps.clock()
-    checked = retaining.parse(items, document_tags, now)
+    checked = parse(items, document_tags, now, deps.settings.retain_max_items)
     given = [item.get("document_id") for item in items if item.get("document_id") is not None]
     if len(set(given)) != len(given):
         raise InvalidInput("two items have the same document_id", "items")
@@ -171,7 +172,7 @@ class Worker:
         async def finish(connection: Connection) -> None:
             await operations.finish(connection, claimed)
 
-        await retaining.retain(
+        await retain(
             self._deps,
             claimed.tenant,
             claimed.bank_id,
