@@ -18,13 +18,16 @@ from retrieval import search, timex
 from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
 from retrieval.errors import FourfoldError
+from retrieval.keyword import elsewhere
 from retrieval.keyword.analyser import Analyser
+from retrieval.keyword.backends import KeywordBackend
+from retrieval.keyword.bm25 import ScoredMatches
 from retrieval.protocols import Embedder
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import EventFound, Question, Shortlist, empty
 from retrieval.store import banks, memories
-from retrieval.store.heads import BankHead
+from retrieval.store.heads import BankHead, vector_set
 from retrieval.types import Floats, Ints, RecallQuery, TemporalMode, Window
 
 _log = logging.getLogger(__name__)
@@ -47,6 +50,7 @@ class LocalRetriever:
         settings: RecallSettings,
         executor: Executor,
         analysers: Callable[[BankHead], Analyser],
+        keyword: KeywordBackend | None = None,
     ) -> None:
         self._pool = pool
         self._residency = residency
@@ -54,6 +58,7 @@ class LocalRetriever:
         self._settings = settings
         self._executor = executor
         self._analysers = analysers
+        self._keyword = keyword
 
     async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
         """See retrieval.recall.Retriever."""
@@ -62,6 +67,7 @@ class LocalRetriever:
         event = timex.anchor_event(query.text) if query.window is None else None
         asked = [query.text] if event is None else [query.text, event.phrase]
         embedding = asyncio.create_task(self._embed(asked, query))
+        searching: asyncio.Task[ScoredMatches | None] | None = None
         try:
             head = await banks.head(self._pool, query.tenant, query.bank_id)
             seconds["backend_acquisition"] = time.perf_counter() - begin
@@ -73,15 +79,30 @@ class LocalRetriever:
             bank, metadata = await asyncio.gather(
                 self._residency.open(head), self._metadata(head, query)
             )
+            # An event's window is a filter of the keyword arm too, and needs the vectors first.
+            late = event is not None and query.temporal_mode is TemporalMode.FILTER
+            if not late:
+                searching = self._asked_elsewhere(bank, query, question, settings, budget, metadata)
             vectors = await embedding
             seconds["generate_query_embedding"] = time.perf_counter() - begin
+            analyser = self._analysers(bank.head)
+            ours = vector_set(self._embedder.model_id, self._embedder.dimension)
+            usable = vectors is not None and bank.head.vector_set == ours
+            if question.window is None and event is not None and settings.event_windows and usable:
+                assert vectors is not None
+                question = await self._anchored(
+                    bank, question, event, vectors[1], analyser, settings
+                )
+            if late:
+                searching = self._asked_elsewhere(bank, query, question, settings, budget, metadata)
+            matches = None if searching is None else await searching
         finally:
             embedding.cancel()
-        analyser = self._analysers(head)
-        usable = vectors is not None and bank.vectors.dimension == vectors.shape[1]
-        if question.window is None and event is not None and settings.event_windows and usable:
-            assert vectors is not None
-            question = await self._anchored(bank, question, event, vectors[1], analyser, settings)
+            if searching is not None:
+                searching.cancel()
+        doubtful = settings.enable_text_search and (
+            bank.head.analyser != analyser.version if searching is None else matches is None
+        )
         plan = search.Plan(
             query=_filtered(query, question),
             settings=settings,
@@ -92,6 +113,8 @@ class LocalRetriever:
             hops=graph_hops(settings, query.budget),
             vector=vectors[0] if usable and vectors is not None else None,
             metadata=metadata,
+            matches=matches,
+            degraded=("keyword",) if doubtful else (),
         )
         shortlist = await self._compute(bank, search.run, bank, plan)
         if texts and settings.enable_reranking:
@@ -114,6 +137,42 @@ class LocalRetriever:
             _log.warning("the embedder gave unusable vectors")
             return None
         return vectors
+
+    def _asked_elsewhere(
+        self,
+        bank: ResidentBank,
+        query: RecallQuery,
+        question: Question,
+        settings: RecallSettings,
+        budget: int,
+        metadata: Ints | None,
+    ) -> asyncio.Task[ScoredMatches | None] | None:
+        """What the keyword back-end finds, under way; None where the resident postings serve. The
+        result is None where the back-end failed: then they serve too."""
+        backend = self._keyword
+        if backend is None or not settings.enable_text_search:
+            return None
+        floor = query.min_scores.keyword
+        floor = settings.bm25_min_score if floor is None else floor
+        asked = _filtered(query, question).filters
+
+        async def search() -> ScoredMatches | None:
+            try:
+                return await elsewhere.matches(
+                    self._pool,
+                    backend,
+                    bank,
+                    question.text,
+                    asked.types,
+                    await self._compute(bank, elsewhere.allowed, bank, asked, metadata),
+                    limit=budget,
+                    floor=floor,
+                )
+            except (FourfoldError, asyncpg.PostgresError) as error:
+                _log.warning("keyword back-end %s: %s", backend.name, error)
+                return None
+
+        return asyncio.create_task(search())
 
     async def _question(self, query: RecallQuery, settings: RecallSettings) -> Question:
         """The window: the caller's, or read from the text; a failing analyser means none."""
@@ -187,7 +246,7 @@ class LocalRetriever:
     async def _hydrated(self, shortlist: Shortlist) -> Shortlist:
         """With the texts a cross-encoder reads; memories deleted meanwhile fall out."""
         rows = await memories.texts(self._pool, shortlist.head.bank, shortlist.found.ordinals)
-        by_ordinal = {ordinal: tuple(rest) for ordinal, *rest in rows}
+        by_ordinal = {row[0]: row[1:] for row in rows}
         present = np.array([o in by_ordinal for o in shortlist.found.ordinals.tolist()], np.bool_)
         if not present.all():
             shortlist = search.take(shortlist, np.flatnonzero(present).astype(np.int32))

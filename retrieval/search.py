@@ -51,7 +51,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that a search needs besides the bank; `vector` is None where embedding failed."""
+    """All that a search needs besides the bank; `vector` is None where embedding failed. `matches`:
+    what another keyword back-end found; None lets the resident postings answer `terms`. `degraded`:
+    stages that failed before the search."""
 
     query: RecallQuery
     settings: RecallSettings
@@ -62,6 +64,8 @@ class Plan:
     hops: int
     vector: Floats | None
     metadata: Ints | None
+    matches: bm25.ScoredMatches | None = None
+    degraded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,7 @@ def run(bank: ResidentBank, plan: Plan) -> Shortlist:
         query_vector=plan.vector if plan.query.trace else None,
         dropped=len(found) - len(kept),
         cap=plan.cap,
-        degraded=("semantic",) if plan.vector is None else (),
+        degraded=(*(("semantic",) if plan.vector is None else ()), *plan.degraded),
         arms=_trace(bank, lists) if plan.query.trace else (),
         seconds=lists.seconds,
     )
@@ -210,10 +214,12 @@ def _senses(bank: ResidentBank, plan: Plan) -> _Senses:
     """The scan and the keyword scores that every arm reads, and what they are measured against."""
     allowed = filters.allowed(bank, plan.query.filters, plan.metadata)
     scan: Scan = semantic.Blind() if plan.vector is None else bank.vectors.scan(plan.vector)
-    terms = plan.terms if plan.settings.enable_text_search else NO_TERMS
-    matches = bm25.scores(
-        bank.postings, terms, bank.live, k1=plan.settings.bm25_k1, b=plan.settings.bm25_b
-    )
+    matches = plan.matches
+    if matches is None:
+        terms = plan.terms if plan.settings.enable_text_search else NO_TERMS
+        matches = bm25.scores(
+            bank.postings, terms, bank.live, k1=plan.settings.bm25_k1, b=plan.settings.bm25_b
+        )
     mean, deviation = scan.moments(None)
     open_ = matches.scores[allowed[matches.ordinals]]
     return _Senses(

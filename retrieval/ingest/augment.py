@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
@@ -12,10 +13,11 @@ from retrieval import tokens
 from retrieval.errors import FourfoldError, Unavailable
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.facts import Fact, Prepared
-from retrieval.keyword.analyser import Document
+from retrieval.keyword.analyser import Analyser, Document
+from retrieval.protocols import Embedder
 from retrieval.settings import RetainSettings
 from retrieval.store.splice import Part, join
-from retrieval.types import FactType
+from retrieval.types import FactType, Floats
 
 _MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September",
@@ -35,6 +37,7 @@ def together(first: Prepared, second: Prepared) -> Prepared:
         join("postings", parts).arrays,
         np.concatenate([first.tokens, second.tokens]),
         [*first.signals, *second.signals],
+        first.analyser if first.analyser == second.analyser else "",
     )
 
 
@@ -78,17 +81,36 @@ async def prepare(
         Document(fact.text, fact.context, signal) for fact, signal in zip(facts, found, strict=True)
     ]
     texts = [fact.text for fact in facts]
-    analysing = asyncio.to_thread(deps.analyser(settings).weigh, documents)
+    analyser = deps.analyser(settings)
+    analysing = asyncio.to_thread(analyser.weigh, documents)
     counting = asyncio.to_thread(tokens.counts, texts)
-    embedding = deps.embedder.embed_passages(
-        [embedding_text(fact) for fact in facts], tenant=tenant
+    vectors, postings, counts = await asyncio.gather(
+        embedded(deps.embedder, facts, tenant), analysing, counting
     )
+    return Prepared(facts, vectors, postings, counts, found, analyser.version)
+
+
+async def weighed_by(analyser: Analyser, prepared: Prepared) -> Prepared:
+    """`prepared` with postings of this analyser: the bank may have changed its language since."""
+    if prepared.analyser == analyser.version:
+        return prepared
+    documents = [
+        Document(fact.text, fact.context, signal)
+        for fact, signal in zip(prepared.facts, prepared.signals, strict=True)
+    ]
+    postings = await asyncio.to_thread(analyser.weigh, documents)
+    return replace(prepared, postings=postings, analyser=analyser.version)
+
+
+async def embedded(embedder: Embedder, facts: Sequence[Fact], tenant: str) -> Floats:
+    """The passage vectors of facts; Unavailable where the embedder does not give them."""
+    texts = [embedding_text(fact) for fact in facts]
     try:
-        vectors, postings, counts = await asyncio.gather(embedding, analysing, counting)
+        vectors = await embedder.embed_passages(texts, tenant=tenant)
     except FourfoldError:
         raise
     except (OSError, RuntimeError) as error:
         raise Unavailable("the embedder", str(error) or type(error).__name__) from error
-    if vectors.shape != (len(facts), deps.embedder.dimension):
+    if vectors.shape != (len(facts), embedder.dimension):
         raise Unavailable("the embedder", f"it gave {vectors.shape} for {len(facts)} texts")
-    return Prepared(facts, vectors, postings, counts, found)
+    return vectors

@@ -272,32 +272,3 @@ async def retag(change: Change, document_id: str, old: frozenset[str], new: Sequ
 
 def _retagged(tags: tuple[str, ...], old: frozenset[str], new: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*(tag for tag in tags if tag not in old), *new)))
-
-
-async def prune_entities(deps: IngestDeps, tenant: str, bank_id: str) -> int:
-    """Forgets entities that no memory mentions any more; how many."""
-
-    async def work(change: Change) -> int:
-        rows = await change.connection.fetch(
-            "delete from entities e where bank = $1 and merged_into is null"
-            " and not exists (select from unit_entities u"
-            "  where u.bank = e.bank and u.entity_no = e.entity_no)"
-            " and not exists (select from entities m"
-            "  where m.bank = e.bank and m.merged_into = e.entity_no"
-            "  and exists (select from unit_entities u"
-            "   where u.bank = m.bank and u.entity_no = m.entity_no))"
-            " returning entity_no",
-            change.bank,
-        )
-        numbers = [row["entity_no"] for row in rows]
-        await change.connection.execute(
-            "delete from entities where bank = $1 and merged_into = any($2)", change.bank, numbers
-        )
-        await change.connection.execute(
-            "delete from entity_cooccurrences where bank = $1 and (a = any($2) or b = any($2))",
-            change.bank,
-            numbers,
-        )
-        return len(numbers)
-
-    return await write(deps, tenant, bank_id, work)

@@ -13,6 +13,7 @@ from functools import lru_cache
 from retrieval.keyword.analyser import Analyser
 from retrieval.protocols import LLM, Embedder, Neighbours
 from retrieval.settings import RetainSettings
+from retrieval.store.heads import vector_set
 from retrieval.store.pool import Pool
 
 
@@ -30,6 +31,10 @@ def analyser_for(settings: RetainSettings) -> Analyser:
     return analyser(settings.text_search_language, settings.text_search_segmenter)
 
 
+_writers: weakref.WeakKeyDictionary[Pool, asyncio.Semaphore] = weakref.WeakKeyDictionary()
+"""Per pool: no more writers than leave each a second connection."""
+
+
 class Turns:
     """Whose turn it is to write a bank, inside this process.
 
@@ -41,16 +46,16 @@ class Turns:
         self._locks: weakref.WeakValueDictionary[tuple[str, str], asyncio.Lock] = (
             weakref.WeakValueDictionary()
         )
-        self._writers: asyncio.Semaphore | None = None
 
     @asynccontextmanager
     async def of(self, pool: Pool, tenant: str, bank_id: str) -> AsyncIterator[None]:
-        if self._writers is None:
-            self._writers = asyncio.Semaphore(max(1, pool.get_max_size() // 2))
+        writers = _writers.get(pool)
+        if writers is None:
+            writers = _writers[pool] = asyncio.Semaphore(max(1, pool.get_max_size() // 2))
         lock = self._locks.get((tenant, bank_id))
         if lock is None:
             lock = self._locks[tenant, bank_id] = asyncio.Lock()
-        async with lock, self._writers:
+        async with lock, writers:
             yield
 
 
@@ -70,4 +75,4 @@ class IngestDeps:
     @property
     def vector_set(self) -> str:
         """The name of the vectors this process makes."""
-        return f"{self.embedder.model_id}:{self.embedder.dimension}"
+        return vector_set(self.embedder.model_id, self.embedder.dimension)

@@ -8,14 +8,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from retrieval.ingest import naming
+from retrieval import timex, tokens
+from retrieval.errors import Unavailable
+from retrieval.ingest import answers, naming, prompts
 from retrieval.ingest.entities import distinct
-from retrieval.ingest.facts import Mention
+from retrieval.ingest.facts import ExtractedFact, Mention
 from retrieval.protocols import LLM
 from retrieval.settings import RetainSettings
-from retrieval.types import FactType, LinkType
 
 _WORD = re.compile(r"\w")
+_ATTEMPTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +30,6 @@ class Section:
     tags: tuple[str, ...] = ()
     metadata: dict[str, str] | None = None
     observation_scopes: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class ExtractedFact:
-    """One fact of a chunk. `links`: (place of an earlier fact of the chunk, type)."""
-
-    text: str
-    fact_type: FactType = FactType.WORLD
-    occurred_start: datetime | None = None
-    occurred_end: datetime | None = None
-    mentions: tuple[Mention, ...] = ()
-    links: tuple[tuple[int, LinkType], ...] = ()
 
 
 @dataclass(slots=True)
@@ -68,12 +58,65 @@ class Extractor:
     usage: Usage = field(default_factory=Usage)
 
     async def facts(self, chunk: str, section: Section) -> list[ExtractedFact]:
-        """The facts of one chunk, in reading order; none if there is no word in it."""
-        found = [self._as_it_stands(chunk, section)]
+        """The facts of one chunk, in reading order; none if there is no word in it.
+
+        Raises Unavailable if the LLM's answer cannot be read, twice: a chunk is never stored as
+        empty because its extraction failed.
+        """
+        mode = self.settings.retain_extraction_mode
+        if self.llm is None or mode == "chunks":
+            found = [self._as_it_stands(chunk, section)]
+        else:
+            found = await self._by_llm(self.llm, chunk, section)
+            if mode == "verbatim":
+                found = [self._verbatim(chunk, section, found)]
         return [fact for fact in found if _WORD.search(fact.text)]
 
     def _as_it_stands(self, chunk: str, section: Section) -> ExtractedFact:
         names: Sequence[Mention] = section.mentions
         if self.settings.retain_recognise_names:
             names = distinct([*names, *map(Mention, naming.names(chunk))])
-        return ExtractedFact(chunk, mentions=tuple(names))
+        start, end = self._dated(chunk, section)
+        return ExtractedFact(chunk, occurred_start=start, occurred_end=end, mentions=tuple(names))
+
+    def _dated(self, chunk: str, section: Section) -> tuple[datetime | None, datetime | None]:
+        """The one date or period that the chunk names in full; none if it names several."""
+        if not self.settings.retain_date_text or section.timestamp is None:
+            return None, None
+        found = {e.window for e in timex.explicit_dates(chunk, section.timestamp)}
+        if len(found) != 1:
+            return None, None
+        (window,) = found
+        return window.start, window.end
+
+    def _verbatim(
+        self, chunk: str, section: Section, found: Sequence[ExtractedFact]
+    ) -> ExtractedFact:
+        names = distinct([*section.mentions, *(m for fact in found for m in fact.mentions)])
+        dated = next((fact for fact in found if fact.occurred_start is not None), None)
+        return ExtractedFact(
+            chunk,
+            occurred_start=dated.occurred_start if dated else None,
+            occurred_end=dated.occurred_end if dated else None,
+            mentions=names,
+        )
+
+    async def _by_llm(self, llm: LLM, chunk: str, section: Section) -> list[ExtractedFact]:
+        system = prompts.system(self.settings)
+        user = prompts.user(chunk, section.context, section.metadata, section.timestamp)
+        problem = ""
+        for _ in range(_ATTEMPTS):
+            ask = f"{user}\n\n{problem}" if problem else user
+            answer = await llm.complete(system, ask, max_tokens=prompts.COMPLETION_TOKENS)
+            self.usage.input_tokens += tokens.count(system) + tokens.count(ask)
+            self.usage.output_tokens += tokens.count(answer)
+            try:
+                return answers.read(
+                    answer,
+                    section.timestamp,
+                    section.mentions,
+                    causal=self.settings.retain_extract_causal_links,
+                )
+            except ValueError as error:
+                problem = f"Your last answer could not be read ({error}). Answer with JSON only."
+        raise Unavailable("fact extraction", f"the model's answer cannot be read: {problem}")

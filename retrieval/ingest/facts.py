@@ -61,6 +61,18 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtractedFact:
+    """One fact of a chunk. `links`: (place of an earlier fact of the chunk, type)."""
+
+    text: str
+    fact_type: FactType = FactType.WORLD
+    occurred_start: datetime | None = None
+    occurred_end: datetime | None = None
+    mentions: tuple[Mention, ...] = ()
+    links: tuple[tuple[int, LinkType], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """An edge that somebody stated. `where` names it in messages."""
 
@@ -75,8 +87,9 @@ class Link:
 class Prepared:
     """Facts with all that can be computed before the bank is locked.
 
-    vectors float32 (n, d) unit length; postings: the arrays of their segment; tokens int32 (n,);
-    signals: per fact the names and dates that only the keyword arm reads.
+    vectors float32 (n, d) unit length; postings: the arrays of their segment, by the analyser of
+    that version; tokens int32 (n,); signals: per fact the names and dates that only the keyword arm
+    reads.
     """
 
     facts: Sequence[Fact]
@@ -84,6 +97,7 @@ class Prepared:
     postings: Mapping[str, NDArray[Any]]
     tokens: Ints
     signals: Sequence[str | None]
+    analyser: str
 
     def __len__(self) -> int:
         return len(self.facts)

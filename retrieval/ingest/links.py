@@ -104,10 +104,14 @@ async def semantic(
     return joined(found)
 
 
+def none() -> Edges:
+    empty = np.empty(0, np.int32)
+    return Edges(empty, empty, np.empty(0, np.uint8), np.empty(0, np.float32))
+
+
 def joined(parts: list[Edges]) -> Edges:
     if not parts:
-        empty = np.empty(0, np.int32)
-        return Edges(empty, empty, np.empty(0, np.uint8), np.empty(0, np.float32))
+        return none()
     return Edges(
         np.concatenate([e.source for e in parts]).astype(np.int32, copy=False),
         np.concatenate([e.target for e in parts]).astype(np.int32, copy=False),

@@ -5,127 +5,21 @@ Pure and language-blind: it finds runs of capitalised words that do not merely b
 
 from __future__ import annotations
 
-import re
+import regex
 
-_RUN = re.compile(
-    r"(?:[A-Z][\w'’&.-]*[\w+#]|[A-Z]\b)(?:\s+(?:of|the|de|van|von|der|da|di|al|bin)\s+(?=[A-Z]))?"
-    r"(?:\s+(?:[A-Z][\w'’&.-]*[\w+#]|[A-Z]\b|\d+\b))*"
-)
-_SENTENCE = re.compile(r"(?:^|[.!?:;]\s+|\n\s*|[\"“(]\s*)$")
-_COMMON = frozenset(
-    [
-        "a",
-        "an",
-        "and",
-        "any",
-        "are",
-        "as",
-        "at",
-        "be",
-        "but",
-        "by",
-        "can",
-        "could",
-        "day",
-        "did",
-        "do",
-        "does",
-        "for",
-        "from",
-        "had",
-        "has",
-        "have",
-        "he",
-        "her",
-        "here",
-        "hey",
-        "hi",
-        "him",
-        "his",
-        "how",
-        "i",
-        "if",
-        "in",
-        "is",
-        "it",
-        "its",
-        "let",
-        "may",
-        "me",
-        "might",
-        "mr",
-        "mrs",
-        "ms",
-        "my",
-        "no",
-        "not",
-        "now",
-        "of",
-        "oh",
-        "ok",
-        "okay",
-        "on",
-        "or",
-        "our",
-        "out",
-        "she",
-        "should",
-        "so",
-        "some",
-        "thanks",
-        "that",
-        "the",
-        "their",
-        "them",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-        "those",
-        "to",
-        "today",
-        "tomorrow",
-        "up",
-        "us",
-        "was",
-        "we",
-        "well",
-        "were",
-        "what",
-        "when",
-        "where",
-        "which",
-        "while",
-        "who",
-        "why",
-        "will",
-        "with",
-        "would",
-        "yes",
-        "yesterday",
-        "you",
-        "your",
-        "january",
-        "february",
-        "march",
-        "april",
-        "june",
-        "july",
-        "august",
-        "september",
-        "october",
-        "november",
-        "december",
-        "monday",
-        "tuesday",
-        "wednesday",
-        "thursday",
-        "friday",
-        "saturday",
-        "sunday",
-    ]
-)
+_WORD = r"\p{Lu}(?:[\w&+#]|[.'’-](?=\w))*"
+_LINK = r"(?:\s(?:of|the|de|la|van|von|der|da|di|al|bin))"
+_RUN = regex.compile(rf"{_WORD}(?:{_LINK}{{0,2}}\s{_WORD}|\s\d+\b)*")
+_SENTENCE = regex.compile(r"(?:^|[.!?:;。！？]\s*|\n\s*|[\"“(]\s*)$")
+_CAPITALISED_ANYWAY = """
+a an and any are as at be but by can could day did do does for from had has have he her here
+hey hi him his how i if in is it its let may me might mr mrs ms my no not now of oh ok okay on
+or our out she should so some thanks that the their them then there these they this those to
+today tomorrow up us was we well were what when where which while who why will with would yes
+yesterday you your january february march april june july august september october november
+december monday tuesday wednesday thursday friday saturday sunday note todo warning ps
+"""
+_COMMON = frozenset(_CAPITALISED_ANYWAY.split())
 
 
 def names(text: str, most: int = 50) -> list[str]:
@@ -139,11 +33,12 @@ def names(text: str, most: int = 50) -> list[str]:
             words.pop(0)
         while words and words[-1].lower() in _COMMON:
             words.pop()
-        name = re.sub(r"['’]s$", "", " ".join(words))
+        name = regex.sub(r"['’]s$", "", " ".join(words))
         if len(name) < 2 or name.isdigit():
             continue
         first_word = match[0].split()[0] == words[0]
-        if first_word and len(words) == 1 and _SENTENCE.search(text[: match.start()]):
+        alone = first_word and len(words) == 1 and text[match.end() : match.end() + 1] != ":"
+        if alone and _SENTENCE.search(text[: match.start()]):
             starts.append(name)  # a capital that the sentence asks for: a name if seen elsewhere
             found.setdefault(name.lower(), "")
         else:

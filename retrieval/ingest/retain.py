@@ -7,6 +7,7 @@ content behind the stored text. All items of a call are stored or none.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -23,8 +24,8 @@ from retrieval.ingest import stored as stored_facts
 from retrieval.ingest.augment import prepare, together
 from retrieval.ingest.chunking import chunk
 from retrieval.ingest.deps import IngestDeps
-from retrieval.ingest.extraction import ExtractedFact, Extractor, Section, Usage
-from retrieval.ingest.facts import Fact, Link, new_ids
+from retrieval.ingest.extraction import Extractor, Section, Usage
+from retrieval.ingest.facts import ExtractedFact, Fact, Link, new_ids
 from retrieval.ingest.fields import fail
 from retrieval.ingest.importing import settings_of
 from retrieval.ingest.stored import Stored
@@ -296,13 +297,16 @@ async def _store(
         return {} if bank is None else await _stored(connection, bank, list(groups))
 
     stored = await read(deps.pool, look)
-    plans = []
-    for document_id, group in groups.items():
-        plan = _plan(document_id, group, stored.get(document_id), settings)
-        for piece in plan.changed:
-            extractor = Extractor(piece.settings, deps.llm, usage)
-            _add_facts(plan, bank_id, piece, await extractor.facts(piece.text, piece.section))
-        plans.append(plan)
+    plans = [_plan(id, group, stored.get(id), settings) for id, group in groups.items()]
+    todo = [(plan, piece) for plan in plans for piece in plan.changed]
+    found = await asyncio.gather(
+        *(
+            Extractor(piece.settings, deps.llm, usage).facts(piece.text, piece.section)
+            for _, piece in todo
+        )
+    )
+    for (plan, piece), extracted in zip(todo, found, strict=True):
+        _add_facts(plan, bank_id, piece, extracted)
     facts = [fact for plan in plans for fact in plan.facts]
     links = [link for plan in plans for link in plan.links]
     prepared = await prepare(deps, settings, facts, tenant) if facts else None

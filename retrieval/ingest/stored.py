@@ -11,7 +11,7 @@ from uuid import UUID
 import numpy as np
 
 from retrieval import tokens
-from retrieval.ingest.augment import signals
+from retrieval.ingest.augment import embedded, signals
 from retrieval.ingest.facts import Fact, Link, Mention, Prepared
 from retrieval.ingest.writing import Change
 from retrieval.keyword.analyser import Document
@@ -99,13 +99,18 @@ async def again(change: Change, pairs: Sequence[tuple[Stored, Fact]]) -> Rewrite
     facts = [fact for _, fact in pairs]
     ordinals = np.array([memory.ordinal for memory, _ in pairs], np.int32)
     documents = [Document(fact.text, fact.context, signals(fact)) for fact in facts]
-    vectors = await segments.vectors(
-        change.connection, change.bank, change.held.vector_set, ordinals
-    )
-    postings = await asyncio.to_thread(change.deps.analyser(change.settings).weigh, documents)
+    held, ours = change.held.vector_set, change.deps.vector_set
+    if held == ours:
+        vectors = await segments.vectors(change.connection, change.bank, held, ordinals)
+    else:  # the bank is being re-embedded
+        vectors = await embedded(change.deps.embedder, facts, change.held.tenant)
+    analyser = change.deps.analyser(change.settings)
+    postings = await asyncio.to_thread(analyser.weigh, documents)
     counts = await asyncio.to_thread(tokens.counts, [fact.text for fact in facts])
     return Rewrite(
-        Prepared(facts, vectors, postings, counts, [d.text_signals for d in documents]),
+        Prepared(
+            facts, vectors, postings, counts, [d.text_signals for d in documents], analyser.version
+        ),
         await outgoing(change.connection, change.bank, [fact.id for fact in facts]),
         {memory.fact.id: memory.named for memory, _ in pairs},
     )

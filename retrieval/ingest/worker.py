@@ -20,6 +20,7 @@ from uuid import UUID, uuid4
 from retrieval.errors import Conflict, FourfoldError, InvalidInput, NeedsModel, NotFound
 from retrieval.ingest import retain as retaining
 from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest.entity_curation import prune_entities
 from retrieval.store import banks, operations, segments
 from retrieval.store.operations import Claim
 from retrieval.store.pool import Connection, read, write
@@ -141,7 +142,7 @@ class Worker:
 
     async def step(self) -> bool:
         """Does one operation, or one bank's upkeep; False if there was nothing to do."""
-        claimed = await operations.claim(self._deps.pool, self._lease_s)
+        claimed = await operations.claim(self._deps.pool, self._lease_s, types=(RETAIN,))
         if claimed is None:
             return await self._upkeep()
         keeping = asyncio.create_task(self._keep(claimed))
@@ -203,5 +204,6 @@ class Worker:
             await segments.merge(pool, head.bank)
             with suppress(NotFound):
                 await segments.compact(pool, head.tenant, head.bank_id)
+                await prune_entities(self._deps, head.tenant, head.bank_id)
             self._kept_until = written_at
         return bool(written)

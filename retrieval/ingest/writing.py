@@ -16,13 +16,15 @@ from uuid import UUID
 import numpy as np
 
 from retrieval.bank.segment import pack
-from retrieval.errors import Conflict, InvalidInput
+from retrieval.errors import InvalidInput
 from retrieval.ingest import entities, links
+from retrieval.ingest.augment import weighed_by
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.entities import Sighting
 from retrieval.ingest.facts import Fact, Link, Prepared, Ref
 from retrieval.ingest.fields import fail, with_key
 from retrieval.ingest.links import Edges
+from retrieval.ingest.sets import agreed
 from retrieval.ingest.subject import flags, subject
 from retrieval.settings import RetainSettings
 from retrieval.store import banks, segments
@@ -98,7 +100,7 @@ class Change:
         self._dead: list[int] = []
         self._touched = False
         self._wrote_document = False
-        self._set_names: tuple[str, str] | None = None
+        self._serving = (held.vector_set, held.analyser)
 
     async def finish(self) -> None:
         """Tombstones and the new version; nothing if nothing was done."""
@@ -111,7 +113,7 @@ class Change:
             self.version,
             self._dead,
         )
-        vector_set, analyser = self._set_names or (self.held.vector_set, self.held.analyser)
+        vector_set, analyser = self._serving
         await self.connection.execute(
             "update banks set version = $2, next_ordinal = $3, vector_set = $4, analyser = $5,"
             " updated_at = now(), last_write_at = now(),"
@@ -216,7 +218,11 @@ class Change:
         """
         if not prepared.facts:
             return []
-        self._check_sets()
+        self._touched = True
+        analyser = self.deps.analyser(self.settings)
+        sets = await agreed(self.connection, self.held, self.deps.vector_set, analyser.version)
+        self._serving = sets.serving
+        prepared = await weighed_by(analyser, prepared)
         facts = await self._with_known_ids(prepared.facts)
         by_key = await self._keys(facts, stated)
         facts = _with_sources(facts, by_key)
@@ -230,15 +236,19 @@ class Change:
         named = await self._named(facts, known or {})
         first = self._next_ordinal
         self._next_ordinal += len(facts)
-        semantic = await links.semantic(
-            self.deps.neighbours,
-            self.held,
-            prepared.vectors,
-            prepared.types,
-            first,
-            np.array(self._dead, np.int32),
-            k=self.settings.semantic_link_top_k,
-            floor=self.settings.semantic_link_min_similarity,
+        semantic = (
+            await links.semantic(
+                self.deps.neighbours,
+                self.held,
+                prepared.vectors,
+                prepared.types,
+                first,
+                np.array(self._dead, np.int32),
+                k=self.settings.semantic_link_top_k,
+                floor=self.settings.semantic_link_min_similarity,
+            )
+            if sets.linkable
+            else links.none()
         )
         facts = await self._with_proof(facts)
         await self._copy_units(facts, prepared, first)
@@ -250,10 +260,9 @@ class Change:
         columns = _columns(facts, prepared, documents, tags, named, self.now)
         await self._segment("columns", first, len(facts), columns)
         await self._segment(
-            f"vectors:{self.deps.vector_set}", first, len(facts), {"vectors": prepared.vectors}
+            f"vectors:{sets.vectors}", first, len(facts), {"vectors": prepared.vectors}
         )
-        assert self._set_names is not None
-        await self._segment(f"postings:{self._set_names[1]}", first, len(facts), prepared.postings)
+        await self._segment(f"postings:{sets.postings}", first, len(facts), prepared.postings)
         every = links.joined([semantic, stated_edges])
         if len(every):
             await self._segment(
@@ -268,20 +277,6 @@ class Change:
                 },
             )
         return [fact.id for fact in facts]
-
-    def _check_sets(self) -> None:
-        self._touched = True
-        analyser = self.deps.analyser(self.settings).version
-        for kind, held, ours in (
-            ("vectors", self.held.vector_set, self.deps.vector_set),
-            ("keyword index", self.held.analyser, analyser),
-        ):
-            if held and held != ours:
-                raise Conflict(
-                    f"the {kind} of bank {self.held.bank_id!r} were made with {held!r},"
-                    f" this server makes {ours!r}: rebuild the bank or use the former"
-                )
-        self._set_names = (self.deps.vector_set, analyser)
 
     async def _with_known_ids(self, facts: Sequence[Fact]) -> list[Fact]:
         keys = [fact.key for fact in facts if fact.key is not None]

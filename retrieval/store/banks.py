@@ -204,7 +204,11 @@ def _may_change(held: BankHead, config: Mapping[str, Any]) -> None:
     if held.next_ordinal:
         for name in bankconfig.ANALYSIS:
             if config.get(name) != held.config.get(name):
-                raise Conflict(f"{name} is fixed once a bank holds memories")
+                option = name.removeprefix("text_search_")
+                raise Conflict(
+                    f"{name} of a bank with memories needs their keyword index made anew: run"
+                    f" `fourfold reindex {held.bank_id} --{option} {config.get(name) or '...'}`"
+                )
 
 
 async def list_banks(

@@ -26,3 +26,8 @@ class BankHead:
     vector_set: str
     analyser: str
     config: Mapping[str, Any] = field(default_factory=dict)
+
+
+def vector_set(model_id: str, dimension: int) -> str:
+    """The name of the vectors that a model makes: what `BankHead.vector_set` is compared with."""
+    return f"{model_id}:{dimension}"

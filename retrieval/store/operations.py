@@ -7,7 +7,7 @@ the work, so it is done once. Tenants take turns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -71,8 +71,12 @@ async def create(
     return id, bool(made)
 
 
-async def claim(pool: Pool, lease_s: float = LEASE_S) -> Claim | None:
+async def claim(
+    pool: Pool, lease_s: float = LEASE_S, *, types: Sequence[str] | None = None
+) -> Claim | None:
     """The next operation that waits, now leased to the caller; None if there is none.
+
+    `types`: what the caller can do; None for everything.
 
     Oldest first within a tenant; the tenant with the fewest running comes first.
     """
@@ -87,6 +91,7 @@ async def claim(pool: Pool, lease_s: float = LEASE_S) -> Claim | None:
             "  left join running r on r.tenant_id = b.tenant_id"
             "  where ((o.status = 'pending' and coalesce(o.next_retry_at, now()) <= now())"
             "   or (o.status = 'processing' and o.leased_until <= now()))"
+            "   and ($3::text[] is null or o.type = any($3))"
             "  order by coalesce(r.n, 0), o.created_at, o.operation_id"
             "  limit 1 for update of o skip locked)"
             " update operations o set status = 'processing', lease = $2,"
@@ -95,6 +100,7 @@ async def claim(pool: Pool, lease_s: float = LEASE_S) -> Claim | None:
             " returning o.*, b.tenant_id, b.bank_id",
             lease_s,
             lease,
+            None if types is None else list(types),
         )
         if row is None:
             return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -134,8 +134,10 @@ async def write(pool: Pool, work: Callable[[Connection], Awaitable[T]]) -> T:
             try:
                 result = await work(connection)
             except BaseException:
-                if not connection.is_closed():
+                try:
                     await transaction.rollback()
+                except Exception:  # what went wrong first is what counts
+                    _drop(connection)
                 raise
             try:
                 await transaction.commit()
@@ -158,17 +160,28 @@ async def _connection(pool: Pool) -> AsyncIterator[Connection]:
         raise Overloaded("no database connection became free in time") from error
     try:
         yield connection
+    except Exception as error:
+        # The driver may take a connection that the dying server still talks on for a good one.
+        if _lost(error):
+            _drop(connection)
+        raise
     finally:
         await pool.release(connection)
+
+
+def _drop(connection: Connection) -> None:
+    with suppress(asyncpg.InterfaceError):  # it is gone from the pool already
+        connection.terminate()
 
 
 def _lost(error: BaseException) -> bool:
     """Is the connection or the server gone, rather than the statement wrong?"""
     if isinstance(error, asyncpg.InterfaceError):  # also raised for misuse of the driver
-        return "clos" in str(error)
+        return "clos" in str(error) or "released back" in str(error)
     return isinstance(
         error,
         OSError
+        | asyncpg.InternalClientError  # the driver lost count of what was going on
         | asyncpg.PostgresConnectionError
         | asyncpg.OperatorInterventionError  # shut down, crashed, starting up
         | asyncpg.TooManyConnectionsError,
@@ -185,7 +198,7 @@ async def _attempts(once: Callable[[], Awaitable[T]]) -> T:
             if wait is None:
                 raise
             await asyncio.sleep(wait * 0.1 * random.random())
-        except (OSError, asyncpg.InterfaceError, asyncpg.PostgresError) as error:
+        except Exception as error:
             if not _lost(error):
                 raise
             if wait is None:

@@ -7,6 +7,7 @@ ordinals anew once many are dead (the bank's generation rises, replicas load it 
 
 from __future__ import annotations
 
+import asyncio
 import math
 import struct
 from collections.abc import Mapping, Sequence
@@ -267,7 +268,7 @@ async def _merge_step(connection: Connection, bank: int) -> int:
     )
     if not parts:  # the bank went away
         return 0
-    joined = join(kind, parts)
+    joined = await asyncio.to_thread(join, kind, parts)
     await append(
         connection,
         bank,
@@ -275,7 +276,7 @@ async def _merge_step(connection: Connection, bank: int) -> int:
         joined.first,
         joined.count,
         max(row["version"] for row in run),
-        pack(joined.arrays),
+        await asyncio.to_thread(pack, joined.arrays),
     )
     return len(parts) - 1
 
@@ -291,6 +292,7 @@ def _run(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
             while (
                 end < len(rows)
                 and rows[end]["kind"] == rows[start]["kind"]
+                and (end == start or _adjacent(rows[end - 1], rows[end]))
                 and tiers[end] <= tier
                 and size + rows[end]["size"] <= MERGE_LIMIT_BYTES
             ):
@@ -300,6 +302,12 @@ def _run(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
                 return rows[start:end]
             start = max(end, start + 1)
     return ()
+
+
+def _adjacent(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+    """Links have no rows for most ordinals; a family that is being rebuilt has gaps."""
+    whole = left["first_ordinal"] + left["count"] == right["first_ordinal"]
+    return bool(whole or left["kind"] == "links")
 
 
 def _tier(size: int) -> int:
@@ -373,7 +381,7 @@ async def _renumber_segments(connection: Connection, held: BankHead, renumber: I
             key=lambda part: part.first,
         )
         for part in parts:
-            kept = take(kind, part, renumber)
+            kept = await asyncio.to_thread(take, kind, part, renumber)
             if kept.count and not (kind == "links" and not len(kept.arrays["source"])):
                 await append(
                     connection, held.bank, kind, kept.first, kept.count, held.version + 1,

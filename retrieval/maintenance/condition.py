@@ -1,0 +1,96 @@
+"""How banks are: which of them want merging, compacting, pruning, or their postings made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from retrieval.errors import InvalidInput
+from retrieval.ingest.deps import IngestDeps
+from retrieval.maintenance import jobs
+from retrieval.store import banks
+from retrieval.store.heads import BankHead
+from retrieval.store.pool import Connection, read
+from retrieval.store.segments import COMPACT_LEAST, COMPACT_SHARE, MERGE_FAN
+
+LATELY = 50
+"""Banks written last that every look takes in, before it goes on through all the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """fragmented: has enough small segments to merge. sparse: enough dead ordinals to compact.
+    buried: version of the newest tombstone, -1 without any. work: the long job that it needs,
+    one of jobs.KINDS, or ""."""
+
+    head: BankHead
+    fragmented: bool
+    sparse: bool
+    buried: int
+    work: str
+
+
+_SELECT = f"""
+select {banks.HEAD_COLUMNS},
+    exists (select from segments s where s.bank = b.bank group by s.kind having count(*) >= $3)
+        as fragmented,
+    coalesce((select max(t.version) from tombstones t where t.bank = b.bank), -1) as buried,
+    (select count(*) from tombstones t where t.bank = b.bank) as dead,
+    next_ordinal > (select coalesce(sum(s.count), 0) from segments s
+        where s.bank = b.bank and s.kind = 'postings:' || b.analyser) as unlisted,
+    next_ordinal > (select coalesce(sum(s.count), 0) from segments s
+        where s.bank = b.bank and s.kind = 'vectors:' || b.vector_set) as unseen,
+    exists (select from operations o where o.bank = b.bank and o.type = '{jobs.REEMBED}'
+        and o.status in ('pending', 'processing')) as moving
+from banks b where b.bank = any($1) and b.bank <> all($2)
+"""
+
+
+async def examine(
+    deps: IngestDeps, after: int, page: int, skip: Sequence[int] = ()
+) -> tuple[list[Condition], int]:
+    """(banks that want something, where to go on): of the banks written last and of the `page`
+    ones after number `after`; the way through all banks begins again at 0."""
+
+    async def work(connection: Connection) -> tuple[list[Condition], int]:
+        lately = await connection.fetch(
+            "select bank from banks where last_write_at is not null"
+            " order by last_write_at desc limit $1",
+            LATELY,
+        )
+        following = await connection.fetch(
+            "select bank from banks where bank > $1 order by bank limit $2", after, page
+        )
+        numbers = dict.fromkeys(row["bank"] for row in (*lately, *following))
+        rows = await connection.fetch(_SELECT, list(numbers), list(skip), MERGE_FAN)
+        found = [_condition(deps, row) for row in rows]
+        place = following[-1]["bank"] if len(following) == page else 0
+        wanting = [c for c in found if c.fragmented or c.sparse or c.buried >= 0 or c.work]
+        order = {bank: i for i, bank in enumerate(numbers)}
+        return sorted(wanting, key=lambda c: order[c.head.bank]), place
+
+    return await read(deps.pool, work)
+
+
+def _condition(deps: IngestDeps, row: Mapping[str, Any]) -> Condition:
+    head = banks.as_head(row)
+    return Condition(
+        head,
+        row["fragmented"],
+        row["dead"] >= COMPACT_LEAST and row["dead"] > COMPACT_SHARE * head.next_ordinal,
+        row["buried"],
+        _work(deps, head, row["unlisted"], row["unseen"] and not row["moving"]),
+    )
+
+
+def _work(deps: IngestDeps, head: BankHead, unlisted: bool, unseen: bool) -> str:
+    if not head.next_ordinal:
+        return ""
+    try:
+        ours = deps.analyser(deps.settings.with_overrides(head.config)).version
+    except InvalidInput:  # a segmenter that this process does not have
+        ours = head.analyser
+    if unlisted or head.analyser != ours:
+        return jobs.REINDEX
+    return jobs.REEMBED if unseen and head.vector_set == deps.vector_set else ""

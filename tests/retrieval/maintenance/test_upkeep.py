@@ -1,0 +1,238 @@
+"""Banks are kept in shape while they are used, by one process at a time, whoever dies."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+
+from retrieval.ingest.curation import clear, delete_document
+from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest.importing import import_memories
+from retrieval.keyword.analyser import Analyser
+from retrieval.maintenance import jobs
+from retrieval.maintenance.condition import examine
+from retrieval.maintenance.upkeep import Upkeep, UpkeepSettings
+from retrieval.store import banks, segments
+from retrieval.store.pool import Pool
+from tests.retrieval.store.servers import HashEmbedder, Replica, database, deps, server
+
+pytestmark = pytest.mark.integration
+
+QUICK = UpkeepSettings(period_s=0.05, page=3, rest=0.1)
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[Pool]:
+    """A schema of its own: upkeep looks at every bank there is."""
+    async with database() as opened:
+        yield opened
+
+
+async def fill(
+    ingest: IngestDeps, bank: str, writes: int, each: int = 2, document: str = "d"
+) -> None:
+    for i in range(writes):
+        items = [
+            {
+                "text": f"the boat{i} of Ann{i}x sails {j} {document}",
+                "entities": [f"Ann{i}x"],
+                "document_id": document,
+            }
+            for j in range(each)
+        ]
+        await import_memories(ingest, "default", bank, items)
+
+
+async def count(pool: Pool, table: str) -> int:
+    number: int = await pool.fetchval(f"select count(*) from {table}")
+    return number
+
+
+async def rounds(upkeep: Upkeep, n: int = 4) -> None:
+    for _ in range(n):
+        assert await upkeep.round()
+        await upkeep.settled()
+
+
+async def contents(pool: Pool, bank: str) -> tuple[list[str], set[tuple[str, str, int]]]:
+    replica = await Replica.of(pool, await banks.head(pool, "default", bank))
+    return replica.ids(), replica.links()
+
+
+async def test_small_segments_are_merged(pool: Pool) -> None:
+    ingest = deps(pool)
+    for bank in "abcdefg":
+        await fill(ingest, bank, 8)
+    before = {bank: await contents(pool, bank) for bank in "abcdefg"}
+    upkeep = Upkeep(ingest, QUICK)
+    await rounds(upkeep)
+    assert await count(pool, "segments") == 7 * 4
+    assert {bank: await contents(pool, bank) for bank in "abcdefg"} == before
+    seen = upkeep.metrics()
+    assert (seen.rounds, seen.merged_segments, seen.failures) == (4, 7 * 4 * 7, 0)
+    assert seen.work_seconds > 0
+
+
+async def test_dead_ordinals_and_orphans_go(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (segments, sys.modules["retrieval.maintenance.condition"]):
+        monkeypatch.setattr(module, "COMPACT_LEAST", 5)
+    ingest = deps(pool)
+    await fill(ingest, "a", 4, document="kept")
+    await fill(ingest, "a", 9, document="gone")
+    await delete_document(ingest, "default", "a", "gone")
+    left = await contents(pool, "a")
+    assert await count(pool, "entities") == 9
+    upkeep = Upkeep(ingest, QUICK)
+    await rounds(upkeep, 2)
+    head = await banks.head(pool, "default", "a")
+    assert (head.generation, head.next_ordinal) == (1, 8)
+    assert await contents(pool, "a") == left
+    assert await count(pool, "entities") == 4
+    assert await count(pool, "tombstones") == 0
+    seen = upkeep.metrics()
+    assert (seen.dropped_ordinals, seen.pruned_entities) == (18, 5)
+
+
+class Later(Analyser):
+    def _fingerprint(self) -> str:
+        return "later"
+
+
+LATER = Later()
+
+
+async def test_outdated_postings_are_made_anew(pool: Pool) -> None:
+    for bank in "abcdefg":
+        await fill(deps(pool), bank, 2)
+    await clear(deps(pool), "default", "g")
+    upkeep = Upkeep(deps(pool, analyser=lambda _: LATER), QUICK)
+    await rounds(upkeep, 4)
+    rows = await pool.fetch("select bank_id, analyser from banks order by bank_id")
+    assert [tuple(row) for row in rows] == [*((bank, "later") for bank in "abcdef"), ("g", "")]
+    assert upkeep.metrics().reindexed_banks == 6
+    assert upkeep.metrics().job == ""
+
+
+async def test_a_bank_that_fails_does_not_stop_the_others(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ingest = deps(pool)
+    for bank in "ab":
+        await fill(ingest, bank, 8)
+    bad = (await banks.head(pool, "default", "a")).bank
+    merge = segments.merge
+
+    async def broken(pool: Pool, bank: int) -> int:
+        if bank == bad:
+            raise ValueError("not a segment: bad magic")
+        return await merge(pool, bank)
+
+    monkeypatch.setattr(segments, "merge", broken)
+    upkeep = Upkeep(ingest, QUICK)
+    await rounds(upkeep)
+    assert upkeep.metrics().failures == 1  # and it is left alone for a while
+    rows = await pool.fetch("select bank, count(*) from segments group by bank order by bank")
+    assert [row[1] for row in rows] == [8 * 4, 4]
+
+
+async def test_one_process_at_a_time(pool: Pool) -> None:
+    async with pool.acquire() as other, other.transaction():
+        await other.execute("select pg_advisory_xact_lock(5, hashtext(current_schema()))")
+        assert not await Upkeep(deps(pool), QUICK).round()
+    assert await Upkeep(deps(pool), QUICK).round()
+
+
+async def test_it_runs_beside_writers(pool: Pool) -> None:
+    ingest = deps(pool)
+    keepers = [Upkeep(deps(pool), QUICK) for _ in range(2)]
+    for upkeep in keepers:
+        upkeep.start()
+    await asyncio.gather(*(fill(ingest, bank, 12) for bank in "abc"))
+    for _ in range(100):
+        if await count(pool, "segments") <= 3 * 4 * 3:
+            break
+        await asyncio.sleep(0.1)
+    for upkeep in keepers:
+        await upkeep.close()
+    assert await count(pool, "segments") <= 3 * 4 * 3
+    for bank in "abc":
+        assert len((await contents(pool, bank))[0]) == 24
+    assert sum(upkeep.metrics().failures for upkeep in keepers) == 0
+
+
+async def test_no_bank_is_passed_over(pool: Pool) -> None:
+    ingest = deps(pool)
+    for i in range(8):
+        await fill(ingest, f"b{i}", 6, each=1)
+    await pool.execute("update banks set last_write_at = null")
+    seen: list[str] = []
+    after = 0
+    for _ in range(3):
+        found, after = await examine(ingest, after, 3)
+        seen += [condition.head.bank_id for condition in found]
+    assert (seen, after) == ([f"b{i}" for i in range(8)], 0)
+
+
+_CHILD = """
+import asyncio, sys
+import numpy as np
+from dataclasses import replace
+from retrieval.maintenance.upkeep import Upkeep, UpkeepSettings
+from retrieval.store.pool import PoolSettings, open_pool
+from tests.retrieval.store.servers import HashEmbedder, deps
+
+class Slow(HashEmbedder):
+    async def embed_passages(self, texts, **kwargs):
+        print("embedding", flush=True)
+        await asyncio.sleep(0.2)
+        return await super().embed_passages(texts)
+
+async def main():
+    pool = await open_pool(PoolSettings(sys.argv[1], schema=sys.argv[2]))
+    upkeep = Upkeep(deps(pool, embedder=Slow(48, "new")), UpkeepSettings(period_s=0.01, rest=0.0))
+    upkeep.start()
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+async def test_killed_in_the_middle_another_process_goes_on(pool: Pool) -> None:
+    """kill -9 while it re-embeds and merges: nothing is lost, the next one finishes."""
+    ingest = deps(pool)
+    await fill(ingest, "a", 60, each=20)
+    before = await contents(pool, "a")
+    await jobs.begin(pool, "default", "a", jobs.REEMBED, "new:48", lease_s=0.0)
+    schema = await pool.fetchval("select current_schema()")
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _CHILD, server().dsn, schema, stdout=asyncio.subprocess.PIPE
+    )
+    assert child.stdout is not None
+    for _ in range(3):
+        assert await asyncio.wait_for(child.stdout.readline(), 60) == b"embedding\n"
+    child.send_signal(signal.SIGKILL)
+    await child.wait()
+    made = await pool.fetchval("select coalesce(sum(count), 0) from segments where kind like '%48'")
+    assert 0 < made < 1200
+    await pool.execute("update operations set leased_until = now()")  # as after a minute
+    embedder = HashEmbedder(48, "new")
+    upkeep = Upkeep(deps(pool, embedder=embedder), QUICK)
+    for _ in range(50):
+        await upkeep.round()
+        await upkeep.settled()
+        head = await banks.head(pool, "default", "a")
+        if head.vector_set == "new:48":
+            break
+    assert head.vector_set == "new:48"
+    assert len(embedder.seen) == 1200 - made
+    replica = await Replica.of(pool, head)
+    assert (replica.ids(), replica.links()) == before
+    assert np.isfinite(replica.vectors).all()
+    assert replica.vectors.any(axis=1).all()
+    statuses = await pool.fetch("select status from operations")
+    assert [row[0] for row in statuses] == ["completed"]
