@@ -41,9 +41,9 @@ def run(settings: Settings, data: Path) -> None:
     """Serves until a signal comes. Raises InUse, and what parts raise that cannot start."""
     data = data.resolve()
     with Signals() as signals, ExitStack() as stack:
-        _require_free(settings.server.host, settings.server.port)
         stack.enter_context(processes.owned(data))
         folder = stack.enter_context(processes.run_folder(data))
+        _require_free(settings.server.host, settings.server.port)
         processes.adopt_orphans()
         stack.callback(processes.end_descendants, REST_STOP_S)
         first_start = not (data / "postgres").exists()
@@ -161,6 +161,7 @@ def _environment(settings: Settings, data: Path, folder: Path) -> Mapping[str, s
         "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
         "RAY_SERVE_PROXY_GRACEFUL_SHUTDOWN_TIMEOUT_S": "1",
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+        processes.RUN: str(folder),
         metrics.MULTIPROCESS: str(shared),
         logs.LOG_FILE: str(data / "server.log"),
         "PYTHONPATH": os.pathsep.join(filter(None, (_checkout(), os.environ.get("PYTHONPATH")))),

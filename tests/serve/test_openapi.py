@@ -88,6 +88,7 @@ async def test_generated_requests(live: Live) -> None:
     description = live.api.openapi()
     schema = schemathesis.openapi.from_dict(description)
     seen: set[int] = set()
+    result: Any
     for result in schema.get_all_operations():
         operation = result.ok()  # type: ignore[union-attr]
         for mode in (
