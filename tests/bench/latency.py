@@ -5,8 +5,8 @@ asks questions from 1 and from 8 clients. Reports p50/p95/p99, recalls per secon
 recall of the server's processes and of Postgres. Then the same bank and questions in this
 process, without Serve and HTTP: CPU-ms per recall, and wall time by stage.
 
-No cross-encoder: the order is the fused one. Reference lines are another server's published
-figures for the same kind of machine (docs/architecture.md).
+No cross-encoder: the order is the fused one. Reference lines are another server's figures on two
+cores of the same kind.
 """
 
 from __future__ import annotations

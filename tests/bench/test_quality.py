@@ -34,7 +34,7 @@ def test_verdicts_compare_with_the_best_baseline() -> None:
     lists = {name: dict.fromkeys(quality.MEASURES, 0.5) for name in quality.LISTS}
     lists["bm25"] |= {"R@5": 0.6, "all@5": 0.3}
     lists["final"] |= {"R@5": 0.63, "all@5": 0.61}
-    found = {v["what"]: v for v in quality.verdicts("hotpotqa", lists)}
+    found = {v["what"]: v for v in quality.verdicts("hotpotqa", lists, 60)}
     assert not found["R@5 of final, best baseline 0.600"]["met"]
     assert found["all@5 of final, best baseline 0.500"]["met"]
     assert found["R@5 of final against no graph"]["met"]
