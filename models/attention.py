@@ -11,6 +11,7 @@ The queries are already scaled.
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 from typing import Protocol
 
@@ -73,6 +74,15 @@ class Runs:
 def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     weights = torch.bmm(q, k.transpose(1, 2)).float().softmax(-1).to(q.dtype)
     return torch.bmm(weights, v)
+
+
+def has_variable_length(device: torch.device, dtype: torch.dtype, width: int) -> bool:
+    """Flash attention needs half precision, an Ampere GPU or newer, and heads of 8 to 256 in
+    steps of 8; the operator came with torch 2.10."""
+    if device.type != "cuda" or dtype == torch.float32 or width % 8 or width > 256:
+        return False
+    available = importlib.util.find_spec("torch.nn.attention.varlen") is not None
+    return available and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 class VariableLength:

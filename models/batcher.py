@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic
 
 from models.lanes import Call, Lane, Limits, R, Slice, T
+from models.tally import Tally
 from models.types import (
     BadOutput,
     DeadlineExceeded,
@@ -30,6 +31,8 @@ from models.types import (
     Unavailable,
     ignore,
 )
+
+DAY_S = 86_400.0
 
 
 class Batcher(Generic[T, R]):
@@ -61,12 +64,8 @@ class Batcher(Generic[T, R]):
         self._running: dict[asyncio.Task[None], float] = {}
         self._woken = False
         self._closed = False
-        self._batch_s = 0.0
-        self._rate = 0.0
         self._calls: set[Call[T, R]] = set()
-        self._batches = self._items = self._tokens = 0
-        self._refused = self._expired = self._cancelled = self._failed = 0
-        self._busy_s = 0.0
+        self._tally = Tally()
 
     async def submit(
         self,
@@ -90,43 +89,27 @@ class Batcher(Generic[T, R]):
         call: Call[T, R] = Call(items, lengths, tenant, limit, loop.create_future())
         lane = self._lanes[priority]
         self._admit(lane, call, arrived)
-        timer = (
-            loop.call_later(max(0.0, limit - arrived), self._expire, call)
-            if limit < math.inf
-            else None
-        )
+        # Without a deadline, a day: longer than any call.
+        timer = loop.call_later(min(limit - arrived, DAY_S), self._expire, call)
         self._calls.add(call)
         self._wake(loop)
         try:
             return await call.future
         except asyncio.CancelledError:
-            self._cancelled += 1
+            self._tally.cancelled += 1
             raise
         finally:
             self._calls.discard(call)
-            if timer is not None:
-                timer.cancel()
+            timer.cancel()
             if call.started is not None:
                 self._observe("queue_s", call.started - arrived)
             lane.discard(call)
 
     def load(self) -> Load:
         now = self._clock()
-        return Load(
-            queued_tokens=sum(lane.queued for lane in self._lanes.values()),
-            queued_calls=len(self._calls),
-            running_batches=len(self._running),
-            running_s=max((now - start for start in self._running.values()), default=0.0),
-            tokens_per_s=self._rate,
-            batches=self._batches,
-            items=self._items,
-            tokens=self._tokens,
-            busy_s=self._busy_s,
-            refused=self._refused,
-            expired=self._expired,
-            cancelled=self._cancelled,
-            failed=self._failed,
-        )
+        queued = sum(lane.queued for lane in self._lanes.values())
+        ages = [now - start for start in self._running.values()]
+        return self._tally.load(queued, len(self._calls), ages)
 
     async def close(self, drain_s: float = 30.0) -> None:
         """Refuses new calls, lets the accepted ones finish for `drain_s`, then fails the rest."""
@@ -144,18 +127,18 @@ class Batcher(Generic[T, R]):
         if self._closed:
             raise Unavailable(self._name, "it is closed")
         if call.deadline <= now:
-            self._expired += 1
+            self._tally.expired += 1
             raise DeadlineExceeded(self._name)
-        wait = self._batch_s * (lane.batches_before(call.tenant) + len(self._running))
+        wait = self._tally.batch_s * (lane.batches_before(call.tenant) + len(self._running))
         late = bool(lane.queued) and now + wait > call.deadline
         if late or not lane.offer(call):
-            self._refused += 1
+            self._tally.refused += 1
             reason = "its queue is longer than the time left" if late else "its queue is full"
             raise Overloaded(f"{self._name} is overloaded: {reason}", max(wait, 0.1))
 
     def _expire(self, call: Call[T, R]) -> None:
         if not call.future.done():
-            self._expired += 1
+            self._tally.expired += 1
             call.future.set_exception(DeadlineExceeded(self._name))
 
     def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -196,27 +179,19 @@ class Batcher(Generic[T, R]):
             if len(results) != len(items):
                 raise BadOutput(f"{self._name}: {len(results)} results for {len(items)} items")
         except Exception as error:
-            self._failed += 1
+            self._tally.failed += 1
             for call, _ in batch:
                 if not call.future.done():
                     call.future.set_exception(error)
             return
-        self._account(self._clock() - start, len(items), tokens)
+        seconds = self._clock() - start
+        self._tally.add(seconds, len(items), tokens)
+        self._observe("batch_s", seconds)
+        self._observe("batch_tokens", tokens)
+        self._observe("batch_items", len(items))
         answers = iter(results)
         for call, picked in batch:
             call.results.update(zip(picked, answers, strict=False))
             call.missing -= len(picked)
             if call.missing == 0 and not call.future.done():
                 call.future.set_result([call.results[i] for i in range(len(call.items))])
-
-    def _account(self, seconds: float, items: int, tokens: int) -> None:
-        self._batches += 1
-        self._items += items
-        self._tokens += tokens
-        self._busy_s += seconds
-        # A fifth of each new batch: follows a change of load within about ten batches.
-        self._batch_s += (seconds - self._batch_s) / min(5, self._batches)
-        self._rate += (tokens / max(seconds, 1e-6) - self._rate) / min(5, self._batches)
-        self._observe("batch_s", seconds)
-        self._observe("batch_tokens", tokens)
-        self._observe("batch_items", items)

@@ -19,11 +19,12 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from models.breaker import Breaker
 from models.types import (
     BadOutput,
     DeadlineExceeded,
@@ -39,9 +40,6 @@ from models.types import (
 
 log = logging.getLogger(__name__)
 
-FAILURES_TO_OPEN = 3
-FIRST_PAUSE_S = 2.0
-LONGEST_PAUSE_S = 60.0
 MIN_SHARE_S = 0.25
 FIRST_SHARE = 0.6
 """Of the time left, what a member may use while another that computes stands behind it."""
@@ -80,51 +78,13 @@ class Member(Protocol):
 
 
 @dataclass(slots=True)
-class Breaker:
-    """Closed, open until `retry_at`, or half-open while one trial runs."""
-
-    clock: Callable[[], float]
-    failures: int = 0
-    pause_s: float = 0.0
-    retry_at: float = -math.inf
-    trying: bool = False
-
-    @property
-    def is_open(self) -> bool:
-        return self.pause_s > 0
-
-    def admits(self) -> bool:
-        """Whether a request may go to the member now; an open breaker admits one trial."""
-        if not self.is_open:
-            return True
-        if self.trying or self.clock() < self.retry_at:
-            return False
-        self.trying = True
-        return True
-
-    def succeeded(self) -> None:
-        self.failures, self.pause_s, self.trying = 0, 0.0, False
-
-    def failed(self) -> None:
-        self.failures += 1
-        if self.is_open or self.failures >= FAILURES_TO_OPEN:
-            self.pause_s = min(LONGEST_PAUSE_S, max(FIRST_PAUSE_S, 2 * self.pause_s))
-            self.retry_at = self.clock() + self.pause_s
-        self.trying = False
-
-    def passed(self) -> None:
-        """The request moved on without telling anything about the member."""
-        self.trying = False
-
-
-@dataclass(slots=True)
 class _Link:
     member: Member
     timeout_s: float
     breaker: Breaker
     reason: str = ""
     started: bool = False
-    starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    starting: asyncio.Task[None] | None = None
 
 
 class FailoverChain:
@@ -164,23 +124,24 @@ class FailoverChain:
 
     async def start(self) -> None:
         """Starts all members at the same time. One that fails is logged and tried again on use."""
-        await asyncio.gather(*(self._start(link) for link in self._links))
+        await asyncio.gather(*map(self._start, self._links), return_exceptions=True)
 
     async def check_health(self) -> None:
         """Raises DeviceLost where a started member's device is gone, Unavailable where no member
         can answer; a member that is merely down is what the chain is for."""
-        reasons = []
-        for link in self._links:
-            try:
-                await link.member.check_health()
-            except DeviceLost:
-                raise
-            except ModelError as error:
-                reasons.append(str(error))
-        if len(reasons) == len(self._links):
-            raise Unavailable("reranker", "; ".join(reasons))
+        checks = (link.member.check_health() for link in self._links)
+        found = await asyncio.gather(*checks, return_exceptions=True)
+        errors = [error for error in found if error is not None]
+        for error in errors:
+            if isinstance(error, DeviceLost) or not isinstance(error, ModelError):
+                raise error
+        if len(errors) == len(self._links):
+            raise Unavailable("reranker", "; ".join(map(str, errors)))
 
     async def close(self) -> None:
+        for link in self._links:
+            if link.starting is not None:
+                link.starting.cancel()
         await asyncio.gather(*(link.member.close() for link in self._links))
 
     def load(self) -> Load:
@@ -235,8 +196,9 @@ class FailoverChain:
         share = self._share(link, position, start, deadline)
         try:
             async with asyncio.timeout(None if share == math.inf else share):
-                if not link.started and not await self._start(link):
-                    raise Unavailable(member.name, "it did not start")
+                if not link.started:
+                    # Loading goes on when this request's time is over.
+                    await asyncio.shield(self._start(link))
                 scores = await member.rerank(
                     query,
                     documents,
@@ -276,17 +238,20 @@ class FailoverChain:
             left -= min(RESERVE_S, RESERVE_SHARE * left)
         return min(link.timeout_s, left)
 
-    async def _start(self, link: _Link) -> bool:
-        async with link.starting:
-            if link.started:
-                return True
-            try:
-                await link.member.start()
-            except Exception as error:
-                log.warning("reranker %s did not start: %s", link.member.name, error)
-                return False
-            link.started = True
-            return True
+    def _start(self, link: _Link) -> asyncio.Task[None]:
+        """The start that is under way, or a new one; one at a time."""
+
+        def note(task: asyncio.Task[None]) -> None:
+            link.starting = None
+            if not task.cancelled():
+                link.started = task.exception() is None
+                if error := task.exception():
+                    log.warning("reranker %s did not start: %s", link.member.name, error)
+
+        if link.starting is None:
+            link.starting = asyncio.create_task(link.member.start())
+            link.starting.add_done_callback(note)
+        return link.starting
 
     def _tell(self, link: _Link, counts: bool, reason: str) -> None:
         was_open = link.breaker.is_open

@@ -132,7 +132,7 @@ def _classifier(
         model = PaddedModel(
             folder,
             machine.device,
-            machine.dtype,
+            machine.wide_dtype,
             classifier=True,
             trust_remote_code=settings.compute.trust_remote_code,
         )

@@ -6,11 +6,13 @@ import asyncio
 import functools
 import logging
 import os
+import queue
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 
@@ -60,10 +62,15 @@ def _cgroup_cpus(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The resolved half of `Compute`: what is there, and the batch bounds that suit it."""
+    """The resolved half of `Compute`: what is there, and the batch bounds that suit it.
+
+    `dtype` is for the BERT family; `wide_dtype` for models whose activations may leave the range
+    of fp16 (DeBERTa is known for it), where the precision was not asked for.
+    """
 
     device: torch.device
     dtype: torch.dtype
+    wide_dtype: torch.dtype
     threads: int
     batch_tokens: int
     bulk_batch_tokens: int
@@ -84,6 +91,7 @@ def resolve(compute: Compute) -> Machine:
     return Machine(
         device=device,
         dtype=dtype,
+        wide_dtype=_wide(compute.precision, dtype),
         threads=compute.threads or allowed_cpus(),
         batch_tokens=batch,
         bulk_batch_tokens=min(bulk, batch),
@@ -117,33 +125,46 @@ def _dtype(precision: str, device: torch.device) -> torch.dtype:
         if precision != "auto" and not cpu_computes_bf16():
             log.warning("this CPU has no %s arithmetic: the model runs in fp32", precision)
         return torch.bfloat16 if cpu_computes_bf16() else torch.float32
-    if precision == "bf16" or (
-        precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
-    ):
-        return torch.bfloat16
-    return torch.float16
+    # fp16 costs what bf16 costs and rounds eight times finer.
+    return torch.bfloat16 if precision == "bf16" else torch.float16
+
+
+def _wide(precision: str, dtype: torch.dtype) -> torch.dtype:
+    if precision != "auto" or dtype != torch.float16:
+        return dtype
+    supported = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    return torch.bfloat16 if supported else torch.float32
 
 
 class Owner:
-    """The one thread that touches a device. Work is done in the order in which it is handed in."""
+    """The one thread that touches a device. Work is done in the order in which it is handed in.
+
+    A daemon thread: a driver that hangs does not keep the process from ending.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._pool: ThreadPoolExecutor | None = None
+        self._jobs: queue.SimpleQueue[_Job | None] | None = None
         self._lost = ""
 
     async def start(self, threads: int) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix=self._name)
+        """`threads` is how many torch may use for one operation."""
+        self._jobs = queue.SimpleQueue()
+        threading.Thread(target=_work, args=(self._jobs,), name=self._name, daemon=True).start()
         await self.do(torch.set_num_threads, threads)
 
     async def do(self, work: Callable[..., R], *args: object) -> R:
-        """Runs `work(*args)` on the owner thread. Raises what it raises; a fault of the device
-        itself becomes DeviceLost and stays."""
-        if self._pool is None:
+        """Runs `work(*args)` on the owner thread; dropped if cancelled before its turn. Raises what
+        it raises; a fault of the device itself becomes DeviceLost and stays."""
+        if self._jobs is None:
             raise Unavailable(self._name, "it is not started")
-        loop = asyncio.get_running_loop()
+        answer: Future[R] = Future()
+        self._jobs.put((answer, functools.partial(work, *args)))
         try:
-            return await loop.run_in_executor(self._pool, functools.partial(work, *args))
+            return await asyncio.wrap_future(answer)
+        except torch.OutOfMemoryError as error:
+            reason = f"the device is out of memory: {error}".splitlines()[0]
+            raise Unavailable(self._name, reason) from error
         except torch.AcceleratorError as error:
             self._lost = f"{type(error).__name__}: {error}".splitlines()[0]
             raise DeviceLost(self._name, self._lost) from error
@@ -152,11 +173,27 @@ class Owner:
         """Raises Unavailable before the start and after the close, DeviceLost after a fault."""
         if self._lost:
             raise DeviceLost(self._name, self._lost)
-        if self._pool is None:
+        if self._jobs is None:
             raise Unavailable(self._name, "it is not started")
 
     def close(self) -> None:
-        """Lets the running work end; never waits for a thread that hangs."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = None
+        """The thread ends after what was handed in; nobody waits for it."""
+        if self._jobs is not None:
+            self._jobs.put(None)
+            self._jobs = None
+
+
+_Job: TypeAlias = "tuple[Future[Any], Callable[[], Any]]"
+
+
+def _work(jobs: queue.SimpleQueue[_Job | None]) -> None:
+    while job := jobs.get():
+        answer, work = job
+        if not answer.set_running_or_notify_cancel():
+            continue
+        try:
+            answer.set_result(work())
+        except BaseException as error:
+            answer.set_exception(error)
+        # Idle threads hold no model and no batch alive.
+        del job, answer, work

@@ -152,7 +152,11 @@ class LocalEncoder:
             pool = _as_it_is if firsts else pool
         else:
             hidden = PaddedModel(
-                folder, machine.device, machine.dtype, classifier=False, trust_remote_code=trust
+                folder,
+                machine.device,
+                machine.wide_dtype,
+                classifier=False,
+                trust_remote_code=trust,
             ).hidden
 
         @torch.inference_mode()

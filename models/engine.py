@@ -28,6 +28,8 @@ from models.types import DeviceLost, Floats, Load, Observe, Priority, Unavailabl
 
 log = logging.getLogger(__name__)
 
+CPU_BATCH_ITEMS = 32
+
 STALLED_S = 60.0
 """A batch that runs longer than this means that the device or its driver hangs."""
 
@@ -134,7 +136,8 @@ class Engine:
         return Limits(
             batch_tokens=machine.batch_tokens,
             bulk_batch_tokens=machine.bulk_batch_tokens,
-            batch_items=self._batch_items or (32 if machine.on_cpu else 1 << 20),
+            # On a GPU the tokens decide: 32 short pairs would leave it idle.
+            batch_items=(self._batch_items or CPU_BATCH_ITEMS) if machine.on_cpu else 1 << 20,
             queued_tokens=machine.queued_tokens,
             padded=loaded.padded,
             ahead=0 if machine.on_cpu else 1,

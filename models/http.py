@@ -110,7 +110,9 @@ class JsonClient:
         client = self._client
         if client is None:
             raise Unavailable(self.part, "it is not started")
-        content = None if body is None else json.dumps(body, ensure_ascii=False).encode()
+        content = (
+            None if body is None else json.dumps(body, ensure_ascii=False).encode(errors="replace")
+        )
         end = min(math.inf if deadline is None else deadline, self._clock() + self._timeout_s)
         pause = FIRST_PAUSE_S
         for attempt in range(1, ATTEMPTS + 1):

@@ -118,6 +118,8 @@ class PackedEncoder:
         self._rows = len(positions)
         self._types = len(types)
         self._norm = self._layer_norm(tensors, "embeddings.LayerNorm", torch.float32)
+        width = self.shape.hidden // self.shape.heads
+        self._flash = attention.has_variable_length(device, dtype, width)
         last = self.shape.layers - 1
         self._layers = [
             self._layer(tensors, i, split=firsts_only and i == last) for i in range(last + 1)
@@ -152,7 +154,7 @@ class PackedEncoder:
             return attention.Runs(batch.offsets)
         offsets = torch.from_numpy(batch.offsets).to(self.device, non_blocking=True)
         longest = int(batch.lengths.max())
-        if self.device.type == "cuda" and self.dtype != torch.float32:
+        if self._flash:
             return attention.VariableLength(offsets, longest)
         return attention.Padded(offsets, longest)
 

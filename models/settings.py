@@ -52,7 +52,8 @@ class Compute:
     """How a local model uses its machine.
 
     device: "auto" (CUDA, else MPS where allowed, else CPU), "cpu", "cuda", "cuda:1", "mps".
-    precision: "auto" is bf16 where the device computes in it, else fp32.
+    precision: "auto" is fp16 on a GPU (bf16 for models that are not of the BERT family), on a CPU
+    bf16 where it has the instructions, else fp32.
     threads: 0 = what the control group and the CPU affinity allow.
     batch_tokens / bulk_batch_tokens: bounds of one batch; 0 = by device (CPU 2,048 and 512: at
     most about 0.1 s for a MiniLM; GPU 16,384, the default of TEI).
@@ -129,9 +130,10 @@ class RerankerSettings:
     """One member of the reranker chain.
 
     model: as for the embedder; for servers the name they know. batch_size: pairs per batch
-    (default: local 32 on a CPU and bounded by tokens alone on a GPU, tei 128, other servers all
-    pairs of a recall). max_concurrent: batches (HTTP) or recalls (local) at once, over all recalls.
-    timeout_s: the most one call may take (default: tei 30, other servers 60, local none).
+    (default: local 32, on a CPU; on a GPU tokens alone decide; tei 128, other servers all pairs of
+    a recall). max_concurrent: HTTP calls at once, over all recalls (default 8); a local
+    model is bounded in tokens instead. timeout_s: the most one call may take (default: tei 30,
+    other servers 60, local none).
     bucket_batching is accepted for compatibility: pairs are always sorted by length.
     raw_scores: ask TEI for logits. send_bank_as_header: tell the server which bank asks.
     """

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -42,6 +43,7 @@ TIMEOUT_S = 30.0
 PAYLOAD_BYTES = 1_500_000
 """Of the 2,000,000 that the server takes by default; /info does not tell its setting."""
 
+HEALTH_S = 2.0
 CONTENT_STATUS = (413, 422, 424)
 MOST_BAD_TEXTS = 4
 """More texts at fault in one call mean that the server is at fault."""
@@ -148,7 +150,7 @@ class TeiServer:
     async def check_health(self) -> None:
         if not self.started:
             raise Unavailable(self.client.part, "it is not started")
-        await self.client.get("/health")
+        await self.client.get("/health", deadline=time.monotonic() + HEALTH_S)
 
     async def close(self) -> None:
         self.started = False

@@ -51,11 +51,13 @@ class _Template:
 class TextEncoder:
     """Wraps a fast tokenizer. Thread-safe: it holds no state of its own between calls."""
 
-    def __init__(self, folder: ModelFolder, max_length: int | None = None) -> None:
+    def __init__(self, folder: ModelFolder, document_tokens: int | None = None) -> None:
+        """`document_tokens`: the most tokens of a document in a pair; None: all that fit."""
         self._tokenizer = _load(folder)
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
-        self.max_length = min(max_length or 1 << 30, _max_length(folder))
+        self.max_length = _max_length(folder)
+        self._document_tokens = document_tokens or self.max_length
         self._single = _template(self._tokenizer)
         self._pair = _template(self._tokenizer, "a")
 
@@ -70,14 +72,18 @@ class TextEncoder:
         room = self.max_length - self._pair.size
         first = self._ids([query])[0]
         first = first[: max(1, room - MIN_DOCUMENT_TOKENS)] if len(first) > room - 1 else first
-        left = room - len(first)
+        left = min(room - len(first), self._document_tokens)
         return [self._pair.join(first, ids[:left], len(ids) > left) for ids in self._ids(documents)]
 
     def _ids(self, texts: Sequence[str]) -> list[Ints]:
         limit = self.max_length * CHARS_PER_TOKEN
-        encoded = self._tokenizer.encode_batch_fast(
-            [text[:limit] for text in texts], add_special_tokens=False
-        )
+        short = [text[:limit] for text in texts]
+        try:
+            encoded = self._tokenizer.encode_batch_fast(short, add_special_tokens=False)
+        except TypeError:
+            # Lone surrogates are no text to the tokenizer; one of them must not fail a batch.
+            clean = [text.encode(errors="replace").decode() for text in short]
+            encoded = self._tokenizer.encode_batch_fast(clean, add_special_tokens=False)
         return [np.array(e.ids, np.int32) for e in encoded]
 
 

@@ -326,6 +326,7 @@ def _fused(senses: _Senses, plan: Plan, kept: Candidates, walked: GraphHits | No
     if len(entities):
         named = np.isin(bank.subject[ordinals], entities)
     asking = (columns.flags[np.maximum(window[:, :2], 0)] & ASKS).astype(np.bool_)
+    evidence, support = _evidence(ordinals, walked)
     return score_fusion.fused_scores(
         window,
         senses.scan.at(flat).reshape(window.shape),
@@ -334,7 +335,8 @@ def _fused(senses: _Senses, plan: Plan, kept: Candidates, walked: GraphHits | No
         document=columns.document[ordinals],
         tokens=columns.tokens[ordinals],
         named=named,
-        evidence=_evidence(ordinals, walked),
+        evidence=evidence,
+        support=support,
         asks=asking & (window[:, :2] >= 0),
         timely=_timely(bank, plan, ordinals),
         over=_over(bank, plan, ordinals),
@@ -364,13 +366,16 @@ def _over(bank: ResidentBank, plan: Plan, ordinals: Ints) -> Bools | None:
     return over
 
 
-def _evidence(ordinals: Ints, walked: GraphHits | None) -> Floats:
+def _evidence(ordinals: Ints, walked: GraphHits | None) -> tuple[Floats, Ints]:
+    """What the walk handed to each candidate, and the ordinal it comes from (-1 none)."""
     evidence = np.zeros(len(ordinals), np.float32)
+    support = np.full(len(ordinals), -1, np.int32)
     if walked is None or not len(walked):
-        return evidence
+        return evidence, support
     where, there = _lookup(walked.hits.ordinals, ordinals)
     evidence[there] = walked.evidence[where[there]]
-    return evidence
+    support[there] = walked.support[where[there]]
+    return evidence, support
 
 
 def _proximity(ordinals: Ints, timely: temporal.TemporalHits | None) -> Doubles:

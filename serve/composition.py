@@ -278,14 +278,12 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         reranker = await open_reranker(settings, stack)
         parts.append(reranker)
     retriever, writer = elsewhere.retriever, elsewhere.writer
-    described: dict[str, Any] = {"reranker": name_of(reranker)}
+    embedder = elsewhere.embedder
     if retriever is None or writer is None:
-        embedder = elsewhere.embedder
         if embedder is None:
             embedder = await open_embedder(settings, stack)
             parts.append(embedder)
         residency = await open_residency(settings, pool, stack)
-        described["embedder"] = embedder.model_id
         if retriever is None:
             retriever = open_retriever(settings, pool, residency, embedder, stack)
         if writer is None:
@@ -303,7 +301,10 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
             burst=settings.limits.tenant_burst,
         ),
         write_door=Door(settings.limits.write_max_concurrent, settings.limits.write_queue_max),
-        models=described,
+        models={
+            "embedder": "in the retriever" if embedder is None else embedder.model_id,
+            "reranker": name_of(reranker),
+        },
         parts=tuple(parts),
     )
 

@@ -210,7 +210,7 @@ def _deployed(
     }
     if name == "Retriever":  # a bank's recalls go where its arrays are
         options["request_router_config"] = RequestRouterConfig(
-            request_router_class=ConsistentHashRouter
+            request_router_class=ConsistentHashRouter,  # type: ignore[arg-type]
         )
     if stage.autoscale is None:
         options["num_replicas"] = stage.replicas

@@ -30,8 +30,8 @@ from serve import haproxy, logs, metrics, processes, sample
 from serve.processes import InUse
 from serve.settings import Settings
 
-STOP_S = 6.0
-"""Seconds for an orderly stop of Ray; what is left then is ended."""
+SERVE_STOP_S, RAY_STOP_S, REST_STOP_S = 4.5, 2.0, 0.5
+"""Seconds for an orderly stop of each; what is left then is ended."""
 
 OBJECT_STORE_BYTES = 80 * 2**20
 """Ray's shared memory: our calls are small and travel past it."""
@@ -45,7 +45,7 @@ def run(settings: Settings, data: Path) -> None:
         stack.enter_context(processes.owned(data))
         folder = stack.enter_context(processes.run_folder(data))
         processes.adopt_orphans()
-        stack.callback(processes.end_descendants, 1.5)
+        stack.callback(processes.end_descendants, REST_STOP_S)
         first_start = not (data / "postgres").exists()
         settings = stack.enter_context(database(settings, data))
         processes.note(data, dsn=_dsn(settings))
@@ -180,7 +180,7 @@ def _start_ray(settings: Settings, folder: Path, stack: ExitStack) -> None:
     from serve.deployments import APP, application
 
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
-    stack.callback(_bounded, ray.shutdown, STOP_S / 2)
+    stack.callback(_bounded, ray.shutdown, RAY_STOP_S)
     ray.init(
         address="local",
         num_cpus=os.cpu_count(),
@@ -191,7 +191,7 @@ def _start_ray(settings: Settings, folder: Path, stack: ExitStack) -> None:
         _temp_dir=str(folder / "ray"),
         _node_ip_address="127.0.0.1",
     )
-    stack.callback(_bounded, serve.shutdown, STOP_S)
+    stack.callback(_bounded, serve.shutdown, SERVE_STOP_S)
     serve.start(
         http_options={"host": settings.server.host, "port": settings.server.port},
         proxy_location="HeadOnly",

@@ -84,7 +84,7 @@ class Services:
     started: float = field(default_factory=time.monotonic)
 
 
-def _services(request: Request) -> Services:
+async def _services(request: Request) -> Services:
     services: Services = request.app.state.services
     return services
 

@@ -100,7 +100,7 @@ async def test_recall(recall: case.RecallCase, base: Ground) -> None:
         pytest.skip(f"cannot be set up here: {lacking}")
 
 
-def test_every_expectation_has_a_check() -> None:
+async def test_every_expectation_has_a_check() -> None:
     file = _file()
     if file is None:
         pytest.skip("no cases here")

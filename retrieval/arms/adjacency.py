@@ -113,9 +113,11 @@ class GraphHits:
     """The arm's answer and how it came to each memory; all (n,), in the order of `hits`.
 
     parent int32, the ordinal it was reached from, -1 for a seed; link u1 PathLink; hop i1, 0 for a
-    seed; via int32, the entity shared or named, -1 for none; evidence float32, the best share that
-    any link but sequence handed on, in units of affinity (sequence is counted where the fused
-    score looks around each candidate).
+    seed; via int32, the entity shared or named, -1 for none. evidence float32, the best share that
+    an entity or a cause handed on, in units of affinity, and support int32, the ordinal it came
+    from, -1 for none. Sequence is no evidence because the fused score looks around each candidate
+    by itself, a semantic link because similar memories are about as similar to the question. A seed
+    has a path too where another memory leads to it more strongly than the question does.
     """
 
     hits: Hits
@@ -124,6 +126,7 @@ class GraphHits:
     hop: NDArray[np.int8]
     via: Ints
     evidence: Floats
+    support: Ints
 
     def __len__(self) -> int:
         return len(self.hits)

@@ -5,7 +5,7 @@ names) and follows links for one to three hops. A link hands on a share of its p
 
     shared entities  0.4 * tanh(0.5 * sum of rarity over the entities both mention)
     subject          0.7 * rarity: the parent mentions what the memory is about
-    semantic         0.4 * weight
+    semantic         0.4 * (weight - 0.7) / 0.3
     causal           0.6 * weight, both ways; 0.9 towards causes if the question asks why
     sequence         0.5: next to the parent in its document
 

@@ -50,6 +50,7 @@ def link_expansion(
         np.ones(len(order), np.int8),
         np.full(len(order), NOBODY, np.int32),
         np.zeros(len(order), np.float32),
+        np.full(len(order), NOBODY, np.int32),
     )
 
 

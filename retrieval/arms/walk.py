@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from retrieval.types import CAUSAL, Bools, Doubles, Hits, Ints, LinkType
 _SHARED, _SUBJECT, _SEMANTIC, _CAUSAL, _CAUSE_ASKED, _SEQUENCE = 0.4, 0.7, 0.4, 0.6, 0.9, 0.5
 _NAMED = 5.0
 _LEAST_RARITY = 0.2
+_LEAST_SIMILAR = 0.7
 _FLOOR = 0.1
 """The formula's constants, measured together with the fused order: ranking/score_fusion.py."""
 
@@ -75,8 +76,45 @@ class _Steps:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The memories that the walk has met, seeds first, and what reached each so far. `held` is the
+    strength that a memory has by itself."""
+
+    ordinal: Ints
+    held: Doubles
+    reached: Doubles
+    evidence: Doubles
+    support: Ints
+    parent: Ints
+    via: Ints
+    link: NDArray[np.uint8]
+    hop: NDArray[np.int8]
+
+    @classmethod
+    def of(cls, ordinals: Ints, held: Doubles | None = None) -> _Table:
+        count = len(ordinals)
+        return cls(
+            ordinals.astype(np.int32),
+            np.zeros(count) if held is None else held,
+            np.zeros(count),
+            np.zeros(count),
+            np.full(count, NOBODY, np.int32),
+            np.full(count, NOBODY, np.int32),
+            np.full(count, NOBODY, np.int32),
+            np.zeros(count, np.uint8),
+            np.zeros(count, np.int8),
+        )
+
+    def extended(self, more: _Table) -> _Table:
+        columns = (
+            np.concatenate([getattr(self, f.name), getattr(more, f.name)]) for f in fields(_Table)
+        )
+        return _Table(*columns)
+
+
 class Walk:
-    """One damped walk. Arrays over ordinals hold what reached each memory so far."""
+    """One damped walk; runs once."""
 
     def __init__(
         self,
@@ -90,15 +128,8 @@ class Walk:
         self._graph, self._affinity, self._allowed = graph, affinity, allowed
         self._named = named[_rarity(graph, named) >= _LEAST_RARITY]
         self._settings, self._late = settings, late
-        size = graph.size
-        self._held = np.zeros(size)
-        self._reached = np.zeros(size)
-        self._evidence = np.zeros(size, np.float32)
-        self._parent = np.full(size, NOBODY, np.int32)
-        self._via = np.full(size, NOBODY, np.int32)
-        self._link = np.zeros(size, np.uint8)
-        self._hop = np.zeros(size, np.int8)
-        self._visited = np.zeros(size, np.bool_)
+        self._place = np.zeros(graph.size, np.int32)  # 1 + row in the table, 0 for none
+        self._table = _Table.of(np.empty(0, np.int32))
 
     def run(self, seeds: Ints) -> GraphHits:
         _, about = self._mentions(self._named, _NAMED_PER_ENTITY, self._allowed)
@@ -106,63 +137,73 @@ class Walk:
         strength = np.maximum(self._affinity(seeds), 0.0)
         row, entity = self._graph.of_units(seeds)
         strength[np.unique(row[np.isin(entity, self._named)])] += _NAMED
+        self._enter(seeds, strength)
         frontier = seeds
-        self._visited[seeds] = True
-        self._held[seeds] = strength
-        listed = seeds
         for hop in range(1, self._settings.hops + 1):
             if not len(frontier):
                 break
-            new = self._take(frontier, strength, self._steps(frontier), hop)
-            listed = np.concatenate([listed, new])
-            self._held[new] = np.maximum(self._affinity(new), 0.0)
-            onward = listed[self._hop[listed] == hop]
-            led = self._held[onward] + self._reached[onward]
-            frontier = onward[np.argsort(-led, kind="stable")[:_FRONTIER]]
-            strength = np.maximum(self._held[frontier], self._reached[frontier])
-        return self._answer(listed)
+            self._take(frontier, strength, self._steps(frontier), hop)
+            table = self._table
+            onward = np.flatnonzero(table.hop == hop)
+            led = table.held[onward] + table.reached[onward]
+            onward = onward[np.argsort(-led, kind="stable")[:_FRONTIER]]
+            frontier = table.ordinal[onward]
+            strength = np.maximum(table.held[onward], table.reached[onward])
+        return self._answer()
 
-    def _take(self, frontier: Ints, strength: Doubles, steps: _Steps, hop: int) -> Ints:
-        """Hands strength on; returns the memories not seen before, ascending."""
+    def _enter(self, ordinals: Ints, held: Doubles) -> None:
+        first = len(self._table.ordinal)
+        self._table = self._table.extended(_Table.of(ordinals, held))
+        self._place[ordinals] = np.arange(first + 1, first + 1 + len(ordinals))
+
+    def _take(self, frontier: Ints, strength: Doubles, steps: _Steps, hop: int) -> None:
+        """Hands strength on."""
         handed = strength[steps.parent] * steps.share
-        stands = np.maximum(self._held[steps.target], self._reached[steps.target])
-        fresh = ~self._visited[steps.target]
+        place = self._place[steps.target]
+        fresh = place == 0
+        stands = np.zeros(len(place))
+        met = place[~fresh] - 1
+        stands[~fresh] = np.maximum(self._table.held[met], self._table.reached[met])
         # Seeds support one another. Later a memory is reached again only by more than it has: what
         # comes back along the walk's own steps is always less.
         kept = self._allowed[steps.target] & (handed > np.where(fresh | (hop == 1), 0.0, stands))
         steps, handed, stands, fresh = steps.where(kept), handed[kept], stands[kept], fresh[kept]
-        np.maximum.at(self._reached, steps.target, handed)
-        linked = steps.link != PathLink.SEQUENCE
-        np.maximum.at(self._evidence, steps.target[linked], handed[linked].astype(np.float32))
         new = np.unique(steps.target[fresh])
-        # The link that handed on most tells the path; of equals the first. A seed has one where
-        # others lead to it more strongly than the question does.
-        told = (fresh | (handed > stands)) & (handed >= self._reached[steps.target])
-        path = steps.where(told)
-        back = slice(None, None, -1)
-        target = path.target[back]
-        self._parent[target] = frontier[path.parent[back]]
-        self._link[target] = path.link[back]
-        self._via[target] = path.via[back]
-        self._hop[target] = hop
-        self._visited[new] = True
-        return new.astype(np.int32)
+        self._enter(new, np.maximum(self._affinity(new), 0.0))
+        table, at = self._table, self._place[steps.target] - 1
+        parent = frontier[steps.parent]
 
-    def _answer(self, listed: Ints) -> GraphHits:
-        own = self._affinity(listed)
-        score = own + self._reached[listed]
-        order = np.lexsort((listed, -own, -score))
+        np.maximum.at(table.reached, at, handed)
+        linked = np.flatnonzero(
+            (steps.link != PathLink.SEQUENCE) & (steps.link != PathLink.SEMANTIC)
+        )
+        np.maximum.at(table.evidence, at[linked], handed[linked])
+        # Of equal links the first tells: assigned last.
+        most = linked[handed[linked] >= table.evidence[at[linked]]][::-1]
+        table.support[at[most]] = parent[most]
+        # A seed has a path where others lead to it more strongly than the question does.
+        led = np.flatnonzero((fresh | (handed > stands)) & (handed >= table.reached[at]))[::-1]
+        table.parent[at[led]] = parent[led]
+        table.link[at[led]] = steps.link[led]
+        table.via[at[led]] = steps.via[led]
+        table.hop[at[led]] = hop
+
+    def _answer(self) -> GraphHits:
+        table = self._table
+        own = self._affinity(table.ordinal)
+        score = own + table.reached
+        order = np.lexsort((table.ordinal, -own, -score))
         if len(order):
             order = order[score[order] >= _FLOOR * max(score[order[0]], 0.0)]
         order = order[: self._settings.limit]
-        ordinals = listed[order]
         return GraphHits(
-            Hits(ordinals, score[order].astype(np.float32)),
-            self._parent[ordinals],
-            self._link[ordinals],
-            self._hop[ordinals],
-            self._via[ordinals],
-            self._evidence[ordinals],
+            Hits(table.ordinal[order], score[order].astype(np.float32)),
+            table.parent[order],
+            table.link[order],
+            table.hop[order],
+            table.via[order],
+            table.evidence[order].astype(np.float32),
+            table.support[order],
         )
 
     def _steps(self, frontier: Ints) -> _Steps:
@@ -175,10 +216,12 @@ class Walk:
     def _through_links(self, frontier: Ints) -> _Steps:
         rows = self._graph.neighbours(frontier, (LinkType.SEMANTIC, *CAUSAL))
         semantic = rows.type == LinkType.SEMANTIC
-        share = np.where(semantic, _SEMANTIC, _CAUSAL)
+        close = np.clip((rows.weight - _LEAST_SIMILAR) / (1 - _LEAST_SIMILAR), 0.0, 1.0)
+        share = np.where(semantic, _SEMANTIC * close, _CAUSAL * rows.weight)
         if self._settings.causes:
-            share[_towards_cause(rows)] = _CAUSE_ASKED
-        steps = _Steps.of(rows.row, rows.target, share * rows.weight, PathLink.CAUSAL)
+            towards = _towards_cause(rows)
+            share[towards] = _CAUSE_ASKED * rows.weight[towards]
+        steps = _Steps.of(rows.row, rows.target, share, PathLink.CAUSAL)
         steps.link[semantic] = PathLink.SEMANTIC
         return steps
 
@@ -246,14 +289,15 @@ class Walk:
             kept = allowed[unit]
             index, unit = index[kept], unit[kept]
         sizes = np.bincount(index, minlength=len(entities))
-        over = np.flatnonzero(sizes > limit)
-        if len(over):
-            kept = sizes[index] <= limit
+        over = sizes > limit
+        if over.any():
+            kept = ~over[index]
+            fit = np.zeros(len(index))
+            fit[~kept] = self._affinity(unit[~kept])
             ends = np.cumsum(sizes)
-            for i in over:
-                run = slice(ends[i] - sizes[i], ends[i])
-                worst = np.argpartition(-self._affinity(unit[run]), limit - 1)
-                kept[run][worst[:limit]] = True
+            for end, size in zip(ends[over], sizes[over], strict=True):
+                run = slice(end - size, end)
+                kept[run][np.argpartition(-fit[run], limit - 1)[:limit]] = True
             index, unit = index[kept], unit[kept]
         return index, unit
 

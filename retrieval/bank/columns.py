@@ -56,6 +56,15 @@ class Population:
     def nbytes(self) -> int:
         return self.live.nbytes + sum(r.nbytes for r in self.rows)
 
+    def between(self, first: int, end: int) -> Population:
+        """The ordinals first .. end - 1 as a population of their own, counted from 0."""
+        columns = []
+        for rows in self.rows:
+            inside = slice(*np.searchsorted(rows, (first, end)))
+            columns.append(Column.empty(np.int32).extended(rows[inside] - np.int32(first)))
+        views = tuple(c.values for c in columns)
+        return Population(self.live[first:end], views, tuple(columns))
+
     def extended(self, types: Bytes, dead: Ints) -> Population:
         """With rows of these types added, then the ordinals `dead` (old or new) taken out."""
         live = np.concatenate([self.live, np.ones(len(types), np.bool_)])

@@ -126,6 +126,7 @@ class Residency:
         self._bytes = 0
         self._device_bytes = 0
         self._counters = _Counters()
+        self._closed = False
         self._slots = asyncio.Semaphore(settings.loads)
         # Apart, so that a fresh read never queues behind a cold load.
         self._loaders = ThreadPoolExecutor(settings.loads, "bank-load")
@@ -144,7 +145,7 @@ class Residency:
             return held.bank
         if held is None:
             self._counters.misses += 1
-        while True:
+        while not self._closed:
             own = head.bank not in self._flights
             flight = self._flights.get(head.bank) or self._take_off(head)
             flight.waiting += 1
@@ -161,6 +162,7 @@ class Residency:
                 return bank
             if own:
                 raise Unavailable("database", f"it answers with a state before {head.version}")
+        raise Unavailable("the bank", "this replica is closing")
 
     def refresh(self, head: BankHead) -> None:
         """Start to bring a bank that is held up to `head`, and return at once.
@@ -234,6 +236,7 @@ class Residency:
 
     async def close(self) -> None:
         """Stop loads and threads; snapshots handed out stay usable."""
+        self._closed = True
         flights = [*self._flights.values()]
         for flight in flights:
             flight.abandon()

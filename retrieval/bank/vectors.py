@@ -110,6 +110,10 @@ class VectorStore(Protocol):
         """A copy of these memories' vectors (m, d); zeros where there is none."""
         ...
 
+    def searchable(self, fact_type: FactType | None) -> int:
+        """How many live memories have a vector, of one type or of all."""
+        ...
+
 
 class VectorBackend(Protocol):
     """Makes the empty store of a bank: on the host, or on an accelerator."""
@@ -164,7 +168,13 @@ def nearest_of(
     row, ordinal = np.nonzero(table >= floor)
     same = kinds[ordinal] == types[row]
     row, ordinal = row[same], ordinal[same]
-    similarity = table[row, ordinal]
+    return best_per_row(row, ordinal, table[row, ordinal], k)
+
+
+def best_per_row(
+    row: NDArray[np.integer], ordinal: NDArray[np.integer], similarity: Floats, k: int
+) -> tuple[Ints, Ints, Floats]:
+    """The k most similar of each row: rows ascending, similarity descending, ties by ordinal."""
     order = np.lexsort((ordinal, -similarity, row))
     row = row[order]
     rank = np.arange(len(row)) - np.searchsorted(row, row)
@@ -308,6 +318,10 @@ class FlatVectors:
         )
         return out
 
+    def searchable(self, fact_type: FactType | None) -> int:
+        types = FactType if fact_type is None else (fact_type,)
+        return sum(len(self.candidates(t)) for t in types)
+
     def candidates(self, fact_type: FactType) -> Ints:
         """Live ordinals of a type that have a vector, ascending."""
         rows = self._population.rows[fact_type]
@@ -400,7 +414,10 @@ class HostScan:
         values = self._similarities(np.concatenate([self._store.candidates(t) for t in types]))
         if not len(values):
             return 0.0, 0.0
-        return float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64))
+        wide = values.astype(np.float64)
+        mean = float(wide.mean())
+        wide -= mean
+        return mean, float(np.sqrt(wide @ wide / len(wide)))
 
     def _similarities(self, ordinals: Ints) -> Floats:
         store = self._store

@@ -33,6 +33,7 @@ from retrieval.bank.vectors import (
     Scan,
     VectorStore,
     best,
+    best_per_row,
     checked,
     joined_nearest,
     no_nearest,
@@ -344,6 +345,10 @@ class GpuVectors:
             return np.zeros((len(ordinals), 0), np.float32)
         return self.backend.run(lambda: self._selected(ordinals).float().cpu().numpy())
 
+    def searchable(self, fact_type: FactType | None) -> int:
+        members = self.kinds != NOBODY if fact_type is None else self.kinds == fact_type
+        return int(np.count_nonzero(members))
+
     def candidates(self, fact_type: FactType) -> Ints:
         """Live ordinals of a type that have a vector, ascending."""
         return np.flatnonzero(self.kinds == fact_type).astype(np.int32)
@@ -414,13 +419,7 @@ class GpuVectors:
         values, ordinals = torch.topk(table.masked_fill_(~same, -torch.inf), min(k, self.size))
         found, ordinal = values.cpu().numpy(), ordinals.cpu().numpy()
         row, rank = np.nonzero((found >= floor) & np.isfinite(found))
-        similarity, ordinal = found[row, rank], ordinal[row, rank]
-        order = np.lexsort((ordinal, -similarity, row))
-        return (
-            row[order].astype(np.int32),
-            ordinal[order].astype(np.int32),
-            np.clip(similarity[order], -1.0, 1.0),
-        )
+        return best_per_row(row, ordinal[row, rank], found[row, rank], k)
 
 
 class DeviceScan:

@@ -31,6 +31,10 @@ def analyser_for(settings: RetainSettings) -> Analyser:
     return analyser(settings.text_search_language, settings.text_search_segmenter)
 
 
+_writers: weakref.WeakKeyDictionary[Pool, asyncio.Semaphore] = weakref.WeakKeyDictionary()
+"""Per pool: no more writers than leave each a second connection."""
+
+
 class Turns:
     """Whose turn it is to write a bank, inside this process.
 
@@ -42,16 +46,16 @@ class Turns:
         self._locks: weakref.WeakValueDictionary[tuple[str, str], asyncio.Lock] = (
             weakref.WeakValueDictionary()
         )
-        self._writers: asyncio.Semaphore | None = None
 
     @asynccontextmanager
     async def of(self, pool: Pool, tenant: str, bank_id: str) -> AsyncIterator[None]:
-        if self._writers is None:
-            self._writers = asyncio.Semaphore(max(1, pool.get_max_size() // 2))
+        writers = _writers.get(pool)
+        if writers is None:
+            writers = _writers[pool] = asyncio.Semaphore(max(1, pool.get_max_size() // 2))
         lock = self._locks.get((tenant, bank_id))
         if lock is None:
             lock = self._locks[tenant, bank_id] = asyncio.Lock()
-        async with lock, self._writers:
+        async with lock, writers:
             yield
 
 

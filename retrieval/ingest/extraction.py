@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from retrieval import tokens
+from retrieval import timex, tokens
 from retrieval.errors import Unavailable
 from retrieval.ingest import answers, naming, prompts
 from retrieval.ingest.entities import distinct
@@ -76,7 +76,18 @@ class Extractor:
         names: Sequence[Mention] = section.mentions
         if self.settings.retain_recognise_names:
             names = distinct([*names, *map(Mention, naming.names(chunk))])
-        return ExtractedFact(chunk, mentions=tuple(names))
+        start, end = self._dated(chunk, section)
+        return ExtractedFact(chunk, occurred_start=start, occurred_end=end, mentions=tuple(names))
+
+    def _dated(self, chunk: str, section: Section) -> tuple[datetime | None, datetime | None]:
+        """The one date or period that the chunk names in full; none if it names several."""
+        if not self.settings.retain_date_text or section.timestamp is None:
+            return None, None
+        found = {e.window for e in timex.explicit_dates(chunk, section.timestamp)}
+        if len(found) != 1:
+            return None, None
+        (window,) = found
+        return window.start, window.end
 
     def _verbatim(
         self, chunk: str, section: Section, found: Sequence[ExtractedFact]

@@ -7,7 +7,7 @@ type            world (default), experience or observation
 context         a label
 occurred_start, occurred_end    when it happened
 mentioned_at    when it was said. Absent: `occurred_start`, else now. null or "unset": never
-entities        names, or {text}
+entities        names, or {text}; without any, names are recognised if the bank is set to
 tags, metadata  as in retain; other scalars become strings, nulls are dropped
 document_id     the document it belongs to; items keep their order inside it
 proof_count     of an observation; absent: the number of its live sources
@@ -20,6 +20,7 @@ All items are stored or none. Keys may name items of the same call, before or af
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -28,8 +29,9 @@ from retrieval.errors import InvalidInput, NotFound
 from retrieval.ingest import fields
 from retrieval.ingest.augment import prepare
 from retrieval.ingest.deps import IngestDeps
-from retrieval.ingest.facts import Fact, Link, Ref, new_ids
+from retrieval.ingest.facts import Fact, Link, Mention, Ref, new_ids
 from retrieval.ingest.fields import fail, with_key
+from retrieval.ingest.naming import names
 from retrieval.ingest.writing import Change, write
 from retrieval.settings import RetainSettings
 from retrieval.store import banks
@@ -56,6 +58,11 @@ async def import_memories(
     if not facts:
         return {"imported": 0, "ids": {}}
     settings = await settings_of(deps, tenant, bank_id)
+    if settings.retain_recognise_names:
+        facts = [
+            fact if fact.mentions else replace(fact, mentions=tuple(map(Mention, names(fact.text))))
+            for fact in facts
+        ]
     prepared = await prepare(deps, settings, facts, tenant)
 
     async def work(change: Change) -> list[UUID]:

@@ -24,6 +24,9 @@ The fused score adds what stands around a memory and what leads to it:
 in full in the memory itself, 0.4 one step away, 0.3 two steps away, the best of these. Steps are
 neighbours in the same document. A memory alone in its document has itself as the best there.
 
+Evidence lifts a memory to 1 behind the one it comes from at most, so what fits the question by
+itself stays ahead of what it leads to.
+
 `fused_scores` returns exp(0.5 * (score - best score)): positive, at most 1, and a factor from the
 boosts of recency, time and proof (0.9 .. 1.1 each) moves a memory by the same 0.2 of a deviation
 or less wherever it stands, instead of shuffling a list whose scores lie close together.
@@ -34,6 +37,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from retrieval.types import Bools, Doubles, Floats, Ints
 
@@ -48,15 +52,16 @@ _NAMED = 0.7
 _LENGTH, _FULL_LENGTH = 1.3, 48
 _ASKS = 0.5
 _EVIDENCE = 1.5
+_BEHIND, _LONGEST_PATH = 1.0, 3
 _TIMELY = 1.0
 _OVER = 1.5
 _SHARPNESS = 0.5
 """The formula's constants: one set for every bank, chosen on LoCoMo (six conversations), MuSiQue,
-HotpotQA (60 questions each), LongMemEval, SciFact, Cranfield and CISI with all-MiniLM-L6-v2. Recall
-at 5 / 10 of LoCoMo 0.746 / 0.824 with the boosts, against 0.506 / 0.609 by reciprocal ranks.
-Moving one weight by a third costs at most 0.014 there; choosing them again on five conversations
-and testing on the sixth gave 0.742 / 0.820. MuSiQue has all its paragraphs among the first five for
-0.53 of the questions (reciprocal ranks 0.28), HotpotQA for 0.82 (0.67)."""
+HotpotQA (60 questions each), LongMemEval, SciFact, Cranfield and CISI with all-MiniLM-L6-v2. LoCoMo
+has recall at 5 / 10 of 0.748 / 0.824 with the boosts (reciprocal ranks of words and vectors: 0.509
+/ 0.609). Moving one weight by a third costs at most 0.014 there; choosing again on five
+conversations and testing on the sixth gave 0.742 / 0.820. All paragraphs are among the first five
+for 0.55 of the questions of MuSiQue (0.27) and 0.80 of those of HotpotQA (0.67)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,7 @@ def fused_scores(
     tokens: Ints,
     named: Bools,
     evidence: Floats,
+    support: Ints,
     asks: Bools | None = None,
     timely: Bools | None = None,
     over: Bools | None = None,
@@ -111,7 +117,8 @@ def fused_scores(
     window int32 (n, 5) from `windows`; similarity float32 (n, 5) and terms float32 (t, n, 5), the
     BM25 score of each term of the question, belong to it (values where window is -1 are ignored).
     document int32 (n,), -1 for none; tokens int32 (n,); named: the question names the entity that
-    the memory is about; evidence float32 (n,) from the graph walk, 0 where it did not come by;
+    the memory is about; evidence float32 (n,) from the graph walk, 0 where it did not come by, and
+    support int32 (n,), the ordinal that it comes from, -1 for none;
     asks bool (n, 2): the memory, and the one before it, end with a question mark; None: not known.
     timely bool (n,): touches the time window of the question; over bool (n,): a span that has
     ended, where the question asks how things are now; None: the question asks for no time.
@@ -139,7 +146,6 @@ def fused_scores(
         + _ONE_STEP * _best(around[:, 1:3], present[:, 1:3])
         + _TWO_STEPS * _best(around[:, 3:5], present[:, 3:5])
         + _DOCUMENT * _best_in_document(own, document)
-        + _EVIDENCE * evidence
         + _NAMED * named
         + _LENGTH * np.log((1 + np.minimum(tokens, _FULL_LENGTH)) / (1 + _FULL_LENGTH))
     )
@@ -149,6 +155,7 @@ def fused_scores(
         score += _TIMELY * timely
     if over is not None:
         score -= _OVER * over
+    score = _lifted(score, _EVIDENCE * evidence.astype(np.float64), _places(window[:, 0], support))
     fused: Doubles = np.exp(_SHARPNESS * (score - score.max()))
     return np.maximum(fused, np.finfo(np.float64).tiny)
 
@@ -167,6 +174,23 @@ def _best(values: Doubles, present: Bools) -> Doubles:
     """The best present value of each row, 0 where there is none."""
     best: Doubles = np.where(present, values, -np.inf).max(axis=1)
     return np.where(np.isfinite(best), best, 0.0)
+
+
+def _places(ordinals: Ints, support: Ints) -> NDArray[np.intp]:
+    """Where each of `support` stands in `ordinals`, -1 nowhere."""
+    order = np.argsort(ordinals, kind="stable")
+    at = order[np.minimum(np.searchsorted(ordinals, support, sorter=order), len(order) - 1)]
+    return np.where(ordinals[at] == support, at, -1)
+
+
+def _lifted(score: Doubles, by: Doubles, support: NDArray[np.intp]) -> Doubles:
+    """Scores with evidence added, each kept behind the memory that it comes from."""
+    held, free = support >= 0, score + by
+    lifted = np.where(held, score, free)
+    for _ in range(_LONGEST_PATH):
+        bound = np.where(held, lifted[support] - _BEHIND, np.inf)
+        lifted = np.maximum(score, np.minimum(free, bound))
+    return lifted
 
 
 def _best_in_document(own: Doubles, document: Ints) -> Doubles:

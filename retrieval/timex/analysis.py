@@ -1,20 +1,22 @@
-"""From a text to its expressions of time: which languages to try, all rules in order, one choice."""
+"""From a text to its expressions of time: which languages to try, rules in order, one choice."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta, timezone
+from datetime import UTC, datetime, time
 
 from retrieval.timex.composition import COMPOSED, LATE_BARE
 from retrieval.timex.dates import BARE, NAMED
+from retrieval.timex.eras import ERAS
 from retrieval.timex.expression import Settings, TimeExpression
-from retrieval.timex.grammar import DATE, Context, Span, Token
+from retrieval.timex.grammar import DATE, Context, Span
 from retrieval.timex.holidays import HOLIDAYS
 from retrieval.timex.lexicon import LANGUAGES, Lexicon, lexicon
 from retrieval.timex.periods import PERIODS
 from retrieval.timex.ranges import OPEN, RANGES
+from retrieval.timex.relative import RELATIVE
 from retrieval.timex.text import WORDS, Folded
 from retrieval.types import Window
 
@@ -22,10 +24,10 @@ MAX_CHARACTERS = 20_000
 """A longer text is read up to here: questions are short, and time spent must be bounded."""
 
 _STEPS = (
-    NAMED, PERIODS, HOLIDAYS, COMPOSED, BARE, COMPOSED, LATE_BARE, COMPOSED, RANGES, COMPOSED, OPEN,
+    NAMED, RELATIVE, ERAS, PERIODS, HOLIDAYS, COMPOSED, BARE, COMPOSED, LATE_BARE, COMPOSED,
+    RANGES, COMPOSED, OPEN,
 )  # fmt: skip
 _DAY_FIRST_REGIONS = frozenset({"GB", "AU", "NZ", "IE", "IN", "ZA"})
-_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,33 +41,34 @@ class Reading:
 
 
 def candidates(folded: str) -> list[Lexicon]:
-    """The languages in which the text may name a time, likeliest first; empty for most texts."""
+    """The languages in which the text may name a time, likeliest first; empty for most texts.
+
+    A language with less than two thirds of the known words of the best one is out.
+    """
     words = frozenset(WORDS.findall(folded))
-    digits = _digits_of(folded).search(folded) is not None
+    digits = (_DIGIT if len(folded) <= _SHORT else _LONG_DIGITS).search(folded) is not None
     scripts = _scripts(folded)
-    likely: list[tuple[int, int, Lexicon]] = []
-    most = 0
-    for order, name in enumerate(LANGUAGES):
+    known: list[tuple[int, Lexicon]] = []
+    likely: list[tuple[int, Lexicon]] = []
+    for name in LANGUAGES:
         words_of = lexicon(name)
-        if words_of.script not in scripts:
-            continue
-        known = len(words & words_of.vocabulary)
-        most = max(most, known)
-        if words_of.has_trigger(words, folded) or (
-            digits and (known or name == "en" or words_of.script != "latin")
+        if words_of.script == "latin":
+            known.append((len(words & words_of.vocabulary), words_of))
+        elif words_of.script in scripts and (digits or words_of.has_trigger(words, folded)):
+            likely.append((1_000, words_of))
+    most = max(count for count, _ in known)
+    for count, words_of in known:
+        if (3 * count >= 2 * most or most - count <= 1) and (
+            (digits and (count or not most or words_of.language == "en"))
+            or words_of.has_trigger(words, folded)
         ):
-            likely.append((-known if words_of.script == "latin" else -most - 99, order, words_of))
-    likely.sort(key=lambda entry: entry[:2])
-    return [words_of for known, _, words_of in likely if -2 * known >= most]
+            likely.append((count, words_of))
+    likely.sort(key=lambda entry: -entry[0])
+    return [words_of for _, words_of in likely]
 
 
-# Digits that could be a year, a date, or a day at the end of a question; and in a text that is too
-# long to be read for any number in it.
-_DIGITS = re.compile(
-    r"(?<![\d.,])(?:\d{4}(?![\d,])|\d{1,4}\s?[-/.]\s?\d{1,4}|\d{8}(?!\d)|\d{1,2}(?:['’]|\D{0,12}$)|"
-    r"\d{1,2}(?:st|nd|rd|th|er|e|de|ste|[ªº.])(?![a-z]))"
-)
-
+_DIGIT = re.compile(r"\d")
+# In a text too long to be read for any number in it: what could be a year or a date.
 _LONG_DIGITS = re.compile(
     r"(?<![\d.,:/-])(?:(?:1\d|20|21)\d\d(?![\d.,:/-]*\d)|\d{4}[-/.]\d{1,2}(?:[-/.]\d{1,2})?(?![\d.:/-])"
     r"|\d{1,2}[-/]\d{1,2}[-/]\d{2,4}(?!\d)|\d{1,2}\.\d{1,2}\.\d{4}(?!\d)|\d{1,2}/\d{1,2}(?![\d/])"
@@ -73,10 +76,6 @@ _LONG_DIGITS = re.compile(
 )
 _SHORT = 300
 _AROUND = 100
-
-
-def _digits_of(folded: str) -> re.Pattern[str]:
-    return _DIGITS if len(folded) <= _SHORT else _LONG_DIGITS
 
 
 def _scripts(folded: str) -> frozenset[str]:
@@ -135,7 +134,7 @@ def read(words: Lexicon, context: Context, folded: str) -> Reading:
         words.language,
         tuple(s for s in spans if not s[0].void),
         any(s[0].void for s in spans),
-        (covered, known),
+        (known, covered),
     )
 
 
@@ -148,7 +147,7 @@ def _stretches(words: Lexicon, folded: str) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for place in sorted(places):
         start = max(0, folded.rfind(" ", 0, max(0, place - _AROUND)) + 1)
-        if words.unspaced is not None or place - start > 2 * _AROUND:
+        if words.script != "latin" or place - start > 2 * _AROUND:
             start = max(0, place - _AROUND)
         end = folded.find(" ", place + _AROUND)
         if end < 0 or end - place > 2 * _AROUND:
@@ -161,7 +160,7 @@ def _stretches(words: Lexicon, folded: str) -> list[tuple[int, int]]:
 
 
 def best_reading(folded: str, anchor: datetime, settings: Settings) -> Reading | None:
-    """The reading that explains most of the text; the likelier language where two explain the same."""
+    """The reading of the likeliest language; of equally likely ones, the one that covers most."""
     best: Reading | None = None
     for words in candidates(folded):
         reading = read(words, context_of(words, anchor, settings, folded), folded)
@@ -190,14 +189,14 @@ def languages_of(folded: str) -> list[str]:
 
 def covered(folded: str) -> list[tuple[int, int]]:
     """The places of a text that are expressions of time, in order, whatever the anchor."""
-    reading = best_reading(folded, datetime(2024, 6, 12, tzinfo=timezone.utc), Settings())
+    reading = best_reading(folded, datetime(2024, 6, 12, tzinfo=UTC), Settings())
     return [] if reading is None else [(start, end) for _, start, end in reading.found]
 
 
 def aware(anchor: datetime) -> datetime:
     """The anchor with an offset; a naive one is UTC."""
     if anchor.tzinfo is None or anchor.utcoffset() is None:
-        return anchor.replace(tzinfo=timezone.utc)
+        return anchor.replace(tzinfo=UTC)
     return anchor
 
 
@@ -207,15 +206,15 @@ def expression(
     """The span as whole days (or exact moments) of the anchor's offset, bounds in UTC."""
     try:
         if span.moments is not None:
-            first, last = (m.astimezone(timezone.utc) for m in span.moments)
+            first, last = (m.astimezone(UTC) for m in span.moments)
             window = Window(first, last)
         else:
             zone = anchor.tzinfo
             opened = closed = None
             if span.first is not None:
-                opened = datetime.combine(span.first, time.min, zone).astimezone(timezone.utc)
+                opened = datetime.combine(span.first, time.min, zone).astimezone(UTC)
             if span.last is not None:
-                closed = datetime.combine(span.last, time.max, zone).astimezone(timezone.utc)
+                closed = datetime.combine(span.last, time.max, zone).astimezone(UTC)
             window = Window(opened, closed)
     except (OverflowError, ValueError):
         return None
@@ -230,6 +229,19 @@ def expression(
         span.rule,
         round(span.confidence, 3),
         span.grain,
+    )
+
+
+def whole_days(text: str, span: Span, start: int, end: int, anchor: datetime) -> TimeExpression:
+    """The expression of a closed span of days at a place of the text as given."""
+    if span.first is None or span.last is None:
+        raise ValueError("an open span")
+    window = Window(
+        datetime.combine(span.first, time.min, anchor.tzinfo).astimezone(UTC),
+        datetime.combine(span.last, time.max, anchor.tzinfo).astimezone(UTC),
+    )
+    return TimeExpression(
+        window, start, end, text[start:end], span.rule, span.confidence, span.grain
     )
 
 

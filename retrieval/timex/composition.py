@@ -1,24 +1,20 @@
-"""Rules that build on expressions already read: the first week of May, early next year, two days after."""
+"""Rules that build on what is already read: the first week of May, two days after, early 2024."""
 
 from __future__ import annotations
 
-from datetime import date
-
 from retrieval.timex import days
 from retrieval.timex.dates import day_of_month, exact, latest_month
-from retrieval.timex.grammar import Context, Match, Rules, Span, change, chars_of
-from retrieval.timex.periods import (
-    DURATION,
+from retrieval.timex.eras import latest_season, part_of_year, season
+from retrieval.timex.grammar import OTHER, Context, Match, Rules, Span, change, chars_of
+from retrieval.timex.relative import DURATION
+from retrieval.timex.spans import (
     amounts,
     bounds,
     cut,
     earlier_in,
     later_in,
-    latest_season,
     moved,
-    part_of_year,
     plausible,
-    season,
     shift_of,
     shifted,
     unit_of,
@@ -30,7 +26,7 @@ COMPOSED = Rules()
 LATE_BARE = Rules()
 """Periods without anything to complete them: "Q3", "the first Sunday", "end of the month"."""
 
-_IN = "(OF|IN|THE|ON|COMMA|DASH|AT)*"
+_IN = "(OF|IN|THE|ON|COMMA|DASH)*"
 _P = "(DATE | MON | UYEAR? YEAR YMARK?)"
 
 
@@ -57,6 +53,7 @@ def _nth(m: Match) -> int:
 
 
 @COMPOSED("weekday of the period", f"THE? (ORD|LASTORD|PREV) WEEKDAY {_IN} {_P}")
+@COMPOSED("weekday of the period", f"WEEKDAY ORD (OF|IN)+ {_P}")
 @COMPOSED("weekday of the period", f"{_P} OF? (THE|OF|IN)* (ORD|LASTORD|PREV) WEEKDAY")
 def _weekday_of(context: Context, m: Match) -> Span | None:
     span = _scope(context, m)
@@ -94,6 +91,8 @@ def _unit_of(context: Context, m: Match) -> Span | None:
 @COMPOSED("first or last units", f"THE? (ORD|LASTORD|PREV) NUM UNIT {_IN} {_P}")
 @COMPOSED("first or last units", f"{_P} OF? THE? (ORD|LASTORD|PREV) NUM UNIT")
 def _edge_units(context: Context, m: Match) -> Span | None:
+    if m.number("NUM") == 1:
+        return _unit_of(context, m)
     span = _scope(context, m)
     first, last = bounds(span)
     parts = [(float(m.all("NUM")[0].value or 0), unit_of(m.all("UNIT")[0]))]  # type: ignore[arg-type]
@@ -105,7 +104,7 @@ def _edge_units(context: Context, m: Match) -> Span | None:
     return Span(first, days.plus_days(moved(first, parts, 1), -1), "day", 0.9)
 
 
-@COMPOSED("week of", "THE? UWEEK (STARTING|OF|IN|THE|ON|WITH|FROM|BEFORE)* DATE")
+@COMPOSED("week of", "THE? UWEEK (STARTING|OF|IN|THE|ON|FROM|BEFORE)* DATE")
 @COMPOSED("week of", "DATE (OF|STARTING|FROM|LOC)* UWEEK")
 @COMPOSED("week of", "THE? WEEKCOMMENCING DATE")
 @COMPOSED("month of", "THE? UMONTH (OF|IN|THE)* DATE")
@@ -114,6 +113,8 @@ def _period_of_day(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain != "day" or m.has("BEFORE"):
         return None
+    if m.before is not None and m.before.kind in chars_of("COUNT"):
+        return None  # "two weeks starting on Monday" are two weeks
     first, _ = bounds(span)
     if m.has("STARTING", "WEEKCOMMENCING") and m.has("UWEEK", "WEEKCOMMENCING"):
         return Span(first, days.plus_days(first, 6), "week", 0.9)
@@ -121,6 +122,7 @@ def _period_of_day(context: Context, m: Match) -> Span | None:
     return Span(*days.period(unit, first), unit, 0.9)
 
 
+@COMPOSED("weekend of", "THE? UWEEKEND OF DATE")
 @COMPOSED("weekend of", "DATE UWEEKEND")
 def _weekend_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
@@ -131,7 +133,7 @@ def _weekend_of(context: Context, m: Match) -> Span | None:
     return Span(min(saturday, first), max(first, days.plus_days(saturday, 1)), "weekend", 0.8)
 
 
-@COMPOSED("day of the month", f"(ON|THE)* DOM DOT? UDAYS? {_IN} DATE")
+@COMPOSED("day of the month", "(ON|THE)* DOM DOT? UDAYS? (OF|THE|COMMA|DASH)* DATE")
 @COMPOSED("day of the month", "DATE (OF|THE|ON|IN)* DOM MDAY")
 @COMPOSED("day of the month", "DATE (OF|THE|ON|IN)* ORD UDAY?")
 @COMPOSED("day of the month", "DATE OF? NUM DOMEND")
@@ -146,7 +148,9 @@ def _day_of(context: Context, m: Match) -> Span | None:
         return Span(None, None, "none", void=True)
 
 
-@COMPOSED("days of the month", "(FROM|BETWEEN)? THE? DOM (DASH|TO|UNTIL|AND) THE? DOM (OF|IN|THE)* DATE")
+@COMPOSED(
+    "days of the month", "(FROM|BETWEEN)? THE? DOM (DASH|TO|UNTIL|AND) THE? DOM (OF|IN|THE)* DATE"
+)
 @COMPOSED("days of the month", "DATE (FROM|BETWEEN|OF)* DOM UDAYS? FROM? (DASH|TO|AND) DOM UDAYS")
 def _days_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
@@ -155,6 +159,19 @@ def _days_of(context: Context, m: Match) -> Span | None:
     month, _ = bounds(span)
     first, last = (days.day(month.year, month.month, day_of_month(t)) for t in m.all("DOM")[:2])
     return Span(first, last, "day", 0.9) if first <= last else None
+
+
+@COMPOSED("days of the week", "DATE COMMA? (FROM|BETWEEN) WEEKDAY (TO|AND|DASH|UNTIL) WEEKDAY")
+@COMPOSED(
+    "days of the week", "(FROM|BETWEEN)? WEEKDAY (TO|AND|DASH|UNTIL) WEEKDAY (OF|THE|IN)* DATE"
+)
+def _days_of_week(context: Context, m: Match) -> Span | None:
+    span = m.spans()[0]
+    if span.grain != "week":
+        return None
+    monday, _ = bounds(span)
+    first, last = (days.plus_days(monday, int(str(t.value)) - 1) for t in m.all("WEEKDAY"))
+    return Span(first, last, "day", 0.95) if first <= last else None
 
 
 @COMPOSED("month of the year", f"MON DOT? {_IN} DATE")
@@ -203,7 +220,7 @@ def _together(context: Context, m: Match) -> Span | None:
 
 @COMPOSED("weekday and date", "DATE (OPEN|DASH|THE|ON)* (MD | DATE) CLOSE?")
 def _weekday_with_date(context: Context, m: Match) -> Span | None:
-    """"This Friday 7/6": the numbers say which day; the word before them, which year."""
+    """ "This Friday 7/6": the numbers say which day; the word before them, which year."""
     weekday, given = m.spans()[:2]
     if weekday.grain != "day" or not (weekday.relative or weekday.weekday is not None):
         return None
@@ -226,8 +243,14 @@ def _moved_date(context: Context, m: Match) -> Span | None:
     return exact(days.day(context.today.year + shift, given.month, given.day), 0.9)
 
 
-@COMPOSED("part of the year", f"(QN | HN | ORD UQUARTER | ORD UHALF | NUM UQUARTER) {_IN} DATE")
-@COMPOSED("part of the year", "DATE (OF|IN|COMMA|THE)* (QN | HN | ORD UQUARTER | ORD UHALF | NUM UQUARTER)")
+@COMPOSED(
+    "part of the year",
+    f"(QN | HN | ORD UQUARTER | ORD (UHALF | HALFWORD) | NUM UQUARTER) {_IN} DATE",
+)
+@COMPOSED(
+    "part of the year",
+    "DATE (OF|IN|COMMA|THE)* (QN | HN | ORD UQUARTER | ORD (UHALF | HALFWORD) | NUM UQUARTER)",
+)
 def _part_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain != "year":
@@ -235,13 +258,13 @@ def _part_of(context: Context, m: Match) -> Span | None:
     return change(part_of_year(m, bounds(span)[0].year), explicit=False)
 
 
-@COMPOSED("season", f"SEASON {_IN} DATE")
-@COMPOSED("season", "DATE (OF|IN|THE)* SEASON")
+@COMPOSED("season", f"(SEASON|LONESEASON) {_IN} DATE")
+@COMPOSED("season", "DATE (OF|IN|THE)* (SEASON|LONESEASON)")
 def _season_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain != "year":
         return None
-    return season(context, m.number("SEASON"), bounds(span)[0].year)
+    return season(context, m.number("SEASON", "LONESEASON"), bounds(span)[0].year)
 
 
 @COMPOSED("decade", "THE? (ORD|LASTORD) UDECADE (OF|THE)* DATE")
@@ -259,17 +282,21 @@ def _decade_of(context: Context, m: Match) -> Span | None:
     return Span(*days.years(first, first + 9), "decade", 0.95)
 
 
-@COMPOSED("part of the period", f"(THE|IN|AT)* (EARLY|MID|LATE|EARLIER) (OF|IN|THE|DASH)* {_P}")
+@COMPOSED("part of the period", f"(THE|IN|AT)* (EARLY|MID|LATE) (OF|IN|THE|DASH)* {_P}")
 @COMPOSED("part of the period", f"{_P} (OF|THE|DASH|IN)* (EARLY|MID|LATE)")
 def _cut(context: Context, m: Match) -> Span | None:
-    part = "early" if m.has("EARLY", "EARLIER") else "mid" if m.has("MID") else "late"
-    return cut(context, _scope(context, m), part)
+    if m.has("EARLY"):
+        span = _scope(context, m)
+        return earlier_in(context, span) if span.relative else cut(context, span, "early")
+    return cut(context, _scope(context, m), "mid" if m.has("MID") else "late")
 
 
 @COMPOSED("to date", "DATE TODATE")
 def _to_date(context: Context, m: Match) -> Span:
     first, last = bounds(m.spans()[0])
-    return Span(first, min(last, days.plus_days(context.today, -1)), "day", 0.9, relative=True)
+    if last < context.today:
+        return Span(first, context.today, "day", 0.9, relative=True)
+    return Span(first, days.plus_days(context.today, -1), "day", 0.9, relative=True)
 
 
 @COMPOSED("earlier in the period", "EARLIERIN DATE")
@@ -293,6 +320,34 @@ def _rest(context: Context, m: Match) -> Span | None:
     if last < context.today:
         return None
     return Span(max(first, context.today), last, "day", 0.9, relative=True)
+
+
+@COMPOSED("beside a day", "THE? (WEEKDAY | UNIT) (BEFORE | AFTER) (THE|OF)* DATE")
+def _beside(context: Context, m: Match) -> Span | None:
+    """ "The Monday before 24 July", "the week after": what lies next to a named day."""
+    span = m.spans()[0]
+    if span.grain != "day" or (m.before is not None and m.before.kind in chars_of("COUNT")):
+        return None
+    first, last = bounds(span)
+    ahead = m.has("AFTER")
+    if m.has("WEEKDAY"):
+        weekday = m.number("WEEKDAY") - 1
+        if ahead:
+            return exact(days.plus_days(last, (weekday - last.weekday() - 1) % 7 + 1), 0.9)
+        return exact(days.plus_days(first, -((first.weekday() - weekday - 1) % 7 + 1)), 0.9)
+    unit = unit_of(m.all("UNIT")[0])
+    if unit == "weekend":
+        saturday = days.plus_days(last, (5 - last.weekday() - 1) % 7 + 1)
+        if not ahead:
+            saturday = days.plus_days(first, -((first.weekday() - 6 - 1) % 7 + 1) - 1)
+        return Span(saturday, days.plus_days(saturday, 1), "weekend", 0.9)
+    if unit in ("day", "week"):
+        length = days.DAYS_OF[unit]
+        if ahead:
+            return Span(days.plus_days(last, 1), days.plus_days(last, length), unit, 0.9)
+        return Span(days.plus_days(first, -length), days.plus_days(first, -1), unit, 0.9)
+    start = days.plus(days.period(unit, first)[0], unit, 1 if ahead else -1)
+    return Span(*days.period(unit, start), unit, 0.85)
 
 
 @COMPOSED("away from a day", f"{DURATION} (AFTER|FROM|SINCE|LATER) (THE|OF|FROM|IN)* DATE")
@@ -323,7 +378,9 @@ def _away(context: Context, m: Match, sign: int) -> Span | None:
     return exact(found, 0.9, relative=True)
 
 
-@LATE_BARE("part of the period", "(THE|IN|AT)* (EARLY|MID|LATE) (OF|IN|THE)* (UWEEK|UMONTH|UYEAR|UDECADE)")
+@LATE_BARE(
+    "part of the period", "(THE|IN|AT)* (EARLY|MID|LATE) (OF|IN|THE)* (UWEEK|UMONTH|UYEAR|UDECADE)"
+)
 @LATE_BARE("part of the period", "THE? (UWEEK|UMONTH|UYEARS|UDECADE) (OF|THE)* (EARLY|MID|LATE)")
 @LATE_BARE("part of the period", "MONTHPHASE | YEARPHASE")
 def _bare_cut(context: Context, m: Match) -> Span | None:
@@ -350,12 +407,12 @@ def _phase_of_month(context: Context, m: Match) -> Span | None:
     return cut(context, shifted(context, "month", shift_of(m)), m.word("MONTHPHASE"))
 
 
-@LATE_BARE("quarter", "(IN|THE|DURING)* (QN | HN | ORD UQUARTER | ORD UHALF) (OF THE? UYEAR)?")
+@LATE_BARE("quarter", "(IN|THE)* (QN | HN | ORD UQUARTER | ORD UHALF) (OF THE? UYEAR)?")
 @LATE_BARE("quarter", "NUM UQUARTER")
 def _bare_part(context: Context, m: Match) -> Span | None:
     """This year's, or last year's where that one has not begun."""
     this_year = "part_of_this_year" in context.options
-    if m.has("QN", "HN") and not m.has("IN", "DURING") and m.before is not None and not this_year:
+    if m.has("QN", "HN") and not m.has("IN") and m.before is not None and not this_year:
         return None
     if m.has("NUM") and not this_year:
         return None
@@ -383,13 +440,14 @@ def _lone_season(context: Context, m: Match) -> Span:
 @LATE_BARE("calendar period", "(ON|THE|IN)* UWEEKEND")
 def _running(context: Context, m: Match) -> Span | None:
     unit = unit_of(m.all("UNIT")[0])
-    if m.has("ON") and unit not in ("weekend",):
+    if m.has("ON") and unit != "weekend":
         return None
+    lone = len(m.tokens) == 1 and m.before is not None and m.before.kind == OTHER
+    if lone and m.after is not None and m.after.kind not in chars_of("DOT") | chars_of("LOC"):
+        return None  # "another theme park weekend; ..."
     return change(shifted(context, unit, 0), confidence=0.75)
 
 
 @LATE_BARE("day before", "THE UDAY (BEFORE|AFTER) (?=STOP|DOT|$)")
 def _day_beside(context: Context, m: Match) -> Span:
     return exact(days.plus_days(context.today, -1 if m.has("BEFORE") else 1), 0.7, relative=True)
-
-

@@ -73,13 +73,26 @@ def _range(context: Context, m: Match, year: int | None) -> Span:
 
 
 _TO = "(DASH|TO|UNTIL|AND)"
-_NOT_COUNTED = "(?! UNIT | UTIME | X | NUM | OF | DASH | SLASH | PERCENT)"
+_NOT_COUNTED = "(?! UNIT | UTIME | X | NUM | OF | DASH | SLASH)"
 
 
-@NAMED("days of a month", f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON LINK* YEAR")
-@NAMED("days of a month", f"MON (FROM|BETWEEN)? THE? DOM UDAYS? {_TO} THE? DOM UDAYS? LINK* YEAR")
-@NAMED("days of a month", f"(FROM|BETWEEN)? MON THE? DOM UDAYS? {_TO} THE? DOM UDAYS? LINK* YEAR")
-@NAMED("days of a month", f"(FROM|BETWEEN)? YEAR LINK* YMARK? MON DOM UDAYS? FROM? {_TO} DOM UDAYS TO?")
+@NAMED(
+    "days of a month",
+    f"(FROM|BETWEEN)? THE? DOM UDAYS? DOT? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON LINK* YEAR"
+    "(TO|PUNTIL)*",
+)
+@NAMED(
+    "days of a month",
+    f"MON (FROM|BETWEEN)? THE? DOM UDAYS? {_TO} THE? DOM UDAYS? LINK* YEAR (TO|PUNTIL)*",
+)
+@NAMED(
+    "days of a month",
+    f"(FROM|BETWEEN)? MON THE? DOM UDAYS? {_TO} THE? DOM UDAYS? LINK* YEAR (TO|PUNTIL)*",
+)
+@NAMED(
+    "days of a month",
+    f"(FROM|BETWEEN)? YEAR LINK* YMARK? MON DOM UDAYS? FROM? {_TO} DOM UDAYS (TO|PUNTIL)*",
+)
 def _days_of_month_and_year(context: Context, m: Match) -> Span:
     return _range(context, m, m.number("YEAR"))
 
@@ -104,6 +117,25 @@ def _date_short_year(context: Context, m: Match) -> Span:
     )
 
 
+@NAMED("days of a month", "MON THE? DOM UDAYS FROM DOM UDAYS (TO|PUNTIL)*")
+@NAMED(
+    "days of a month",
+    f"(FROM|BETWEEN)? THE? DOM UDAYS? DOT? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON (TO|PUNTIL)*",
+)
+@NAMED(
+    "days of a month",
+    f"MON (FROM|BETWEEN)? THE? DOM UDAYS? DOT? FROM? {_TO} THE? DOM UDAYS? (TO|PUNTIL)*",
+)
+@NAMED(
+    "days of a month",
+    f"(FROM|BETWEEN) MON THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? (TO|PUNTIL)*",
+)
+def _days_of_month(context: Context, m: Match) -> Span | None:
+    if m.after is not None and m.after.kind in chars_of("MONTH") | chars_of("WMONTH"):
+        return None
+    return _range(context, m, None)
+
+
 @NAMED("date", f"{_PREFIX} THE? DOM UDAYS? DOT? LINK* MON DOT? LINK* NUM")
 @NAMED("date", f"{_PREFIX} MON DOT? LINK* DOM UDAYS? LINK* NUM")
 def _date_two_digits(context: Context, m: Match) -> Span | None:
@@ -118,7 +150,27 @@ def _date_two_digits(context: Context, m: Match) -> Span | None:
     return exact(found, 0.9, explicit=True)
 
 
-_COUNTED = frozenset().union(*map(chars_of, "X MON ORD TO DASH UDAY UWEEK UMONTH UYEAR UHOUR UMINUTE CLOCK AND MONTH".split()))
+_COUNTED = frozenset().union(
+    *map(
+        chars_of,
+        [
+            "X",
+            "MON",
+            "ORD",
+            "TO",
+            "DASH",
+            "UDAY",
+            "UWEEK",
+            "UMONTH",
+            "UYEAR",
+            "UHOUR",
+            "UMINUTE",
+            "CLOCK",
+            "AND",
+            "MONTH",
+        ],
+    )
+)
 
 
 @NAMED("date", "YEAR SLASH NUM SLASH MON")
@@ -129,13 +181,21 @@ def _date_in_odd_order(context: Context, m: Match) -> Span | None:
     numbers = m.all("NUM")
     year = m.number("YEAR")
     if m.has("MON"):
-        return exact(
-            days.day(year, m.number("MON"), day_of_month(numbers[0])), 0.95, explicit=True
-        )
+        return exact(days.day(year, m.number("MON"), day_of_month(numbers[0])), 0.95, explicit=True)
     if any(len(t.text) != 2 for t in numbers):
         return None
     month, day = (int(t.text) for t in numbers)
     return exact(days.day(year, month, day), 0.8, explicit=True)
+
+
+@NAMED("date", "NUM DASH NUM COMMA YEAR")
+def _dashed_and_year(context: Context, m: Match) -> Span | None:
+    first, second = m.all("NUM")
+    if not first.text or not second.text:
+        return None
+    a, b = day_of_month(first), day_of_month(second)
+    month, day = (b, a) if (context.day_first and b <= 12) or a > 12 else (a, b)
+    return exact(days.day(m.number("YEAR"), month, day), 0.9, explicit=True)
 
 
 @NAMED("date", "MD COMMA YEAR")
@@ -146,13 +206,12 @@ def _numbers_and_year(context: Context, m: Match) -> Span:
     return exact(days.day(m.number("YEAR"), span.month, span.day), 0.95, explicit=True)
 
 
-@NAMED("days of a month", f"(FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON")
-@NAMED("days of a month", f"MON (FROM|BETWEEN)? THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS?")
-@NAMED("days of a month", f"(FROM|BETWEEN) MON THE? DOM UDAYS? FROM? {_TO} THE? DOM UDAYS?")
-def _days_of_month(context: Context, m: Match) -> Span | None:
-    if m.after is not None and m.after.kind in chars_of("MONTH") | chars_of("WMONTH"):
+@NAMED("month", "MONTH UMONTH")
+def _month_named_so(context: Context, m: Match) -> Span | None:
+    """Turkish, Hindi: "the month of October" with the word after the name."""
+    if "month_word" not in context.options:
         return None
-    return _range(context, m, None)
+    return latest_month(context, m.number("MON"))
 
 
 @NAMED("month and year", "MON DOT? LINK* UYEARS? OF? YEAR YMARK?")
@@ -179,21 +238,27 @@ def _month_and_short_year(context: Context, m: Match) -> Span | None:
     return Span(first, last, "month", 0.9, explicit=True)
 
 
-@NAMED("month and day", f"{_PREFIX} THE? ORD LINK* MON")
-@NAMED("month and day", f"{_PREFIX} THE? DOM UDAYS? DOT? (OF|DASH|SLASH|IN|COMMA)? THE? MON")
+@NAMED("month and day", f"{_PREFIX} THE? ORD (OF|COMMA|DASH|SLASH|DOT|THE)* MON")
+@NAMED("month and day", f"{_PREFIX} THE? DOM UDAYS? DOT? (OF|DASH|SLASH|COMMA)? THE? MON")
 @NAMED("month and day", f"{_PREFIX} MON DOT? (OF|DASH|SLASH|COMMA)? (THE|ON)? DOM UDAYS?")
 def _month_and_day(context: Context, m: Match) -> Span | None:
     number = m.all("DOM")[0]
     day = day_of_month(number)
-    if m.after is not None and m.after.kind in _UNITS and not m.has("UDAYS"):
+    closing = m.tokens[-1] is number and m.after is not None
+    if closing and m.after.kind in _UNITS:  # type: ignore[union-attr]
         return None
-    if m.has("WMONTH") and number.kind in chars_of("NUM") and not number.text:
-        if m.tokens.index(number) < m.tokens.index(m.all("MON")[0]):
-            return None  # "one may ask"
-    return latest_day(context, m.number("MON"), day)
+    spelled = number.kind in chars_of("NUM") and not number.text
+    if m.has("WMONTH") and spelled and m.tokens.index(number) < m.tokens.index(m.all("MON")[0]):
+        return None  # "one may ask"
+    try:
+        return latest_day(context, m.number("MON"), day)
+    except OverflowError:
+        return Span(None, None, "none", void=True)
 
 
-_UNITS = frozenset().union(*map(chars_of, "UDAY UWEEK UMONTH UYEAR UHOUR UMINUTE UQUARTER".split()))
+_UNITS = frozenset().union(
+    *map(chars_of, ["UDAY", "UWEEK", "UMONTH", "UYEAR", "UHOUR", "UMINUTE", "UQUARTER"])
+)
 
 
 @BARE("month and day", "(ON|IN|WEEKDAY|THE|COMMA)? MD")
@@ -210,10 +275,26 @@ def _numbers(context: Context, m: Match) -> Span | None:
     return change(span, confidence=0.7)
 
 
-@BARE("month", "(IN|THE|OF|DURING) WMONTH")
+@BARE("month", "(IN|THE|OF) WMONTH")
+@BARE("month", "(?<= BETWEEN | FROM | SINCE | UNTIL | BEFORE | AFTER | TO | AND | DASH) WMONTH")
 @BARE("month", "MONTH DOT?")
-def _month(context: Context, m: Match) -> Span:
+def _month(context: Context, m: Match) -> Span | None:
+    if m.before is not None and m.has("WMONTH") and m.before.kind in _CONNECTORS:
+        other = m.back(2)  # "to march" is no month, "from January to March" is
+        if other is None or other.kind not in _MONTHS:
+            return None
     return latest_month(context, m.number("MON"))
+
+
+@NAMED("month and day", f"{_PREFIX} THE? (ORD | NUM DOT) (ORD | NUM DOT) YEAR?")
+def _dotted_month(context: Context, m: Match) -> Span | None:
+    """German writes and says the month as a number: "27. 11.", "der siebte vierte"."""
+    if "dotted_months" not in context.options:
+        return None
+    day, month = (day_of_month(t) for t in m.all("DOM")[:2])
+    if m.has("YEAR"):
+        return exact(days.day(m.number("YEAR"), month, day), 0.9, explicit=True)
+    return latest_day(context, month, day)
 
 
 @BARE("day of the month", "NUM MDAY OF? WEEKDAY")
@@ -225,7 +306,7 @@ def _number_and_weekday(context: Context, m: Match) -> Span | None:
 
 
 @NAMED("date", "NUM OF NUM OF YEAR")
-@BARE("month and day", f"(THE | ON | IN) NUM OF NUM (?! UNIT | UTIME | NUM)")
+@BARE("month and day", "(THE | ON | IN) NUM OF NUM (?! UNIT | UTIME | NUM)")
 def _numbered_month(context: Context, m: Match) -> Span | None:
     if "numbered_months" not in context.options:
         return None
@@ -238,19 +319,22 @@ def _numbered_month(context: Context, m: Match) -> Span | None:
     return latest_day(context, day_of_month(month), day_of_month(day))
 
 
+_CONNECTORS = frozenset().union(*map(chars_of, ["TO", "AND", "DASH", "UNTIL"]))
+_MONTHS = frozenset().union(*map(chars_of, ["MON", "DATE", "YEAR"]))
+
+
 @BARE("day of the month", "WEEKDAY COMMA? (THE|ON)? UDAY? DOM DOT?")
 def _weekday_and_number(context: Context, m: Match) -> Span | None:
     """With an article, this month's such day if its weekday is right; else the latest that fits."""
     weekday, number = m.number("WEEKDAY") - 1, day_of_month(m.one("DOM"))
     today = context.today
-    if m.after is not None and m.after.kind in _COUNTED | _UNITS and not m.has("ORD"):
-        if not (m.after.kind == OTHER and "verb_last" in context.options):
-            return None
+    counted = (_COUNTED | _UNITS) - (_CONNECTORS - chars_of("DASH"))
+    verb = m.after is not None and m.after.kind == OTHER and "verb_last" in context.options
+    if m.after is not None and m.after.kind in counted and not m.has("ORD") and not verb:
+        return None
     spelled = m.one("ORD")
     if spelled is not None and not spelled.text and "ordinal_after" in context.options:
-        return exact(
-            days.nth_weekday(days.period("month", today), weekday, number), 0.8
-        )
+        return exact(days.nth_weekday(days.period("month", today), weekday, number), 0.8)
     first = 0 if m.has("THE") else None
     for back in range(240):
         try:
@@ -263,24 +347,57 @@ def _weekday_and_number(context: Context, m: Match) -> Span | None:
     return None
 
 
-_BEFORE_DAY = frozenset().union(*map(chars_of, "ON IN STOP COMMA OF SINCE BEFORE AFTER UNTIL FROM TO STARTING DATE AND BETWEEN".split()))
+_BEFORE_DAY = frozenset().union(
+    *map(
+        chars_of,
+        [
+            "ON",
+            "IN",
+            "STOP",
+            "COMMA",
+            "OF",
+            "SINCE",
+            "BEFORE",
+            "AFTER",
+            "UNTIL",
+            "FROM",
+            "TO",
+            "STARTING",
+            "DATE",
+            "AND",
+            "BETWEEN",
+        ],
+    )
+)
 
 
 @BARE("day of the month", "ON? THE ORD (?! UNIT | X | NUM | OF | WMONTH)")
 @BARE("day of the month", "ON THE ORD (?= X)")
-@BARE("day of the month", "ON THE? DOM DOT? (?! UNIT | X | NUM | OF | UTIME | CLOCK | AND | SLASH | DASH | COLON | PERCENT)")
+@BARE(
+    "day of the month",
+    "ON THE? DOM DOT? (?! UNIT | X | NUM | OF | UTIME | CLOCK | AND | SLASH | DASH | COLON)",
+)
 @BARE("day of the month", "THE NUM DOT? (?= STOP | $)")
-@BARE("day of the month", "THE NUM DOT? (?! UNIT | X | NUM | OF | UTIME | CLOCK | AND | SLASH | DASH | COLON)")
+@BARE(
+    "day of the month",
+    "THE NUM DOT? (?! UNIT | X | NUM | OF | UTIME | CLOCK | AND | SLASH | DASH | COLON)",
+)
 @BARE("day of the month", f"(ON | THE)+ UDAY NUM {_NOT_COUNTED}")
 @BARE("day of the month", "THE? NUM MDAY")
 @BARE("day of the month", "NUM (DOMEND | LOC DOMEND)")
 def _day_of_month(context: Context, m: Match) -> Span | None:
     number = m.all("DOM")[0]
-    if m.after is not None and m.after.kind == OTHER and m.has("ORD"):
-        if "verb_last" not in context.options:
-            return None
-    closing = m.after is None and m.has("THE") and "article_day" in context.options
-    if not closing and m.before is not None and m.before.kind not in _BEFORE_DAY and not m.has("ON", "MDAY", "UDAY", "DOMEND"):
+    verb_last = "verb_last" in context.options
+    if m.after is not None and m.after.kind == OTHER and m.has("ORD") and not verb_last:
+        return None
+    ended = m.after is None or m.after.kind in chars_of("STOP") | chars_of("DOT")
+    closing = ended and m.has("THE") and "article_day" in context.options
+    if (
+        not closing
+        and m.before is not None
+        and m.before.kind not in _BEFORE_DAY
+        and not m.has("ON", "MDAY", "UDAY", "DOMEND")
+    ):
         return None
     day = day_of_month(number)
     today = context.today
@@ -296,16 +413,26 @@ def _day_of_month(context: Context, m: Match) -> Span | None:
     return None
 
 
+@BARE("week of", "THE? UWEEK (OF|THE)+ NUM (?! X | UNIT | OF | NUM | MON)")
+def _week_of_day(context: Context, m: Match) -> Span | None:
+    day = day_of_month(m.one("NUM"))
+    month = context.today.replace(day=1)
+    while (found := days.day(month.year, month.month, day)) > context.today:
+        month = days.plus_months(month, -1)
+    return Span(*days.week(found), "week", 0.75)
+
+
 @BARE("weekday of this month", "THE? ORD WEEKDAY")
 def _nth_weekday(context: Context, m: Match) -> Span | None:
     month = days.period("month", context.today)
     return exact(days.nth_weekday(month, m.number("WEEKDAY") - 1, m.number("ORD")), 0.8)
 
 
-
-
 @BARE("month and day", "WEEKDAY NUM DASH NUM")
-@BARE("month and day", "(IN | ON | THE) NUM DASH NUM (?! UNIT | UTIME | NUM | OF | DASH | SLASH | PERCENT)")
+@BARE(
+    "month and day",
+    "(IN | ON | THE) NUM DASH NUM (?! UNIT | UTIME | NUM | OF | DASH | SLASH)",
+)
 def _weekday_and_numbers(context: Context, m: Match) -> Span | None:
     first, second = (day_of_month(t) for t in m.all("NUM"))
     if first <= 12 and second <= 12 and not m.has("WEEKDAY", "IN", "ON"):

@@ -1,4 +1,4 @@
-"""Arithmetic on calendar days: periods, shifts, Easter. Dates beyond years 1-9999 raise OverflowError."""
+"""Arithmetic on calendar days: periods, shifts, Easter. Beyond years 1-9999: OverflowError."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def period(unit: str, inside: date) -> Days:
 
 
 def nth_weekday(days: Days, weekday: int, nth: int) -> date:
-    """The nth such weekday of a period, from its end where nth < 0. Raises OverflowError if none."""
+    """The nth such weekday of a period, from its end where nth < 0; OverflowError if none."""
     if nth > 0:
         found = plus_days(days[0], (weekday - days[0].weekday()) % 7 + 7 * (nth - 1))
     else:
@@ -114,7 +114,7 @@ def nth_weekday(days: Days, weekday: int, nth: int) -> date:
 
 
 def nth_week(days: Days, nth: int) -> Days:
-    """A period's weeks are those whose Thursday lies in it (ISO 8601), counted from 1, or from -1."""
+    """A period has the weeks whose Thursday lies in it (ISO 8601), counted from 1, or from -1."""
     return week(nth_weekday(days, 3, nth))
 
 

@@ -1,14 +1,14 @@
 """Questions that name a time by an event ("before Alice joined Google"), or that ask for one.
 
 The words of each language that relate a time to an event stand either before the event's phrase
-("before ...") or after it (Turkish "... önce", Japanese ...の後). They are looked for in the language
-that the text most resembles.
+("before ...") or after it (Turkish "... önce", Japanese ...の後). They are looked for in the
+languages that the text most resembles.
 """
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache
 
 from retrieval.timex.analysis import MAX_CHARACTERS, covered, languages_of
 from retrieval.timex.expression import EventReference, Relation
@@ -18,8 +18,10 @@ from retrieval.timex.text import Folded, fold
 _BEFORE_THE_EVENT: dict[str, dict[Relation, str]] = {
     "en": {
         "before": "before|prior to|ahead of|leading up to|in the run-up to",
-        "after": "after|following|in the wake of|right after|shortly after",
-        "during": "while|during|throughout|in the course of|at the time of|when (?=(?:i|we|he|she|they|it|you) (?:was|were)\\b)|when (?=\\w+ (?:was|were) \\w)",
+        "after": "after|following (?=(?:the|a|his|her|my|our|their) )"
+        "|in the wake of|right after|shortly after",
+        "during": "while|during|throughout|in the course of|at the time of"
+        "|when (?=(?:i|we|he|she|they|it|you) (?:was|were)\\b)|when (?=\\w+ (?:was|were) \\w)",
         "since": "ever since|since",
         "until": "up until|until|till",
     },
@@ -131,11 +133,15 @@ _POINTERS = frozenset(
         "quello questo isso isto dat dit это этого того"
     ).split()
 )
-_EMPTY = frozenset(fold("the a an of in on at to and our my his her their el la los las le les l "
-                        "der die das den dem des il lo gli o os as do da de het een den det").split())  # fmt: skip
+_EMPTY = frozenset(
+    fold(
+        "the a an of in on at to and our my his her their el la los las le les l der die das den "
+        "dem des il lo gli o os as do da de het een den det"
+    ).split()
+)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _patterns(language: str) -> tuple[tuple[Relation, re.Pattern[str]], ...]:
     found: list[tuple[Relation, re.Pattern[str]]] = []
     for relation, words in _BEFORE_THE_EVENT.get(language, {}).items():
@@ -180,7 +186,7 @@ def anchor_event(text: str) -> EventReference | None:
 
 def _names_an_event(phrase: str) -> bool:
     words = phrase.split()
-    if not words or words[0] in _POINTERS and len(words) == 1:
+    if not words or (words[0] in _POINTERS and len(words) == 1):
         return False
     rest = phrase
     for start, end in reversed(covered(phrase)):
@@ -200,16 +206,20 @@ def _any(*patterns: str) -> re.Pattern[str]:
 _UNITS_EN = "(?:days?|weeks?|months?|years?|hours?|minutes?)"
 # Questions for a length of time: no window, whatever dates they name.
 _ASKS_LENGTH = _any(
-    r"\bhow long (?:ago|since|between|before|after|until|has it been|is it since|had passed|passed|did it take)\b",
+    r"\bhow long (?:ago|since|between|before|after|until|passed|had passed)\b",
+    r"\bhow long (?:has it been|is it since|did it take)\b",
     rf"\bhow many {_UNITS_EN} (?:ago|between|since|before|after|until|had|have|has|passed|elapsed|"
     r"are there|were there|separate|lie|went by|from .+ (?:to|until))\b",
-    rf"\bhow much time (?:passed|elapsed|has passed|between|since)\b",
-    r"\bcuánt[oa]s? (?:tiempo|días|semanas|meses|años) (?:hace|ha pasado|han pasado|pasaron|entre|desde|hay entre)\b",
+    r"\bhow much time (?:passed|elapsed|has passed|between|since)\b",
+    r"\bcuánt[oa]s? (?:tiempo|días|semanas|meses|años) "
+    r"(?:hace|ha pasado|han pasado|pasaron|entre|desde|hay entre)\b",
     r"\bhace cuánto\b",
-    r"\b(?:il y a combien|combien de (?:temps|jours|semaines|mois|années) (?:entre|depuis|se sont|y a|avant|après))\b",
-    r"\bwie (?:lange (?:ist es her|her|vor|nach|seit)|viele (?:tage|wochen|monate|jahre) (?:zwischen|seit|vor|nach|liegen|lagen|vergingen))",
+    r"\bil y a combien\b|\bcombien de (?:temps|jours|semaines|mois|années) "
+    r"(?:entre|depuis|se sont|y a|avant|après)\b",
+    r"\bwie lange (?:ist es her|her|vor|nach|seit)\b|\bwie viele (?:tage|wochen|monate|jahre) "
+    r"(?:zwischen|seit|vor|nach|liegen|lagen|vergingen)\b",
     r"\bvor wie (?:langer|vielen)\b",
-    r"\bquant[oiea] (?:tempo fa|tempo è|giorni fa|giorni tra|settimane tra|mesi tra|anni tra|tempo passou)\b",
+    r"\bquant[oiea] (?:tempo|giorni|settimane|mesi|anni) (?:fa|tra|è passato|sono passat[ie])\b",
     r"\bhá quanto tempo\b|\bquantos (?:dias|anos|meses) (?:entre|desde|faz|há)\b",
     r"\bhoe lang geleden\b|\bhoeveel (?:dagen|weken|maanden|jaar) (?:geleden|tussen|sinds)\b",
     r"\bhur länge sedan\b|\bhur många (?:dagar|veckor|månader|år) (?:sedan|mellan)\b",
@@ -226,7 +236,8 @@ _ASKS_WHEN = _any(
     r"\bwhen (?:did|was|were|is|are|will|do|does|has|have|had|exactly)\b|^when\b",
     r"\b(?:what|which) (?:exact )?(?:date|day|year|month)\b|\bsince when\b|\bwhat time\b",
     r"\bcuándo\b|\bqué (?:día|fecha|año)\b|\bquand\b|\bquelle (?:date|année)\b|\bquel jour\b",
-    r"\bwann\b|\bwelche[mnrs]? (?:tag|datum|jahr)\b|\bquando\b|\b(?:quale|qual) (?:giorno|data|anno|dia)\b",
+    r"\bwann\b|\bwelche[mnrs]? (?:tag|datum|jahr)\b",
+    r"\bquando\b|\b(?:quale|qual) (?:giorno|data|anno|dia)\b",
     r"\bwanneer\b|\bnär\b|\bne zaman\b|\bhangi (?:gün|tarih|yıl)\b|(?<!\w)когда(?!\w)",
     "什么时候|何时|哪天|哪一天|哪年|几号|いつ|何日|何年|언제|며칠|कब|किस दिन|متى",
 )

@@ -58,7 +58,7 @@ class TimeExpression:
 class EventReference:
     """A time given by an event instead of a date: "before Alice joined Google".
 
-    start, end: the characters [start, end) of the text that are the event phrase; `phrase` is those.
+    start, end: the characters [start, end) of the text that are the event; `phrase` is those.
     """
 
     relation: Relation

@@ -9,22 +9,23 @@ over strings as short as the text has words.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from functools import lru_cache
+from functools import cache
 from typing import TypeAlias
 
 from retrieval.timex.expression import Settings
 
 KINDS: dict[str, str] = {}
 _MACROS = {
-    "UNIT": "UDAYS|UWEEK|UMONTH|UYEARS|UQUARTER|UHALF|UWEEKEND|UDECADE|UCENTURY|UWORKDAY|UWORKWEEK|UFORTNIGHT",
+    "UNIT": "UDAYS|UWEEK|UMONTH|UYEARS|UQUARTER|UHALF|UWEEKEND|UDECADE|UCENTURY|UWORK|UFORTNIGHT",
+    "UWORK": "UWORKDAY|UWORKWEEK",
     "UTIME": "UHOUR|UMINUTE|USECOND",
     "UDAYS": "UDAY|MDAY",
     "UYEARS": "UYEAR|YMARK",
     "MON": "MONTH|WMONTH",
-    "WEEKDAY": "DAY|WDAY",
+    "WEEKDAY": "DAY|WDAY|DAYS",
     "MOD": "PREV|THIS|NEXT",
     "SEP": "COMMA|DASH|SLASH|DOT",
     "COUNT": "NUM|YEAR|A|FEW|COUPLE",
@@ -35,118 +36,18 @@ _MACROS = {
 # Words that are two things at once, such as French "de" (of, from): a kind of their own, which
 # patterns take for either.
 COMPOSITES = (
-    "OF FROM",
-    "OF THE",
-    "FROM SINCE",
-    "FROM STARTING",
-    "FROM SINCE STARTING",
-    "IN PRELATER",
-    "IN TO",
-    "IN THE",
-    "ON BEFORE",
-    "PREAGO BEFORE",
-    "AFTER PRELATER",
-    "TO UNTIL",
-    "BETWEEN PRELATER",
-    "A NUM",
-    "NUM MONTH",
-    "ORD BEFORE AGO",
-    "LATER AFTER",
-    "LATER LATERIN",
-    "AGO BEFORE",
-    "LATER LATERIN AFTER",
-    "OF FROM SINCE",
-    "IN ON",
-    "IN AFTER",
-    "FEW COUPLE",
-    "THIS THE",
-    "PRELATER WITHIN",
-    "OF IN",
-    "PREV LASTORD",
-    "EARLY EARLIERIN",
-    "PBEFORE AGO",
-    "PAFTER LATER",
-    "FROM PSINCE",
-    "OF FROM PSINCE",
-    "TO PUNTIL",
-    "AGO PBEFORE PREV",
-    "PREV AGO",
-    "THE TO",
-    "DAY UMONTH",
-    "REL NOW",
-    "UDAY DAY",
-    "ON THE",
-    "THE TO IN",
-    "AND WITH",
-    "THE A",
-    "BEFORE UNTIL",
-    "UNTIL TO LATE",
-    "AT IN",
-    "HALFWORD MID",
-    "PART EARLY",
-    "LATE PART",
-    "IN WITHIN PRELATER",
-    "IN WITHIN",
-    "LATER PRELATER",
-    "LATER AFTER PRELATER",
-    "AGO EARLIERIN",
-    "BETWEEN IN",
-    "PBETWEEN OF",
-    "ORD NUM",
-    "MONTH WMONTH",
-    "PART REL",
-    "DAY ORD",
-    "PREV PAST",
-    "NEXT COMING",
-    "UNTIL BEFORE TO",
-    "THIS NOW",
-    "OF DECS",
+    "A NUM", "AFTER PRELATER", "AGO BEFORE", "AGO PAST PBEFORE", "AGO PBEFORE PREV", "AGO SINCE",
+    "BETWEEN PBETWEEN", "BETWEEN PRELATER", "COMING LATER", "COMING LATER PAFTER", "FROM PSINCE",
+    "FROM SINCE", "FROM STARTING", "HALFWORD MID", "IN ON", "IN PRELATER", "IN TO", "IN UYEAR",
+    "LATE AGO SINCE", "LATER AFTER", "LATER LATERIN", "LATER LATERIN PAFTER", "LATER LOC",
+    "LATER PRELATER", "NEXT COMING", "NUM MONTH", "OF DECS", "OF FROM", "OF IN", "OF ON",
+    "OF THE", "ON BEFORE", "ON ONWARD", "ON TO", "ORD AGO", "ORD AGO PBEFORE", "ORD BEFORE AGO",
+    "PAFTER LATER", "PAFTER NEXT", "PART EARLY", "PAST AGO", "PAST RECENT", "PBEFORE AGO",
+    "PBEFORE PREV", "PBETWEEN MID", "PREAGO BEFORE", "PREAGO SINCE", "PRELATER WITHIN",
+    "PREV AGO", "PREV LASTORD", "PREV PAST", "PREV PAST PBEFORE", "PSINCE PSTARTING",
+    "PSINCE PSTARTING TO", "PSINCE PSTARTING TO FROM", "SEASON LONESEASON", "THE TO", "THIS NOW",
+    "TO BEFORE", "TO FROM", "TO PSINCE FROM", "TO PUNTIL", "TO UNTIL", "TO UNTIL ON", "UDAY ON",
     "UHOUR NOW",
-    "ON ONWARD",
-    "ORD AGO",
-    "AGO SINCE",
-    "OF IN ON",
-    "IN UYEAR",
-    "TO BEFORE",
-    "TO UNTIL ON",
-    "LATE AGO SINCE",
-    "BETWEEN PBETWEEN",
-    "PBEFORE PREV",
-    "PAFTER NEXT",
-    "ON TO",
-    "SEASON LONESEASON",
-    "PAST RECENT",
-    "PREV PAST AGO",
-    "PREV PAST AGO PBEFORE",
-    "COMING LATER PAFTER",
-    "AGO PAST PBEFORE",
-    "PAST AGO",
-    "COMING LATER",
-    "REST PREV",
-    "AGO EARLIERIN PBEFORE",
-    "LATER LATERIN PAFTER",
-    "OF ON",
-    "PSINCE PSTARTING",
-    "PSINCE PSTARTING TO",
-    "PSINCE PSTARTING TO FROM",
-    "PSTARTING TO",
-    "TO FROM",
-    "PREV PAST PBEFORE",
-    "LATER LOC",
-    "TO PSINCE FROM",
-    "TO PSINCE",
-    "ORD AGO PBEFORE",
-    "PBETWEEN MID",
-    "UDAY ON",
-    "PREAGO SINCE",
-    "PAST PBEFORE",
-    "FROM PSTARTING",
-    "TO PUNTIL FROM",
-    "TO PUNTIL PSINCE PSTARTING",
-    "LATER LOC PAFTER",
-    "ON IN LOC",
-    "PREV AGO PBEFORE ORD",
-    "ORD AGO PREV",
 )  # fmt: skip
 
 Value: TypeAlias = "int | float | str | Span | None"
@@ -170,7 +71,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\s+", "", bare).replace("(", "(?:").replace("(?:?", "(?"))
 
 
-@lru_cache(maxsize=None)
+@cache
 def chars_of(name: str) -> frozenset[str]:
     """All characters that a kind or a group of kinds in a pattern stands for."""
     if name in _MACROS:
@@ -309,7 +210,11 @@ class Rules:
 
     def __call__(self, name: str, pattern: str) -> Callable[[Handler], Handler]:
         def register(handler: Handler) -> Handler:
-            self._rules.append(Rule(name, compile_pattern(pattern), handler))
+            # Stacked decorators run bottom-up; the rules are tried as they read, top down.
+            at = len(self._rules)
+            while at and self._rules[at - 1].handler is handler:
+                at -= 1
+            self._rules.insert(at, Rule(name, compile_pattern(pattern), handler))
             return handler
 
         return register
@@ -364,9 +269,3 @@ def change(span: Span, **changes: object) -> Span:
 
 
 DATE = kind_of("DATE")
-
-
-def kinds_of(tokens: Iterable[Token]) -> str:
-    """For debugging: the names of the tokens' kinds."""
-    names = {c: n for n, c in KINDS.items()}
-    return " ".join(names[t.kind] for t in tokens)

@@ -38,9 +38,9 @@ def _day_of_year(number: int, year: int) -> date:
 def holiday(code: str) -> Callable[[int], date]:
     """The day of a holiday in a year, from its code in a language's data.
 
-    "12-25" a fixed day; "11/4/4" the fourth Thursday (Monday is 1) of November, "5/1/-1" the last
-    Monday of May, "11/4/4+1" the day after; "easter-2" Good Friday; "orthodox"; "advent-3" the first
-    Sunday of Advent; "day256" the 256th day.
+    "12-25" is a fixed day; "11/4/4" the fourth Thursday (Monday is 1) of November, "5/1/-1" the
+    last Monday of May, "11/4/4+1" the day after; "easter-2" Good Friday; "orthodox" their Easter;
+    "advent-3" the first Sunday of Advent; "day256" the 256th day.
     """
     if code.startswith("easter"):
         return partial(_from_easter, int(code[6:] or 0))

@@ -1,6 +1,7 @@
 """The words of one language, read from its data file, and the tokens they make of a text.
 
-A data file (languages/<code>.toml) has tables of kinds: `MONTH.5 = "may"`, `PREV = "last|previous"`.
+A data file (languages/<code>.toml) has a table for each kind of word, from values to words:
+`[MONTH]` with `5 = "may"`, `[PREV]` with `"" = "last"` where the kind says it all.
 Alternatives are divided by "|"; a phrase of several words is written with spaces. `[meta]` says how
 the language is recognised and read:
 
@@ -21,16 +22,16 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from importlib.resources import files
 from typing import Any, Union
 
 from retrieval.timex.grammar import OTHER, Context, Token, Value, composite, kind_of
-from retrieval.timex.numeric import numeric_tokens
 from retrieval.timex.numerals import HAN_DIGITS, compound_number, han_number, merge_numbers
+from retrieval.timex.numeric import numeric_tokens
 from retrieval.timex.text import WORDS, Piece, fold, pieces
 
-ALL_LANGUAGES = (
+LANGUAGES = (
     "en", "es", "fr", "de", "it", "pt", "nl", "sv", "tr", "ru", "zh", "ja", "ko", "hi", "ar",
 )  # fmt: skip
 
@@ -40,10 +41,50 @@ _MARKS = {
 }  # fmt: skip
 # Kinds that can carry a time by themselves: without one of them in a text there is nothing to find.
 _CARRIERS = frozenset(
-    "MONTH WMONTH DAY WDAY REL UDAY UWEEK UMONTH UYEAR UQUARTER UHALF "
-    "UWEEKEND UDECADE UCENTURY UWORKDAY UWORKWEEK UFORTNIGHT UHOUR UMINUTE SEASON HOLIDAY DECADE "
-    "PART RECENT FISCAL QN HN PERIOD YEAROFF MONTHOFF WEEKOFF WEEKENDOFF YMARK "
-    "MDAY ADJACENT EITHER LONESEASON MONTHPHASE YEARPHASE VOID ERA".split()
+    [
+        "MONTH",
+        "WMONTH",
+        "DAY",
+        "DAYS",
+        "WDAY",
+        "REL",
+        "UDAY",
+        "UWEEK",
+        "UMONTH",
+        "UYEAR",
+        "UQUARTER",
+        "UHALF",
+        "UWEEKEND",
+        "UDECADE",
+        "UCENTURY",
+        "UWORKDAY",
+        "UWORKWEEK",
+        "UFORTNIGHT",
+        "UHOUR",
+        "UMINUTE",
+        "SEASON",
+        "HOLIDAY",
+        "DECADE",
+        "PART",
+        "RECENT",
+        "FISCAL",
+        "QN",
+        "HN",
+        "PERIOD",
+        "YEAROFF",
+        "MONTHOFF",
+        "WEEKOFF",
+        "WEEKENDOFF",
+        "YMARK",
+        "MDAY",
+        "ADJACENT",
+        "EITHER",
+        "LONESEASON",
+        "MONTHPHASE",
+        "YEARPHASE",
+        "VOID",
+        "ERA",
+    ]
 )
 
 Node = dict[str, Union["Node", tuple[str, Value]]]
@@ -158,9 +199,13 @@ class Lexicon:
         if glued_left or size > 6:
             return Token(OTHER, None, piece.start, piece.end), 1
         value = int(piece.text)
-        if following is not None and following.start == piece.end:
+        spaced = 1 if "spaced_ordinals" in self.options else 0
+        if following is not None and following.start <= piece.end + spaced:
             if following.text in self.ordinal:
                 return Token(kind_of("ORD"), value, piece.start, following.end, piece.text), 2
+            if following.start > piece.end:
+                kind = "YEAR" if size == 4 else "NUM"
+                return Token(kind_of(kind), value, piece.start, piece.end, piece.text), 1
             known = following.text in self.tree or any(
                 following.text == ending for ending, _ in self.suffixes
             )
@@ -173,8 +218,10 @@ class Lexicon:
         if self.script not in ("han", "kana") or cut[at].text not in HAN_DIGITS:
             return None
         end = at
-        while end < len(cut) and cut[end].text in HAN_DIGITS and (
-            end == at or cut[end].start == cut[end - 1].end
+        while (
+            end < len(cut)
+            and cut[end].text in HAN_DIGITS
+            and (end == at or cut[end].start == cut[end - 1].end)
         ):
             end += 1
         written = "".join(p.text for p in cut[at:end])
@@ -271,7 +318,7 @@ def _is_word(text: str) -> bool:
     return "a" <= text[0] <= "z"
 
 
-@lru_cache(maxsize=None)
+@cache
 def lexicon(language: str) -> Lexicon:
     """The lexicon of one of LANGUAGES, loaded once."""
     raw = tomllib.loads(
@@ -336,9 +383,7 @@ def _value(key: str) -> Value:
 
 
 def _affixes(table: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    found = [
-        (fold(affix), kind) for kind, affixes in table.items() for affix in affixes.split("|")
-    ]
+    found = [(fold(affix), kind) for kind, affixes in table.items() for affix in affixes.split("|")]
     return tuple(sorted(found, key=lambda pair: -len(pair[0])))
 
 
@@ -352,7 +397,6 @@ def _plant(tree: Node, words: list[str], kind: str, value: Value) -> None:
     if isinstance(known, tuple) and known[0] != kind:
         both = composite(known[0], kind)
         if both is None:
-            if _DEBUG: print(" ".join(words)); node[""]=(kind,value); return
             raise ValueError(f"{' '.join(words)!r} is of two kinds that no rule takes together")
         kind, value = both, known[1] if value is None else value
     node[""] = (kind, value)
@@ -381,9 +425,3 @@ def _alternatives(words: set[str], signal: str) -> re.Pattern[str] | None:
     if signal:
         parts.append(signal)
     return re.compile("|".join(parts)) if parts else None
-
-
-_DEBUG = False
-LANGUAGES = tuple(
-    name for name in ALL_LANGUAGES if (files("retrieval.timex") / "languages" / f"{name}.toml").is_file()
-)

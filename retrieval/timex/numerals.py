@@ -67,7 +67,9 @@ def combine(values: list[int]) -> int | None:
 
 
 @lru_cache(maxsize=4096)
-def _split(word: str, words: tuple[tuple[str, int], ...], joints: tuple[str, ...]) -> tuple[int, ...] | None:
+def _split(
+    word: str, words: tuple[tuple[str, int], ...], joints: tuple[str, ...]
+) -> tuple[int, ...] | None:
     if not word:
         return ()
     for part, value in words:
@@ -84,7 +86,7 @@ def _split(word: str, words: tuple[tuple[str, int], ...], joints: tuple[str, ...
 
 
 def _units_first(values: tuple[int, ...]) -> list[int]:
-    """"Nine-and-eighty" as 89, so that the rest reads as in English."""
+    """ "Nine-and-eighty" as 89, so that the rest reads as in English."""
     joined: list[int] = []
     for value in values:
         if joined and joined[-1] < 10 and value in (20, 30, 40, 50, 60, 70, 80, 90):
@@ -94,7 +96,19 @@ def _units_first(values: tuple[int, ...]) -> list[int]:
     return joined
 
 
-_ORDINAL_ENDINGS = ("sten", "ste", "ster", "stes", "ten", "te", "ter", "de", "esimo", "esima", "nde")
+_ORDINAL_ENDINGS = (
+    "sten",
+    "ste",
+    "ster",
+    "stes",
+    "ten",
+    "te",
+    "ter",
+    "de",
+    "esimo",
+    "esima",
+    "nde",
+)
 
 
 def compound_number(

@@ -14,7 +14,8 @@ from retrieval.timex.grammar import DATE, OTHER, Context, Span, Token, kind_of
 
 _RUN = re.compile(
     r"(?<![a-z0-9_#$€£@°\\])(?<![0-9][.,])(?:"
-    r"(?P<iso>\d{4}-\d{2}-\d{2})(?:t|[ ](?=\d\d:))\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?:z|[+-]\d\d:?\d\d)?"
+    r"(?P<iso>\d{4}-\d{2}-\d{2})(?:t|[ ](?=\d\d:))\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?"
+    r"(?:z|[+-]\d\d:?\d\d)?"
     r"|(?P<date>\d{4}-\d{2}-\d{2})|(?<![a-z]-)(?P<run>\d+(?:(?:\s{0,2}[-/]\s{0,2}|[.:,])\d+)+)"
     r")(?![a-z_°]|[.,:/-]?\d|[/-][a-z])"
 )
@@ -61,9 +62,9 @@ def _read(context: Context, written: str, start: int, end: int) -> list[Token]:
     numbers, marks = parts[::2], parts[1::2]
     if ":" in marks:
         return [Token(CLOCK, None, start, end)]
-    if marks == ["-"] and (len(numbers[0]) == len(numbers[1]) == 4 or len(numbers[1]) <= 2):
-        if max(map(len, numbers)) <= 2 or len(numbers[0]) == len(numbers[1]) == 4:
-            return []  # "19-20", "2014-2018": the rules see numbers and a dash
+    sizes = {len(number) for number in numbers}
+    if marks == ["-"] and (sizes == {4} or max(sizes) <= 2):
+        return []  # "19-20", "2014-2018": the rules see numbers and a dash
     try:
         groups = _group(numbers, marks)
         spans = [_point(context, n, m) for n, m in groups]
@@ -74,7 +75,8 @@ def _read(context: Context, written: str, start: int, end: int) -> list[Token]:
         if tokens:
             tokens.append(Token(DASH, None, start, end))
         bare = span.grain == "day" and span.month is not None
-        tokens.append(Token(MONTH_DAY if bare else DATE, span, start, end, written))
+        kind = MONTH_DAY if bare and len(spans) == 1 else DATE
+        tokens.append(Token(kind, span, start, end, written))
     return tokens
 
 

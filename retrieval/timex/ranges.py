@@ -7,13 +7,15 @@ from datetime import date
 from retrieval.timex import days
 from retrieval.timex.dates import exact
 from retrieval.timex.grammar import Context, Match, Rules, Span, change, chars_of, kind_of
-from retrieval.timex.periods import DURATION, amounts, moved, plausible
+from retrieval.timex.relative import DURATION
+from retrieval.timex.spans import amounts, moved, plausible
 
 RANGES = Rules()
 OPEN = Rules()
 
 _D = "(DATE | YEAR YMARK? | NOW)"
 _FILL = "(THE|ON|IN|OF|COMMA|UYEAR|UNTIL|TO)*"
+_TAIL = "(TO|UNTIL|PUNTIL|DASH|OF|PBETWEEN|LOC)*"
 
 
 def _ends(context: Context, m: Match) -> list[Span] | None:
@@ -31,11 +33,11 @@ def _ends(context: Context, m: Match) -> list[Span] | None:
     return ends
 
 
-@RANGES("between", f"BETWEEN {_FILL} {_D} (AND|TO|DASH|UNTIL) {_FILL} {_D}")
+@RANGES("between", f"BETWEEN {_FILL} {_D} DOT? COMMA? (AND|TO|DASH|UNTIL) {_FILL} {_D}")
 @RANGES("between", f"{_D} (AND|TO|DASH|OF) {_D} OF? PBETWEEN")
-@RANGES("from to", f"FROM {_FILL} {_D} COMMA? (TO|DASH|UNTIL|AND) {_FILL} {_D}")
-@RANGES("from to", f"{_D} FROM (TO|DASH|OF)? {_FILL} {_D} (TO|UNTIL|DASH)*")
-@RANGES("from to", f"{_D} (DASH|TO|UNTIL) {_FILL} {_D} (UNTIL|TO)?")
+@RANGES("from to", f"FROM {_FILL} {_D} DOT? COMMA? (TO|DASH|UNTIL|AND) {_FILL} {_D} {_TAIL}")
+@RANGES("from to", f"{_D} LOC? FROM (TO|DASH|OF)? {_FILL} {_D} {_TAIL}")
+@RANGES("from to", f"{_D} DOT? (DASH|TO|UNTIL) {_FILL} {_D} {_TAIL}")
 def _range(context: Context, m: Match) -> Span | None:
     ends = _ends(context, m)
     if ends is None or len(ends) != 2:
@@ -90,10 +92,10 @@ def _last_with_year(span: Span, year: int) -> date:
     return days.month(year, span.month)[1]
 
 
-@RANGES("duration from", f"(FOR|IN)? {DURATION} COMMA? (STARTING|FROM|SINCE) (FROM|ON|THE)* DATE")
+@RANGES("duration from", f"IN? {DURATION} COMMA? (STARTING|FROM|SINCE) (FROM|ON|THE)* DATE")
 def _duration_from(context: Context, m: Match) -> Span | None:
     start = m.spans()[0].first
-    if start is None or m.has("SINCE") or not m.has("STARTING", "FOR"):
+    if start is None or m.has("SINCE") or not m.has("STARTING"):
         return None
     return Span(start, days.plus_days(moved(start, amounts(m), 1), -1), "day", 0.85)
 
@@ -132,31 +134,37 @@ def _since_rule(context: Context, m: Match) -> Span | None:
     if span is None:
         return None
     named = span.explicit and span.grain in ("year", "month") and not span.part
+    if m.before is not None and m.before.kind in chars_of("FROM"):
+        return _since(context, span, False)  # 自…以来
     token = m.one("SINCE", "PSINCE")
-    if token is not None and token.value == "weak" and (
-        span.explicit or span.grain not in ("day", "month")
+    if (
+        token is not None
+        and token.value == "weak"
+        and (span.explicit or span.grain not in ("day", "month"))
     ):
         return None  # Hindi "से" after a full date is as often "on" as "since"
     return _since(context, span, named or (token is not None and token.value == "now"))
 
 
 @OPEN("from on", f"(STARTING | FROM) (FROM|ON|IN|THE|OF)* {_POINT} (ONWARD | PSTARTING | ORLATER)")
-@OPEN("from on", f"STARTING (FROM|ON|IN|THE|OF|WITH)* {_POINT}")
-@OPEN("from on", f"{_POINT} COMMA? FROM? (ONWARD | ORLATER | PSTARTING)")
-@OPEN("from on", f"(NOTBEFORE | AFTER (OR|ON|IN|EQUAL)+) (THE|ON|IN|OF)* {_POINT}")
+@OPEN("from on", f"STARTING (FROM|ON|IN|THE|OF)* {_POINT}")
+@OPEN("from on", f"{_POINT} (COMMA|FROM|LOC)* (ONWARD | ORLATER | PSTARTING) (?! {_FILL} {_POINT})")
+@OPEN("from on", f"AFTER (OR|ON|IN|EQUAL)+ (THE|ON|IN|OF)* {_POINT}")
 @OPEN("from on", f"(ON | IN)? OR? AFTER (OR | EQUAL) (ON|IN|TO)* {_POINT}")
 def _onward(context: Context, m: Match) -> Span | None:
     span = _point(context, m)
     if span is None:
         return None
-    if any(t.value == "past" for t in m.all("PSTARTING")) and (span.first or context.today) > context.today:
+    if (
+        any(t.value == "past" for t in m.all("PSTARTING"))
+        and (span.first or context.today) > context.today
+    ):
         return Span(None, None, "none", void=True)
     return _since(context, span, False)
 
 
-@OPEN("after", f"AFTER {_FILL} {_POINT}")
-@OPEN("after", f"UYEARS? IS? (LATERTHAN) {_FILL} {_POINT}")
-@OPEN("after", f"{_POINT} (OF|FROM)* PAFTER")
+@OPEN("after", f"(AFTER | ORLATER) {_FILL} {_POINT}")
+@OPEN("after", f"{_POINT} (OF|FROM|LOC)* PAFTER")
 def _after(context: Context, m: Match) -> Span | None:
     span = _point(context, m)
     if span is None or span.last is None or span.first is None:
@@ -166,8 +174,22 @@ def _after(context: Context, m: Match) -> Span | None:
     return change(span, first=first, last=None, part="", whole=None)
 
 
+@OPEN("more than ago", "(MORETHAN | LESSTHAN) DATE")
+def _more_than(context: Context, m: Match) -> Span | None:
+    """ "More than two weeks ago" is open in the past, "less than" runs from then to now."""
+    span = m.spans()[0]
+    if not span.relative or span.first is None or span.first != span.last:
+        return None
+    today = context.today
+    if m.has("LESSTHAN"):
+        return change(span, first=min(span.first, today), last=max(span.first, today))
+    if span.first < today:
+        return change(span, first=None)
+    return change(span, last=None)
+
+
 @OPEN("until", f"(BEFORE | UNTIL) (OR | EQUAL) (ON|IN|THE|TO)* {_POINT}")
-@OPEN("until", f"{_POINT} ORBEFORE")
+@OPEN("until", f"{_POINT} (COMMA|LOC)* ORBEFORE (?! {_FILL} {_POINT})")
 def _until_with(context: Context, m: Match) -> Span | None:
     span = _point(context, m)
     if span is None or span.last is None:
@@ -175,8 +197,8 @@ def _until_with(context: Context, m: Match) -> Span | None:
     return change(span, first=None, last=span.last, part="", whole=None)
 
 
-@OPEN("before", f"(BEFORE | EARLIERTHAN) {_FILL} {_POINT}")
-@OPEN("before", f"{_POINT} (OF|FROM)* PBEFORE")
+@OPEN("before", f"(BEFORE | ORBEFORE) {_FILL} {_POINT}")
+@OPEN("before", f"{_POINT} (OF|FROM|LOC)* PBEFORE")
 def _before(context: Context, m: Match) -> Span | None:
     span = _point(context, m)
     if span is None or span.first is None or span.last is None:
@@ -188,6 +210,15 @@ def _before(context: Context, m: Match) -> Span | None:
     # "Before the end of December" takes in all of December.
     last = span.last if span.part == "late" else days.plus_days(span.first, -1)
     return change(span, first=None, last=last, part="", whole=None)
+
+
+@OPEN("as of", f"ASOF {_FILL} {_POINT}")
+def _as_of(context: Context, m: Match) -> Span | None:
+    """What held as of a time happened up to its end."""
+    span = _point(context, m)
+    if span is None or span.last is None:
+        return None
+    return change(span, first=None, part="", whole=None)
 
 
 @OPEN("until", f"UNTIL {_FILL} {_POINT}")

@@ -1,8 +1,8 @@
 """Text as the grammar sees it: folded, cut into pieces, every piece knowing where it came from.
 
-Folding is per character, so that a place in the folded text leads back to the original: compatibility
-forms become plain ones, case and accents go, every script's digits become ASCII, and the Chinese
-characters that time words use become simplified ones.
+Folding is per character, so that a place in the folded text leads back to the original:
+compatibility forms become plain ones, case and accents go, every script's digits become ASCII, and
+the Chinese characters that time words use become simplified ones.
 """
 
 from __future__ import annotations

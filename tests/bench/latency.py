@@ -107,10 +107,13 @@ def _wait(url: str, child: subprocess.Popen[bytes], log: Path) -> None:
     raise RuntimeError(f"the server did not start: {log.read_text()[-2000:]}")
 
 
-def fill(url: str, bank: Bank) -> float:
-    """Imports a bank over HTTP; memories per second."""
+def fill(url: str, bank: Bank) -> float | None:
+    """Imports a bank over HTTP; memories per second, None where it is there already."""
     begin = time.perf_counter()
     with httpx.Client(base_url=url, timeout=600) as client:
+        stats = client.get(f"/v1/default/banks/{bank.name}/stats")
+        if stats.status_code == 200 and stats.json()["total_nodes"] == len(bank.memories):
+            return None
         for start in range(0, len(bank.memories), IMPORT_BATCH):
             part = bank.memories[start : start + IMPORT_BATCH]
             path = f"/v1/default/banks/{bank.name}/memories/import"
@@ -151,9 +154,11 @@ def measure(server: Running, bank: Bank, clients: int, requests: int) -> dict[st
 
 
 async def in_process(data: Path, bank: Bank, requests: int) -> dict[str, Any]:
-    """The same without Serve and HTTP, one recall at a time: cost, and wall ms by stage."""
+    """The same without Serve and HTTP, one recall at a time: cost, and wall ms by stage.
+
+    `data` is the database's folder, with the bank in it.
+    """
     async with system(data) as run:
-        await run.import_bank(bank.name, bank.memories)
         engine = run.engine(RecallSettings())
         texts = [question.text for question in bank.questions]
 
@@ -209,10 +214,11 @@ def bench(
     for size in sizes:
         bank = synthetic.bank(f"bench-{size}", size, 2 * requests)
         found: dict[str, Any] = {"memories": size, "requests": requests}
-        with serving(data / f"http-{size}", config) as server:
+        folder = data / str(size)
+        with serving(folder, config) as server:
             found["import_per_s"] = fill(server.url, bank)
             found["http"] = {n: measure(server, bank, n, requests) for n in clients}
-        found["in_process"] = asyncio.run(in_process(data / f"local-{size}", bank, requests))
+        found["in_process"] = asyncio.run(in_process(folder / "postgres", bank, requests))
         reports.append(found)
         print_report(found)
     return reports
@@ -226,7 +232,8 @@ def print_report(found: dict[str, Any]) -> None:
         if reference := PEER.get(size, {}).get(clients):
             rows[f"  Hindsight 1.1.0, {clients} client(s)"] = reference
     rows["in process, 1 caller"] = found["in_process"]
-    print(f"\nimport over HTTP: {found['import_per_s']:.0f} memories/s")
+    if found["import_per_s"] is not None:
+        print(f"\nimport over HTTP: {found['import_per_s']:.0f} memories/s")
     report.table(f"{size:,} memories, {found['requests']} recalls", COLUMNS, rows)
     stages = found["in_process"]["stages_ms"]
     shown = {name: {"ms": ms} for name, ms in sorted(stages.items(), key=lambda s: -s[1])}
@@ -239,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--clients", action="append", type=int)
     parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--config", default="configs/local.yaml")
-    parser.add_argument("--data", type=Path, help="keep the banks here; imported again if changed")
+    parser.add_argument("--data", type=Path, help="keep the banks here")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="fourfold-") as folder:

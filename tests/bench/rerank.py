@@ -31,9 +31,8 @@ from models.crossencoder import LocalCrossEncoder
 from models.device import cpu_computes_bf16
 from models.settings import Compute, RerankerSettings
 from models.types import Floats
-from models.weights import find
 from tests.bench import report
-from tests.models.weights import make_cross_encoder
+from tests.models.weights import make_cross_encoder, tokenizer_folder
 
 GOALS = {"bf16": 4.0, "fp32": 1.5}
 
@@ -41,7 +40,7 @@ GOALS = {"bf16": 4.0, "fp32": 1.5}
 def texts(pairs: int, mean_words: float, seed: int = 0) -> tuple[str, list[str]]:
     """A query of nine words and documents of log-normal length (sigma 0.5)."""
     chance = np.random.default_rng(seed)
-    vocabulary = (find("packaged").path / "vocab.txt").read_text(encoding="utf-8").split()
+    vocabulary = (tokenizer_folder() / "vocab.txt").read_text(encoding="utf-8").split()
     words = [word for word in vocabulary if word.isalpha() and len(word) > 2][2_000:12_000]
     lengths = np.clip(chance.lognormal(np.log(mean_words) - 0.125, 0.5, pairs), 3, 300)
     made = [" ".join(chance.choice(words, int(length))) for length in lengths]

@@ -10,12 +10,13 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from retrieval.ingest.naming import names
 
 Memory = Mapping[str, Any]
 """One item of the import route."""
@@ -164,23 +165,6 @@ def _paragraph(row: Mapping[str, Any], entities: Iterable[str]) -> Memory:
         "text": f"{row['title']}: {row['text']}",
         "entities": list(dict.fromkeys(entities)),
     }
-
-
-_WORD = r"(?:(?:[A-Z]\.)+|[A-Z][\w'’-]*)"
-_NAME = re.compile(rf"\b{_WORD}(?:\s+(?:(?:of|the|and|de|van|von|la)\s+)?{_WORD})*")
-_SENTENCE_START = re.compile(r"(?:^|[.!?]\s+)$")
-
-
-def names(text: str) -> list[str]:
-    """Runs of capitalised words, in order of appearance. A single word that opens a sentence is
-    left out: it is capitalised by its place."""
-    found: dict[str, None] = {}
-    for match in _NAME.finditer(text):
-        name = match.group().rstrip("'’-")
-        opens = _SENTENCE_START.search(text, max(0, match.start() - 3), match.start()) is not None
-        if len(name) > 1 and not (opens and " " not in name):
-            found[name] = None
-    return list(found)
 
 
 def _collection(name: str) -> Callable[[Path], Iterator[Bank]]:

@@ -56,8 +56,3 @@ def test_times_are_aware(loaded: sets.EvaluationSet) -> None:
 def test_an_unknown_set_is_named() -> None:
     with pytest.raises(ValueError, match="unknown set 'nope'"):
         sets.load("nope")
-
-
-def test_names_are_runs_of_capitalised_words() -> None:
-    text = "The river joins Lake Orme near New Velden. Later, Bank of Ostwick paid Marta Quill."
-    assert sets.names(text) == ["Lake Orme", "New Velden", "Bank of Ostwick", "Marta Quill"]

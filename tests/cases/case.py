@@ -50,8 +50,12 @@ class RecallCase:
     @property
     def bank(self) -> str:
         """The bank that is asked."""
-        named: str | None = self.params.get("bank_id")
-        return named or (bank_of(self.memories[0]) if self.memories else DEFAULT_BANK)
+        if "bank_id" in self.params or not self.memories:
+            asked = {"bank": self.params.get("bank_id", DEFAULT_BANK)}
+            return bank_of({**asked, **{k: v for k, v in self.params.items() if k == "tenant"}})
+        tenant = self.params.get("tenant")
+        own = [row for row in self.memories if tenant is None or row.get("tenant") == tenant]
+        return bank_of(own[0] if own else {"tenant": tenant})
 
     @property
     def banks(self) -> tuple[str, ...]:
@@ -61,7 +65,15 @@ class RecallCase:
 
 
 def bank_of(memory: Mapping[str, Any]) -> str:
-    return str(memory.get("bank", DEFAULT_BANK))
+    """A label for a memory's bank: its name, behind its tenant's where it has one."""
+    name = str(memory.get("bank", DEFAULT_BANK))
+    return f"{memory['tenant']}/{name}" if memory.get("tenant") else name
+
+
+def parts_of(bank: str) -> tuple[str | None, str]:
+    """The tenant, if any, and the name in a label of `bank_of`."""
+    tenant, slash, name = bank.rpartition("/")
+    return (tenant if slash else None, name)
 
 
 def read(path: Path) -> tuple[list[WindowCase], list[RecallCase]]:

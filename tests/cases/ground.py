@@ -118,7 +118,8 @@ async def server(
     setup = dict(setup or {})
     env = {"FOURFOLD_DATABASE_URL": base.dsn, "FOURFOLD_DB_POOL_MIN_SIZE": "1"}
     for name, value in (setup.pop("config", None) or {}).items():
-        env[f"HINDSIGHT_API_{name.upper()}"] = str(value)
+        if value is not None:
+            env[f"HINDSIGHT_API_{name.upper()}"] = str(value)
     if several_tenants:
         env["FOURFOLD_REQUIRE_API_KEY"] = "true"
     async with AsyncExitStack() as stack:

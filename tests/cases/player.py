@@ -12,7 +12,7 @@ from uuid import uuid4
 import psutil
 
 from tests.cases import checks, spans
-from tests.cases.case import RecallCase, WindowCase, bank_of
+from tests.cases.case import RecallCase, WindowCase, bank_of, parts_of
 from tests.cases.ground import CannotSetUp, Ground, Server, bank_path, server
 from tests.cases.scene import Load, Reply, Scene
 
@@ -26,6 +26,13 @@ OFFERED = frozenset(
 fused order: there is no cross-encoder with it."""
 
 _ROUTING = ("bank_id", "tenant")
+_PATCHED = frozenset({"text", "context", "occurred_start", "occurred_end", "fact_type", "entities"})
+_IMPORTED = frozenset(
+    {
+        "text", "type", "context", "occurred_start", "occurred_end", "mentioned_at", "entities",
+        "tags", "metadata", "document_id", "proof_count", "sources",
+    }
+)  # fmt: skip
 _HEALTH_EVERY_S = 0.02
 
 
@@ -68,12 +75,10 @@ class Stage:
 
     def __init__(self, case: RecallCase, one: Server) -> None:
         self.case, self.server = case, one
-        self.names = {bank: f"{case.id}-{bank}-{uuid4().hex[:8]}" for bank in case.banks}
+        apart = uuid4().hex[:8]
+        self.names = {bank: f"{case.id}-{parts_of(bank)[1]}-{apart}" for bank in case.banks}
         self.ids: list[str | None] = [None] * len(case.memories)
         self.known: dict[str, dict[str, str]] = {bank: {} for bank in case.banks}
-        self.tenants = {
-            bank_of(memory): memory["tenant"] for memory in case.memories if "tenant" in memory
-        }
 
     async def fill(self) -> None:
         """Stores memories and bulk rows, bank by bank."""
@@ -103,6 +108,8 @@ class Stage:
 
     def _item(self, key: str, number: int, memory: Mapping[str, Any]) -> dict[str, Any]:
         item = {k: v for k, v in memory.items() if k not in ("bank", "tenant")}
+        if lacking := item.keys() - _IMPORTED:
+            raise CannotSetUp(f"no way to store {sorted(lacking)} of a memory")
         item["key"] = key
         if "sources" in item:
             item["sources"] = [f"m{source}" for source in item["sources"]]
@@ -116,37 +123,54 @@ class Stage:
         return item
 
     async def do(self, step: Mapping[str, Any]) -> None:
-        """One step of `after`."""
-        op = step["op"]
-        memory = step.get("memory")
-        bank = step.get("bank") or self._bank_of(memory)
-        if op == "delete":
-            stored = self.ids[memory]  # type: ignore[index]
-            await self._path_done(bank, "DELETE", ["memories", str(stored)])
-            self.known[bank].pop(str(stored))
-        elif op == "delete_document":
-            await self._path_done(bank, "DELETE", ["documents", step["document_id"]])
-        elif op == "delete_bank":
-            await self._path_done(bank, "DELETE", [])
-        elif op == "update":
-            changes = {k: v for k, v in step.items() if k not in ("op", "memory", "bank")}
-            changes = changes.get("set", changes)
-            await self._path_done(bank, "PATCH", ["memories", str(self.ids[memory])], changes)  # type: ignore[index]
+        """One step of `after`. CannotSetUp where there is no such step."""
+        op, memory = step["op"], step.get("memory")
+        bank = bank_of(step) if "bank" in step else self._bank_of(memory)
+        match op:
+            case "delete":
+                await self._path_done(bank, "DELETE", ["memories", self._id(memory)])
+                self.known[bank].pop(self._id(memory))
+            case "delete_document":
+                await self._path_done(bank, "DELETE", ["documents", step["document_id"]])
+            case "delete_bank":
+                await self._path_done(bank, "DELETE", [])
+            case "update":
+                await self._update(bank, memory, step)
+            case "insert":
+                rows = step.get("memories") or [memory]
+                if not all(isinstance(row, dict) for row in rows):
+                    raise CannotSetUp(f"no rows to insert in {sorted(step)}")
+                for row in rows:
+                    self.ids.append(None)
+                    number = len(self.ids) - 1
+                    await self._import(
+                        bank if "bank" in step else bank_of(row), [(f"m{number}", number, row)]
+                    )
+            case "tag_document" | "retag_document" | "update_document":
+                tags = {"tags": step["tags"]}
+                await self._path_done(bank, "PATCH", ["documents", step["document_id"]], tags)
+            case _:
+                raise CannotSetUp(f"no step {op!r}")
+
+    async def _update(self, bank: str, memory: Any, step: Mapping[str, Any]) -> None:
+        """A change by the update route, or by importing the memory again where that lacks it."""
+        named = next((step[k] for k in ("set", "fields", "changes") if k in step), None)
+        changes = named or {k: v for k, v in step.items() if k not in ("op", "memory", "bank")}
+        if changes.keys() <= _PATCHED:
+            path = ["memories", self._id(memory)]
+            await self._path_done(bank, "PATCH", path, changes)
             if "text" in changes:
-                self.known[bank][str(self.ids[memory])] = changes["text"]  # type: ignore[index]
-        elif op == "insert":
-            row = step.get("memory") if isinstance(step.get("memory"), dict) else step.get("row")
-            if not isinstance(row, dict):
-                row = {k: v for k, v in step.items() if k not in ("op", "bank")}
-            bank = step.get("bank") or bank_of(row)
-            self.ids.append(None)
-            await self._import(bank, [(f"m{len(self.ids) - 1}", len(self.ids) - 1, row)])
-        elif op in ("tag_document", "update_document"):
-            await self._path_done(
-                bank, "PATCH", ["documents", step["document_id"]], {"tags": step["tags"]}
-            )
-        else:
-            raise CannotSetUp(f"no step {op!r}")
+                self.known[bank][self._id(memory)] = changes["text"]
+            return
+        self.known[bank].pop(self._id(memory))
+        row = {**self.case.memories[memory], **changes}
+        await self._import(bank, [(f"m{memory}", memory, row)])
+
+    def _id(self, memory: Any) -> str:
+        found = self.ids[memory] if isinstance(memory, int) else None
+        if found is None:
+            raise CannotSetUp(f"no memory {memory!r}")
+        return found
 
     def _bank_of(self, memory: Any) -> str:
         if isinstance(memory, int) and memory < len(self.case.memories):
@@ -162,7 +186,7 @@ class Stage:
             "POST",
             bank_path(self.names[bank], "memories", "recall"),
             body,
-            tenant=self.case.params.get("tenant") or self.tenants.get(bank),
+            tenant=parts_of(bank)[0],
             timeout_s=self.case.client_timeout_s,
         )
         return replace(reply, bank=bank)
@@ -240,4 +264,4 @@ class Stage:
 
     async def _path_done(self, bank: str, method: str, rest: list[str], body: Any = None) -> Any:
         path = bank_path(self.names[bank], *rest)
-        return await self.server.done(method, path, body, tenant=self.tenants.get(bank))
+        return await self.server.done(method, path, body, tenant=parts_of(bank)[0])

@@ -5,8 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.models.weights import make_cross_encoder, make_encoder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """The reference models too: threads that wait for each other cost more than they bring here."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from models.breaker import FAILURES_TO_OPEN, FIRST_PAUSE_S, LONGEST_PAUSE_S, Breaker
 from models.catalog import build_reranker
-from models.chain import FAILURES_TO_OPEN, FIRST_PAUSE_S, LONGEST_PAUSE_S, Breaker, FailoverChain
+from models.chain import FailoverChain
 from models.passthrough import Passthrough
 from models.settings import RerankerSettings
 from models.types import (
@@ -41,6 +42,7 @@ class Member:
     start_error: Exception | None = None
     health_error: Exception | None = None
     takes_s: float = 0.0
+    start_s: float = 0.0
     scores: Sequence[float] | None = None
     calls: int = 0
     starts: int = 0
@@ -49,6 +51,7 @@ class Member:
 
     async def start(self) -> None:
         self.starts += 1
+        await asyncio.sleep(self.start_s)
         if self.start_error:
             raise self.start_error
 
@@ -283,6 +286,27 @@ def test_a_member_that_did_not_start_is_started_on_use(
         answers = await asyncio.gather(*(chain.rerank("q", DOCUMENTS) for _ in range(3)))
         assert not any(answer.degraded for answer in answers)
         assert first.starts == 3
+
+    virtual_time.run(main())
+
+
+@pytest.mark.unit
+def test_a_slow_start_outlives_the_requests_that_wait_for_it() -> None:
+    async def main() -> None:
+        clock = asyncio.get_running_loop().time
+        first = Member(start_s=5.0)
+        chain = chain_of(first, Passthrough("fused"))
+        while clock() < 5:
+            await chain.rerank("q", DOCUMENTS, deadline=clock() + 1)
+            await asyncio.sleep(0.5)
+        await asyncio.sleep(LONGEST_PAUSE_S)
+        assert not (await chain.rerank("q", DOCUMENTS)).degraded
+        assert first.starts == 1
+        waiting = chain_of(Member(start_s=99))
+        starting = asyncio.create_task(waiting.start())
+        await asyncio.sleep(1)
+        await waiting.close()
+        await starting
 
     virtual_time.run(main())
 

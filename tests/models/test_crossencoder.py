@@ -121,7 +121,7 @@ async def test_other_families(family: str, tmp_path: Path) -> None:
 
 
 async def test_truncation_is_counted(small_cross_encoder: Path) -> None:
-    async with reranker(small_cross_encoder, max_tokens_per_doc=60) as ours:
+    async with reranker(small_cross_encoder, max_tokens_per_doc=40) as ours:
         answer = await ours.rerank(QUERY, ["short", "lamp " * 600, "door " * 600])
         assert answer.truncated == 2
         assert ours.load().items == 3
@@ -182,11 +182,17 @@ async def test_health_fails_when_the_device_is_lost_or_hangs(
             await ours.check_health()
         monkeypatch.undo()
 
+        fault: RuntimeError = torch.OutOfMemoryError("CUDA out of memory")
+
         def broken(_: Pack) -> torch.Tensor:
-            raise torch.AcceleratorError("CUDA error: unspecified launch failure", 719)
+            raise fault
 
         assert ours._engine._loaded is not None
         ours._engine._loaded = dataclasses.replace(ours._engine._loaded, forward=broken)
+        with pytest.raises(Unavailable, match="out of memory"):
+            await ours.rerank(QUERY, ["x"])
+        await ours.check_health()
+        fault = torch.AcceleratorError("CUDA error: unspecified launch failure", 719)
         with pytest.raises(DeviceLost):
             await ours.rerank(QUERY, ["x"])
         with pytest.raises(DeviceLost, match="launch failure"):

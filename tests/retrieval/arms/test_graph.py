@@ -232,11 +232,13 @@ class TestDampedWalk:
     def test_semantic_links_lead_both_ways(self) -> None:
         bank = SmallGraph(
             [["x"], ["y"], ["z"], *FILLER],
-            links=[(0, 1, LinkType.SEMANTIC, 0.8), (2, 0, LinkType.SEMANTIC, 0.9)],
+            links=[(0, 1, LinkType.SEMANTIC, 0.85), (2, 0, LinkType.SEMANTIC, 1.0)],
         )
-        found = scores(walk(bank, {0: 10.0}, hops=1))
-        assert found[1] == pytest.approx(3.2)
-        assert found[2] == pytest.approx(3.6)
+        hits = walk(bank, {0: 10.0}, hops=1)
+        found = scores(hits)
+        assert found[1] == pytest.approx(2.0, abs=1e-4)
+        assert found[2] == pytest.approx(4.0)
+        assert not hits.evidence.any()  # similar memories are about as similar to the question
 
     def test_why_goes_to_causes_and_still_sees_effects(self) -> None:
         bank = SmallGraph(
@@ -303,6 +305,7 @@ class TestDampedWalk:
             assert allowed[found].all()
             assert np.all(np.diff(one.hits.scores) <= 0)
             assert np.all(one.evidence >= 0)
+            assert np.all(one.support[one.evidence > 0] >= 0)
             assert found.tolist() == two.hits.ordinals.tolist()
             assert one.parent.tolist() == two.parent.tolist()
             reached = one.parent >= 0
@@ -345,7 +348,9 @@ class TestScenarios:
         )  # fmt: skip
         candidates = np.union1d(order, found.hits.ordinals).astype(np.int32)
         evidence = np.zeros(n, np.float32)
+        support = np.full(n, -1, np.int32)
         evidence[found.hits.ordinals] = found.evidence
+        support[found.hits.ordinals] = found.support
         window = windows(candidates, bank.previous, bank.next)
         fused = fused_scores(
             window, similarity[np.maximum(window, 0)], keyword[np.maximum(window, 0)][None], scale,
@@ -353,6 +358,7 @@ class TestScenarios:
             tokens=np.full(len(candidates), 10, np.int32),
             named=np.isin(bank.subject[candidates], [bank.names[x] for x in named]),
             evidence=evidence[candidates],
+            support=support[candidates],
         )  # fmt: skip
         return candidates[np.argsort(-fused, kind="stable")].tolist(), found
 

@@ -83,6 +83,9 @@ def check(case: Case, seed: int = 1) -> None:
             mean, deviation = case.store.scan(query).moments(kind)
             np.testing.assert_allclose(mean, truth[members].mean(), atol=case.tolerance)
             np.testing.assert_allclose(deviation, truth[members].std(), atol=2 * case.tolerance)
+    for kind in (None, *FactType):
+        members = case.searchable & (True if kind is None else case.types == kind)
+        assert case.store.searchable(kind) == members.sum()
     _check_nearest(case, queries)
     some = chance.integers(0, size, 9).astype(np.int32)
     np.testing.assert_allclose(case.store.rows(some), case.vectors[some], atol=case.tolerance)

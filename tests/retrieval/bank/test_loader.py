@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import itertools
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -15,8 +17,10 @@ from retrieval.bank.columns import Columns
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors import FlatBackend
-from retrieval.store.segments import EntityRow
+from retrieval.store.heads import BankHead
+from retrieval.store.segments import Delta, EntityRow
 from retrieval.types import NO_TIME, FactType, LinkType
+from tests.bench import packs
 from tests.retrieval.bank.model import DIMENSION, Ledger, Memory, vector
 
 pytestmark = pytest.mark.unit
@@ -221,3 +225,61 @@ def test_any_sequence_of_writes_equals_a_load_from_nothing(data: st.DataObject) 
     for held, size, ids in older:
         assert held.size == size
         assert held.columns.id.tobytes() == ids
+
+
+def test_the_bytes_of_a_bank_are_those_it_holds() -> None:
+    """The budget of a process rests on them; spare room of growing arrays is an eighth."""
+    size = 2000
+    made, names = packs.packed(0, size, size // 5), packs.entity_rows(size // 5)
+    head = BankHead(1, "default", "b", 1, 0, size, packs.VECTORS, packs.ANALYSER)
+    tracemalloc.start()
+    try:
+        delta = Delta(
+            head=head,
+            full=True,
+            segments={kind: [(0, size, bytes(bytearray(p)))] for kind, p in made.items()},
+            tombstones=np.empty(0, np.int32),
+            entities=names,
+            tags=[],
+        )
+        bank = next_snapshot(None, delta, FlatBackend())
+        bank.entities.find("a question")
+        del delta
+        gc.collect()
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    counted = sum(bank.nbytes.values())
+    assert 1.0 < held / counted < 1.25
+    assert set(bank.nbytes) >= {"vectors", "postings", "links", "columns", "entities"}
+
+
+def test_a_gap_between_segments_is_an_error_and_not_a_hole() -> None:
+    ledger = Ledger()
+    for first in (0, 1, 2):
+        ledger.write([Memory(id=_id(first + 1))])
+    whole = ledger.delta(None)
+    rows = whole.segments["columns"]
+    for broken in (rows[:2], [rows[0], rows[2]]):
+        segments = {**whole.segments, "columns": broken}
+        with pytest.raises(ValueError, match="ordinal"):
+            next_snapshot(None, dataclasses.replace(whole, segments=segments), FlatBackend())
+
+
+def test_memories_without_vectors_yet_are_found_by_everything_else() -> None:
+    """A new vector set is filled in the background: only some ranges of it are there."""
+    ledger = Ledger()
+    for first in (0, 2, 4):
+        ledger.write(
+            [Memory(id=_id(first + i + 1), vector=(1.0,) * DIMENSION, terms=(5,)) for i in range(2)]
+        )
+    whole = ledger.delta(None)
+    partly = {**whole.segments, "vectors:mini:8": whole.segments["vectors:mini:8"][1:2]}
+    bank = next_snapshot(None, dataclasses.replace(whole, segments=partly), FlatBackend())
+    query = np.full(DIMENSION, DIMENSION**-0.5, np.float32)
+    assert bank.vectors.scan(query).top(9, None, FactType.WORLD).ordinals.tolist() == [2, 3]
+    assert bank.vectors.searchable(None) == 2
+    assert bank.postings.documents == 6
+    bare = {**whole.segments, "vectors:mini:8": ()}
+    bank = next_snapshot(None, dataclasses.replace(whole, segments=bare), FlatBackend())
+    assert (bank.vectors.dimension, bank.size) == (0, 6)

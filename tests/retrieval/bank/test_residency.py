@@ -198,6 +198,17 @@ async def test_who_comes_while_a_load_is_given_up_gets_the_bank(
     assert (await residency.open(head)).size == 3
 
 
+async def test_closing_ends_loads_and_tells_those_who_wait(database: Database) -> None:
+    database.delay = 10
+    residency = Residency(cast(Pool, None), ResidencySettings(), load=database.load)
+    waiting = asyncio.create_task(residency.open(database.bank(1).head))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await residency.close()
+    with pytest.raises(Unavailable, match="closing"):
+        await waiting
+
+
 async def test_a_failed_load_fails_those_who_wait_and_nobody_else(
     database: Database, residency: Residency
 ) -> None:

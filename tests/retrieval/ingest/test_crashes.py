@@ -5,7 +5,6 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -17,7 +16,7 @@ from retrieval.store import banks, memories, operations, segments
 from retrieval.store.embedded import EmbeddedPostgres
 from retrieval.store.migrate import migrate
 from retrieval.store.pool import Pool, PoolSettings, open_pool
-from tests.retrieval.store.servers import Replica, deps
+from tests.retrieval.store.servers import Replica, deps, fresh
 
 pytestmark = pytest.mark.integration
 
@@ -28,7 +27,7 @@ BATCH = 7
 @pytest.fixture(scope="module")
 def doomed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
     # fsync guards against power cuts, which a test cannot make: off, for speed.
-    folder: Path = tmp_path_factory.mktemp("doomed")
+    folder = fresh(tmp_path_factory.mktemp("doomed") / "data")
     with EmbeddedPostgres(folder, settings={"fsync": "off", "shared_buffers": "64MB"}) as server:
         yield server
 

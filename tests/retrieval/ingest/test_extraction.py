@@ -147,6 +147,24 @@ async def test_a_bad_answer_is_asked_again_once() -> None:
 
 
 @pytest.mark.unit
+@pytest.mark.parametrize(
+    ("chunk", "start"),
+    [
+        ("The house was sold on 5 May 2023.", (2023, 5, 5)),
+        ("It was sold yesterday.", None),
+        ("It was bought on 5 May 2023 and sold on 7 June 2023.", None),
+    ],
+)
+async def test_dates_that_a_chunk_names_in_full(
+    chunk: str, start: tuple[int, int, int] | None
+) -> None:
+    settings = RetainSettings(retain_date_text=True)
+    (fact,) = await Extractor(settings).facts(chunk, Section(timestamp=DAY))
+    assert fact.occurred_start == (datetime(*start, tzinfo=UTC) if start else None)
+    assert (fact.occurred_end is None) == (start is None)
+
+
+@pytest.mark.unit
 async def test_nothing_but_punctuation_is_no_fact() -> None:
     found, _, _ = await extract(mode="chunks", chunk="... !? ---")
     assert found == []

@@ -1,5 +1,6 @@
 """Import into a real database: all or nothing, replaced by key, errors that name the field."""
 
+import asyncio
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -8,6 +9,7 @@ import pytest
 
 from retrieval.errors import InvalidInput, NotFound
 from retrieval.ingest.importing import import_memories
+from retrieval.settings import RetainSettings
 from retrieval.store import banks, memories
 from retrieval.store.pool import Pool
 from retrieval.types import FactType, LinkType
@@ -294,6 +296,38 @@ async def test_nul_bytes_and_surrogates_are_taken_out(pool: Pool) -> None:
     head = await banks.head(pool, "default", bank)
     (row,) = await memories.rows(pool, head.bank, np.array([0], np.int32))
     assert (row.text, row.tags, row.metadata) == ("ab ?", ("t",), {"k": "v"})
+
+
+async def test_names_are_recognised_where_none_are_given(pool: Pool) -> None:
+    bank = bank_id()
+    await import_memories(
+        deps(pool, settings=RetainSettings(retain_recognise_names=True)),
+        "default",
+        bank,
+        [{"text": "We met Ann Lee in Oslo"}, {"text": "We met Bo", "entities": ["Bob"]}],
+    )
+    head = await banks.head(pool, "default", bank)
+    found = await memories.entity_names(pool, head.bank, np.array([0, 1], np.int32))
+    assert [[name for _, name in found[i]] for i in (0, 1)] == [["Ann Lee", "Oslo"], ["Bob"]]
+
+
+async def test_many_writers_on_many_banks(pool: Pool) -> None:
+    """Far more writers than connections: all get their turn, no bank sees another's memories."""
+    names = [bank_id() for _ in range(6)]
+    ingest = [deps(pool) for _ in range(2)]
+
+    async def one(bank: str, i: int) -> None:
+        items = [{"text": f"{bank} {i} {j}", "entities": ["Ann", bank]} for j in range(3)]
+        await import_memories(ingest[i % 2], "default", bank, items)
+
+    await asyncio.gather(*(one(bank, i) for i in range(6) for bank in names))
+    for bank in names:
+        held = await replica(pool, bank)
+        assert held.head.version == 6
+        rows = await memories.rows(pool, held.head.bank, np.arange(18, dtype=np.int32))
+        assert len(rows) == 18
+        assert {row.text.split()[0] for row in rows} == {bank}
+        assert {row.name for row in held.delta.entities} == {"Ann", bank}
 
 
 async def test_nothing_to_import_makes_no_bank(pool: Pool) -> None:

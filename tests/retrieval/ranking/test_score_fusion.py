@@ -28,6 +28,7 @@ def fused(n: int, **given: Any) -> Doubles:
         "tokens": np.full(n, 20, np.int32),
         "named": np.zeros(n, np.bool_),
         "evidence": np.zeros(n, np.float32),
+        "support": np.full(n, -1, np.int32),
     }
     inputs.update(given)
     return fused_scores(**inputs)
@@ -112,6 +113,33 @@ class TestFusedScores:
         got = fused(2, **better)
         assert got[0] == 1.0 > got[1]
 
+    def test_what_is_led_to_stays_behind_what_leads_to_it(self) -> None:
+        similarity = matrix(4, {(0, 0): 0.6, (3, 0): 0.3}, 0.1)
+        chain = {
+            "similarity": similarity,
+            "evidence": np.array([0.0, 9.0, 6.0, 0.0], np.float32),
+            "support": np.array([-1, 0, 1, -1], np.int32),
+        }
+        got = fused(4, **chain)
+        # 1 is led to by 0, 2 by 1: each a step behind, both before 3, which nothing leads to.
+        assert got[:3] == pytest.approx(np.exp([0.0, -0.5, -1.0]))
+        assert got[2] > got[3]
+
+    def test_support_that_is_no_candidate_holds_nothing_back(self) -> None:
+        led = {
+            "evidence": np.array([9.0, 0.0], np.float32),
+            "support": np.array([77, -1], np.int32),
+        }
+        got = fused(2, similarity=matrix(2, {(1, 0): 0.3}, 0.1), **led)
+        assert got[0] == 1.0
+
+    def test_support_never_lowers(self) -> None:
+        similarity = matrix(2, {(0, 0): 0.4}, 0.1)
+        led = {"evidence": np.array([3.0, 0.0], np.float32), "support": np.array([1, -1], np.int32)}
+        assert fused(2, similarity=similarity, **led) == pytest.approx(
+            fused(2, similarity=similarity)
+        )
+
     def test_length_counts_up_to_a_point(self) -> None:
         assert fused(2, tokens=np.array([48, 4000], np.int32)).tolist() == [1.0, 1.0]
 
@@ -140,6 +168,7 @@ class TestFusedScores:
             "tokens": rng.integers(0, 3000, n).astype(np.int32),
             "named": rng.random(n) < 0.3,
             "evidence": rng.exponential(2, n).astype(np.float32),
+            "support": rng.integers(-1, n + 3, n).astype(np.int32),
             "asks": rng.random((n, 2)) < 0.5,
         }
         got = fused_scores(**inputs)
@@ -147,8 +176,9 @@ class TestFusedScores:
         assert got.max() == 1.0
         assert np.all(got > 0)
         order = rng.permutation(n)
-        for name in ("window", "similarity", "document", "tokens", "named", "evidence", "asks"):
-            inputs[name] = inputs[name][order]
+        for name, values in inputs.items():
+            if name not in ("terms", "scale"):
+                inputs[name] = values[order]
         inputs["terms"] = inputs["terms"][:, order]
         assert fused_scores(**inputs) == pytest.approx(got[order], rel=1e-9)
 

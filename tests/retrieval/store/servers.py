@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import shutil
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -27,14 +28,32 @@ from retrieval.store.migrate import migrate
 from retrieval.store.pool import Pool, PoolSettings, open_pool
 from retrieval.types import Floats, Ints
 
+QUICK = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB"}
+"""Server settings for tests: they need not survive a power cut."""
+
+
+@cache
+def _template() -> Path:
+    """An initialised data folder, at rest: initdb is the slowest part of a new server."""
+    folder = Path(tempfile.mkdtemp(prefix="fourfold-test-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with EmbeddedPostgres(folder, settings=QUICK):
+        pass
+    return folder
+
+
+def fresh(folder: Path) -> Path:
+    """`folder`, made and filled with an empty database."""
+    # cp keeps the owner of the files, who may be another than we are
+    subprocess.run(["cp", "-a", str(_template()), str(folder)], check=True)
+    return folder
+
 
 @cache
 def server() -> EmbeddedPostgres:
-    """The test server: it need not survive a power cut."""
-    folder = Path(tempfile.mkdtemp(prefix="fourfold-test-"))
-    postgres = EmbeddedPostgres(
-        folder, settings={"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB"}
-    )
+    """The server that tests share."""
+    folder = _template().with_name(_template().name + "-shared")
+    postgres = EmbeddedPostgres(fresh(folder), settings=QUICK)
     postgres.start()
 
     def stop() -> None:

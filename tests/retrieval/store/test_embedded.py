@@ -13,6 +13,7 @@ import pytest
 
 from retrieval.errors import Unavailable
 from retrieval.store.embedded import EmbeddedPostgres
+from tests.retrieval.store.servers import fresh
 
 pytestmark = pytest.mark.integration
 
@@ -72,7 +73,7 @@ def test_life_of_a_server(tmp_path: Path) -> None:
 def test_a_server_left_behind_is_replaced(tmp_path: Path) -> None:
     code = (
         "import sys, os; from retrieval.store.embedded import EmbeddedPostgres;"
-        f"s = EmbeddedPostgres({str(tmp_path / 'd')!r}, settings={FAST!r}); s.start();"
+        f"s = EmbeddedPostgres({str(fresh(tmp_path / 'd'))!r}, settings={FAST!r}); s.start();"
         "print(s.pid, flush=True); os.kill(os.getpid(), 9)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -85,7 +86,7 @@ def test_a_server_left_behind_is_replaced(tmp_path: Path) -> None:
 
 
 def test_a_port_needs_a_password(tmp_path: Path, unused_tcp_port: int) -> None:
-    with EmbeddedPostgres(tmp_path / "d", port=unused_tcp_port, settings=FAST) as server:
+    with EmbeddedPostgres(fresh(tmp_path / "d"), port=unused_tcp_port, settings=FAST) as server:
         assert asyncio.run(_ask(server.dsn, "show listen_addresses")) == "127.0.0.1"
         bare = f"postgresql://fourfold:wrong@127.0.0.1:{unused_tcp_port}/fourfold"
         with pytest.raises(asyncpg.InvalidPasswordError):
@@ -94,14 +95,14 @@ def test_a_port_needs_a_password(tmp_path: Path, unused_tcp_port: int) -> None:
 
 def test_long_folder_names(tmp_path: Path) -> None:
     deep = tmp_path / ("x" * 120)
-    with EmbeddedPostgres(deep, settings=FAST) as server:
+    with EmbeddedPostgres(fresh(deep), settings=FAST) as server:
         assert asyncio.run(_ask(server.dsn, "select 1")) == 1
         short = server.dsn
     assert "fourfold-" in short
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
-    server = EmbeddedPostgres(tmp_path / "d", settings={"shared_buffers": "nonsense"})
+    server = EmbeddedPostgres(fresh(tmp_path / "d"), settings={"shared_buffers": "nonsense"})
     with pytest.raises(Unavailable, match="shared_buffers"):
         server.start()
     assert server.pid is None

@@ -1,0 +1,244 @@
+"""Rules for periods by name or number: years, quarters, seasons, decades, centuries, weeks."""
+
+from __future__ import annotations
+
+from retrieval.timex import days
+from retrieval.timex.dates import exact, year_of
+from retrieval.timex.grammar import Context, Match, Rules, Span, Token, change, chars_of
+from retrieval.timex.spans import plausible, shift_of
+
+ERAS = Rules()
+
+
+@ERAS("fiscal year", "(IN|THE|OF)* FISCAL UYEAR? OF? (YEAR|NUM)")
+@ERAS("fiscal year", "(IN|THE|OF)* MOD FISCAL UYEAR?")
+def _fiscal_year(context: Context, m: Match) -> Span | None:
+    start = context.settings.fiscal_year_start_month
+    number = m.one("YEAR", "NUM")
+    if number is None:
+        today = context.today
+        year = today.year + (start > 1 and today.month >= start) + shift_of(m)
+    else:
+        year = year_of(context, number)
+    first = days.day(year - (start > 1), start, 1)
+    return Span(first, days.plus_days(days.plus_months(first, 12), -1), "year", 0.9, explicit=True)
+
+
+_LINKS = "(OF|IN|COMMA|DASH|SLASH|THE)*"
+
+_YEAR_OF = "THE? UYEARS? YEAR YMARK?"
+
+_TAIL = "(TO|PUNTIL|PBETWEEN|OF)*"
+
+
+@ERAS("quarter", f"(IN|THE)* (QN | ORD UQUARTER | UQUARTER NUM) {_LINKS} UYEARS? YEAR YMARK?")
+@ERAS("quarter", f"YEAR YMARK? {_LINKS} (QN | ORD UQUARTER | UQUARTER NUM | NUM UQUARTER)")
+@ERAS("half", f"(IN|THE)* (HN | ORD (UHALF | HALFWORD)) {_LINKS} UYEARS? YEAR YMARK?")
+@ERAS("half", f"YEAR YMARK? {_LINKS} (HN | ORD (UHALF | HALFWORD))")
+def _part_of_year(context: Context, m: Match) -> Span:
+    return part_of_year(m, m.number("YEAR"))
+
+
+def part_of_year(m: Match, year: int) -> Span:
+    """The quarter or half that a match names, in this year."""
+    if m.has("HN", "UHALF", "HALFWORD"):
+        size, number = 6, m.number("HN", "ORD")
+    else:
+        size, number = 3, m.number("QN", "ORD", "NUM")
+    if not 1 <= number <= 12 // size:
+        raise LookupError("no such part")
+    first, last = days.months(year, size * (number - 1) + 1, size * number)
+    return Span(first, last, "half" if size == 6 else "quarter", explicit=True)
+
+
+@ERAS("season", f"(IN|THE|OF)* (SEASON|LONESEASON) {_LINKS} UYEARS? YEAR YMARK?")
+@ERAS("season", f"YEAR YMARK? {_LINKS} (SEASON|LONESEASON)")
+def _season_of_year(context: Context, m: Match) -> Span:
+    return season(context, m.number("SEASON", "LONESEASON"), m.number("YEAR"))
+
+
+@ERAS("season", "THE? (SEASON|LONESEASON) OF APOSTROPHE? NUM")
+def _season_of_short_year(context: Context, m: Match) -> Span | None:
+    number = m.all("NUM")[0]
+    if len(number.text) != 2 or not (m.has("APOSTROPHE") or m.number("NUM") > 31):
+        return None
+    return season(context, m.number("SEASON", "LONESEASON"), year_of(context, number))
+
+
+@ERAS("season", "THE? MOD (SEASON|LONESEASON)")
+@ERAS("season", "THE? (SEASON|LONESEASON) MOD")
+def _moved_season(context: Context, m: Match) -> Span:
+    number, shift, today = m.number("SEASON", "LONESEASON"), shift_of(m), context.today
+    near = [season(context, number, y) for y in range(today.year - 2, today.year + 3)]
+    if shift < 0:
+        past = [s for s in near if s.last is not None and s.last < today]
+        return past[shift]
+    if shift > 0:
+        return [s for s in near if s.first is not None and s.first > today][shift - 1]
+    for found in near:
+        if found.first and found.last and found.first <= today <= found.last:
+            return found
+    return near[2]
+
+
+@ERAS("season", "(IN|SINCE) THE? SEASON (?! X SEASON)")
+def _season(context: Context, m: Match) -> Span | None:
+    if m.has("SINCE"):
+        return None
+    return latest_season(context, m.number("SEASON", "LONESEASON"))
+
+
+def latest_season(context: Context, number: int) -> Span:
+    """The latest instance of a season that has begun."""
+    today = context.today
+    for year in (today.year, today.year - 1, today.year - 2):
+        found = season(context, number, year)
+        if found.first is not None and found.first <= today:
+            return change(found, confidence=0.85)
+    raise OverflowError
+
+
+def season(context: Context, number: int, year: int) -> Span:
+    """Season 1-4 (spring first) that starts in this year: meteorological, three whole months."""
+    if context.settings.hemisphere == "south":
+        number = (number + 1) % 4 + 1
+    first = days.day(year, 3 * number, 1)
+    last = days.plus_days(days.plus_months(first, 3), -1)
+    return Span(first, last, "season", 0.95)
+
+
+@ERAS("decade", "(IN|THE)* (NUM|ORD) UCENTURY OF? (THE|OF)* NUM DECS")
+def _decade_of_century(context: Context, m: Match) -> Span:
+    numbers = m.all("NUM", "ORD")
+    century = m.number("NUM", "ORD")
+    tens = int(str(numbers[-1].value))
+    first = (century - 1) * 100 + tens // 10 * 10
+    return _decade(first)
+
+
+def _decade(first: int) -> Span:
+    start, end = days.years(first, first + 9)
+    return Span(start, end, "decade", 0.95)
+
+
+@ERAS("decade", "(IN|THE|OF)* UDECADE? (OF|THE)* YEAR DECS UDECADE?")
+@ERAS("decade", "(IN|THE|OF)* (DECPRE|UDECADE) (OF|THE)* YEAR")
+@ERAS("decade", "(IN|THE|OF)* YEAR OF? UDECADE")
+@ERAS("decade", "YEAR YMARK? DECS")
+def _decade_of_year(context: Context, m: Match) -> Span:
+    return _decade(m.number("YEAR") // 10 * 10)
+
+
+@ERAS("decade", "(IN|THE|OF)* (DECPRE|UDECADE) (OF|THE)* APOSTROPHE? NUM")
+@ERAS("decade", "(IN|THE|OF)* APOSTROPHE? NUM APOSTROPHE? DECS UDECADE?")
+@ERAS("decade", "(IN|THE|OF)* NUM (OF UDECADE | UDECADE OF)")
+@ERAS("decade", "(IN|THE|OF)* UYEAR APOSTROPHE? (NUM | YEAR)")
+def _decade_of_two_digits(context: Context, m: Match) -> Span | None:
+    if m.has("UYEAR") and m.all("UYEAR")[0].value != 2:
+        return None
+    if m.before is not None and m.before.kind in chars_of("UCENTURY"):
+        return None
+    tens = m.number("NUM", "YEAR")
+    if m.has("YEAR"):
+        return _decade(tens) if tens % 10 == 0 else None
+    if tens % 10 or tens > 99:
+        return None
+    century = context.today.year // 100 * 100
+    first = century + tens
+    return _decade(first if first <= context.today.year else first - 100)
+
+
+@ERAS("decade", "(IN|THE|OF)* (DECPRE|UDECADE)? (OF|THE)* NUM? (DASH)? DECADE UDECADE?")
+def _decade_in_words(context: Context, m: Match) -> Span:
+    value = m.number("DECADE")
+    if m.has("NUM"):
+        value = m.number("NUM") * 100 + value
+    elif value < 100:
+        century = context.today.year // 100 * 100
+        value += century if century + value <= context.today.year else century - 100
+    return _decade(value)
+
+
+@ERAS("century", "(IN|THE)* (ORD | NUM ORDEND?) UCENTURY")
+@ERAS("century", "UCENTURY (ORD | NUM)")
+def _century(context: Context, m: Match) -> Span | None:
+    number = m.number("ORD", "NUM")
+    if m.after is not None and m.after.kind in chars_of("DECS"):
+        return None
+    first, last = days.years(max(1, (number - 1) * 100), number * 100 - 1)
+    return Span(first, last, "century", 0.95)
+
+
+@ERAS("years", f"(FROM|BETWEEN) {_YEAR_OF} FROM? (TO|UNTIL|DASH|AND) {_YEAR_OF} {_TAIL}")
+@ERAS("years", f"{_YEAR_OF} (DASH|TO|UNTIL) {_YEAR_OF} {_TAIL}")
+@ERAS("years", f"{_YEAR_OF} (FROM|TO|AND|DASH) {_YEAR_OF} OF? (TO|PUNTIL|PBETWEEN)")
+def _years(context: Context, m: Match) -> Span | None:
+    first, last = (int(str(t.value)) for t in m.all("YEAR"))
+    if not (plausible(context, first) and plausible(context, last) and first < last):
+        return None
+    return Span(*days.years(first, last), "year", 0.9, explicit=True)
+
+
+@ERAS("week number", f"(IN|THE)* UWEEK OF? NUM {_LINKS} UYEARS? YEAR YMARK?")
+@ERAS("week number", f"YEAR YMARK? {_LINKS} UWEEK NUM")
+@ERAS("week number", f"YEAR YMARK? {_LINKS} ORD UWEEK")
+@ERAS("week number", "(IN|THE)* UWEEK NUM (?! UNIT)")
+@ERAS("week number", "NUM ORDEND UWEEK")
+def _numbered_week(context: Context, m: Match) -> Span | None:
+    if m.has("NUM") and not m.all("NUM")[0].text:
+        return None
+    number = m.number("NUM", "ORD")
+    year = m.number("YEAR") if m.has("YEAR") else context.today.year
+    first, last = days.iso_week(year, number)
+    if not 1 <= number <= 53 or days.plus_days(first, 3).year != year:
+        raise OverflowError("no such week")
+    return Span(first, last, "week", 0.9)
+
+
+@ERAS(
+    "year",
+    "IN (OF|THE|DASH)* UYEAR? OF? YEAR YMARK? (?! DOT NUM | SLASH | DASH NUM | MON)",
+)
+@ERAS("year", "IN NUM YMARK")
+@ERAS("year", "YEAR YMARK")
+@ERAS("year", "YEAR (UYEAR | LOC) (?! MON | OF? MON)")
+@ERAS("year", "NUM YMARK (?! AGO | LATER | UNIT | HALFWORD | PAFTER | PBEFORE | MON | WITHINPOST)")
+@ERAS("year", "UYEAR OF? YEAR (?! MON)")
+def _year(context: Context, m: Match) -> Span | None:
+    token = m.all("YEAR")[0] if m.has("YEAR") else m.all("NUM")[0]
+    if token.kind in chars_of("NUM"):
+        if len(token.text) == 3:
+            return _whole_year(m.number("NUM"))
+        if len(token.text) != 2 and not (m.number("NUM") < 10 and _two_words(token)):
+            return None
+        return _whole_year(year_of(context, token))
+    year = m.number("YEAR")
+    spelled = not token.text
+    if not plausible(context, year) and not (
+        (m.has("UYEAR", "YMARK") or spelled) and 1000 <= year <= 2999
+    ):
+        return None
+    if m.has("YMARK") and not plausible(context, year) and not m.has("IN"):
+        return _whole_year(year) if year < context.today.year else None
+    return _whole_year(year)
+
+
+def _two_words(token: Token) -> bool:
+    return token.end - token.start == 2
+
+
+def _whole_year(year: int) -> Span:
+    first, last = days.year(year)
+    return Span(first, last, "year", 0.95, explicit=True)
+
+
+@ERAS("year", "UYEAR NUM (?! UNIT)")
+@ERAS("year", "NUM UYEAR LOC")
+def _small_year(context: Context, m: Match) -> Span | None:
+    token = m.all("NUM")[0]
+    return _whole_year(m.number("NUM")) if len(token.text) == 3 else None
+
+
+@ERAS("now", "RECENT")
+def _now(context: Context, m: Match) -> Span:
+    return exact(context.today, 0.7, relative=True)

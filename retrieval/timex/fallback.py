@@ -1,0 +1,72 @@
+"""What the grammar leaves: dates in other languages, read by `dateparser`.
+
+Asked only for a text that holds a date word of such a language, and told which one: detecting the
+language among two hundred costs more than all else. dateparser is imported on the first such text.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from datetime import datetime
+from functools import lru_cache
+from importlib.resources import files
+
+from retrieval.timex.grammar import Span
+
+MAX_CHARACTERS = 1_000
+"""dateparser's search takes time that grows with the text; a longer text is not given to it."""
+
+_WORD = re.compile(r"[^\W\d_]+(?:[^\W\d_]|['ʼ’\u0300-\u036f\u0e31-\u0e4e])*")
+
+
+@lru_cache(maxsize=1)
+def _words() -> dict[str, str]:
+    """Date words, each with the one language that has it; a word of several is no evidence."""
+    text = (files("retrieval.timex") / "languages" / "others.toml").read_text(encoding="utf-8")
+    found: dict[str, str | None] = {}
+    for code, words in tomllib.loads(text).items():
+        for word in words.split():
+            found[word] = None if word in found else code
+    return {word: code for word, code in found.items() if code is not None}
+
+
+def other_language(text: str) -> str | None:
+    """The language without a grammar whose date words the text holds, or None."""
+    words = _words()
+    counts: dict[str, int] = {}
+    for word in _WORD.findall(text.lower()):
+        code = words.get(word)
+        if code is not None:
+            counts[code] = counts.get(code, 0) + 1
+    return max(counts, key=counts.__getitem__) if counts else None
+
+
+def search(text: str, anchor: datetime) -> tuple[Span, int, int] | None:
+    """The day that the longest date expression of the text names, and its place; None if none."""
+    if len(text) > MAX_CHARACTERS:
+        return None
+    code = other_language(text)
+    if code is None:
+        return None
+    from dateparser.search import search_dates
+
+    found = search_dates(
+        text,
+        languages=[code],
+        settings={
+            "RELATIVE_BASE": anchor.replace(tzinfo=None),
+            "PREFER_DATES_FROM": "past",
+            "RETURN_AS_TIMEZONE_AWARE": False,
+        },
+    )
+    if not found:
+        return None
+    written, moment = max(found, key=lambda pair: len(pair[0]))
+    if not any(word in _words() for word in _WORD.findall(written.lower())):
+        return None
+    start = text.find(written)
+    if start < 0:
+        return None
+    day = moment.date()
+    return Span(day, day, "day", 0.6, rule="dateparser"), start, start + len(written)

@@ -1,0 +1,303 @@
+"""Rules for time told from the anchor: days and weekdays, so long ago, the last so many days."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from retrieval.timex import days
+from retrieval.timex.dates import exact
+from retrieval.timex.grammar import Context, Match, Rules, Span, Token, chars_of
+from retrieval.timex.spans import (
+    COUPLE,
+    FEW,
+    LOOSE,
+    amounts,
+    count_of,
+    moved,
+    rolling,
+    shift_of,
+    unit_of,
+)
+
+RELATIVE = Rules()
+
+_FUTURE = re.compile("(?:गा|गे|गी|ऊंगा|ऊँगा|होंगे)(?![\u0900-\u097f])")
+
+_PAST = re.compile("(?<![\u0900-\u097f])(?:था|थे|थी|गया|गई|हुआ|हुई|किया)(?![\u0900-\u097f])")
+
+DURATION = (
+    "(COUNT|HALFWORD) OF? HALFWORD? UNIT (AND? A? HALFWORD)? "
+    "((COMMA|AND)* (COUNT|HALFWORD) UNIT (AND? A? HALFWORD)?)*"
+)
+
+
+def _back(context: Context, m: Match) -> Span:
+    parts = amounts(m)
+    if len(parts) == 1:
+        loose = m.one("FEW", "COUPLE")
+        if loose is not None:
+            kind = FEW if loose.kind in chars_of("FEW") else COUPLE
+            unit = parts[0][1]
+            far, near = LOOSE[kind]
+            if unit in ("day", "week", "month", "year"):
+                unit_days = 30 if unit == "month" else 1
+                step = "day" if unit == "month" else unit
+                first = days.plus(context.today, step, -far * unit_days)
+                last = days.plus(context.today, step, -near * unit_days)
+                return Span(first, last, parts[0][1], 0.8, relative=True)
+    return exact(moved(context.today, parts, -1), 0.95, relative=True)
+
+
+@RELATIVE("every", "EVERY (UNIT | DAY | WDAY | PART) (TO DAY)?")
+@RELATIVE("no window", "VOID")
+@RELATIVE("no window", f"{DURATION} PBEFORE")
+def _void(context: Context, m: Match) -> Span | None:
+    """What recurs, or has no bounds, or does not exist: read, but no window."""
+    if m.has("PBEFORE") and not any(t.value == "void" for t in m.all("PBEFORE")):
+        return None
+    return Span(None, None, "none", void=True)
+
+
+@RELATIVE("ago", f"{DURATION} (AGO|EARLIERIN)")
+@RELATIVE("ago", f"PREAGO {DURATION} AGO?")
+def _ago(context: Context, m: Match) -> Span | None:
+    if _counted_from(m):
+        return None
+    try:
+        return _back(context, m)
+    except OverflowError:
+        return Span(None, None, "none", void=True)
+
+
+def _counted_from(m: Match) -> bool:
+    """Whether the duration is counted from a day just named, as in "two days from tomorrow"."""
+    before, first = m.before, m.back(2)
+    return (
+        before is not None
+        and first is not None
+        and before.kind in _LINKS_BACK
+        and first.kind in _DAYS
+    )
+
+
+_LINKS_BACK = frozenset().union(*map(chars_of, ["FROM", "OF", "PSINCE", "PAFTER"]))
+
+_DAYS = frozenset().union(*map(chars_of, ["REL", "DATE", "EITHER", "DAY", "FROM"]))
+
+
+@RELATIVE("about ago", "ADJACENT UNIT AGO")
+@RELATIVE("about ahead", "ADJACENT UNIT (LATER | PAFTER)")
+@RELATIVE("rolling", "(PAST | PREV) ADJACENT UNIT")
+@RELATIVE("rolling ahead", "COMING ADJACENT UNIT")
+def _adjacent(context: Context, m: Match) -> Span:
+    """Two numbers in a row, "three or four": from the one to the other, or rolling by the upper."""
+    near, far = divmod(m.number("ADJACENT"), 10)
+    unit = unit_of(m.all("UNIT")[0])
+    if m.tokens[0].kind not in chars_of("ADJACENT"):
+        return rolling(context, [(far, unit)], 1 if m.has("COMING") else -1)
+    today = context.today
+    if m.has("AGO"):
+        return Span(
+            days.plus(today, unit, -far), days.plus(today, unit, -near), unit, 0.8, relative=True
+        )
+    return Span(days.plus(today, unit, near), days.plus(today, unit, far), unit, 0.8, relative=True)
+
+
+@RELATIVE("about ahead", "(FEW | COUPLE) UNIT (LATER | PAFTER)")
+def _few_ahead(context: Context, m: Match) -> Span | None:
+    if "tens" not in context.options:
+        return None
+    unit = unit_of(m.all("UNIT")[0])
+    far = 5 if m.has("FEW") else 3
+    first, last = days.plus(context.today, unit, 2), days.plus(context.today, unit, far)
+    return Span(first, last, unit, 0.7, relative=True)
+
+
+@RELATIVE("day", "EITHER")
+def _yesterday_or_tomorrow(context: Context, m: Match) -> Span:
+    """Hindi says one word for both; the tense of the sentence decides, and the past by default."""
+    ahead = _FUTURE.search(context.text) is not None and _PAST.search(context.text) is None
+    offset = m.number("EITHER") * (1 if ahead else -1)
+    return exact(days.plus_days(context.today, offset), 0.7, relative=True)
+
+
+@RELATIVE("weekend", "THE? (MOD UWEEK?)? DAY AND? DAY")
+def _both_days(context: Context, m: Match) -> Span | None:
+    """Saturday and Sunday said one after the other are one weekend."""
+    if [t.value for t in m.all("DAY")] != [6, 7] or "weekday_of_this_week" not in context.options:
+        return None
+    monday = days.plus(days.week(context.today)[0], "week", shift_of(m) if m.has("MOD") else 0)
+    return Span(days.plus_days(monday, 5), days.plus_days(monday, 6), "weekend", 0.9)
+
+
+@RELATIVE("from now", f"(PRELATER|LATER)? {DURATION} LATER")
+@RELATIVE("from now", f"PRELATER {DURATION} (?! AFTER | BEFORE | FROM | PAFTER | SINCE)")
+def _ahead(context: Context, m: Match) -> Span | None:
+    parts = amounts(m)
+    if _counted_from(m) or (m.has("OF") and parts[0][1] in ("decade", "century")):
+        return None
+    return exact(moved(context.today, parts, 1), 0.95, relative=True)
+
+
+@RELATIVE("hours", "THE? (PREV|PAST) COUNT? OF? UTIME")
+@RELATIVE("hours", "THE? COUNT (PREV|PAST) UTIME")
+@RELATIVE("hours", "COUNT UTIME WITHINPOST")
+def _hours(context: Context, m: Match) -> Span:
+    minutes = count_of(m.one("COUNT")) * days.MINUTES_OF[unit_of(m.all("UTIME")[0])]
+    if unit_of(m.all("UTIME")[0]) == "second":
+        minutes /= 60
+    start = context.now - timedelta(minutes=minutes)
+    return Span(
+        start.date(), context.today, "hour", 0.95, relative=True, moments=(start, context.now)
+    )
+
+
+@RELATIVE("ago", "COUNT OF? UTIME AGO")
+@RELATIVE("ago", "PREAGO COUNT OF? UTIME")
+@RELATIVE("from now", "PRELATER COUNT UTIME LATER?")
+@RELATIVE("from now", "COUNT UTIME LATER")
+def _time_away(context: Context, m: Match) -> Span:
+    minutes = count_of(m.one("COUNT")) * days.MINUTES_OF[unit_of(m.all("UTIME")[0])]
+    if unit_of(m.all("UTIME")[0]) == "second":
+        minutes /= 60
+    sign = -1 if m.has("AGO", "PREAGO") else 1
+    return exact((context.now + timedelta(minutes=sign * minutes)).date(), 0.9, relative=True)
+
+
+@RELATIVE("weekdays away", "NUM WEEKDAY LATER")
+@RELATIVE("weekdays away", "NUM WEEKDAY AGO")
+def _weekdays_away(context: Context, m: Match) -> Span:
+    weekday, count = m.number("WEEKDAY") - 1, m.number("NUM")
+    gap = (weekday - context.today.weekday()) % 7
+    if m.has("LATER"):
+        away = (gap or 7) + 7 * (count - 1)
+    else:
+        away = gap - 7 - 7 * (count - 1)
+    return exact(days.plus_days(context.today, away), 0.95, relative=True)
+
+
+@RELATIVE("rolling", f"THE? (PREV|PAST) (THE|OF)* {DURATION}")
+@RELATIVE("rolling", f"THE? {DURATION} (PREV|PAST)")
+@RELATIVE("rolling", "THE? (NUM|FEW|COUPLE) (PREV|PAST) UNIT")
+@RELATIVE("rolling", f"{DURATION} WITHINPOST")
+@RELATIVE("rolling", f"IN? THE? PAST (THE|OF)* {DURATION}")
+def _last_units(context: Context, m: Match) -> Span | None:
+    if _one_of_several(m) or _counted_from(m):
+        return None
+    if m.after is not None and m.after.kind in chars_of("UNIT"):
+        return None  # the modifier belongs to what follows
+    if m.has("OF") and not m.has("COUPLE", "FEW", "A", "PAST"):
+        return None  # Spanish "semana 27 del año pasado" counts no years
+    return rolling(context, amounts(m), -1)
+
+
+def _one_of_several(m: Match) -> bool:
+    """Whether the number belongs to something else: "only 3 next week"."""
+    unit, numbers, modifiers = m.all("UNIT")[0], m.all("NUM"), m.all("PREV", "NEXT", "PAST")
+    return (
+        unit.value == 1
+        and bool(numbers)
+        and bool(modifiers)
+        and numbers[0].start < modifiers[0].start < unit.start
+        and m.number("NUM") > 1
+    )
+
+
+@RELATIVE("rolling", "WITHIN THE? (PREV | PAST) UNIT")
+@RELATIVE("rolling", "THE? PAST UNIT")
+def _past_unit(context: Context, m: Match) -> Span:
+    return rolling(context, [(1, unit_of(m.all("UNIT")[0]))], -1)
+
+
+@RELATIVE("rolling ahead", f"(THE|WITHIN)* (NEXT|COMING) (THE|OF)* {DURATION}")
+@RELATIVE("rolling ahead", f"THE? {DURATION} (NEXT|COMING)")
+@RELATIVE("rolling ahead", "THE? (NUM|FEW|COUPLE) (NEXT|COMING) UNIT")
+@RELATIVE("rolling ahead", f"WITHIN {DURATION} (?! BEFORE | AFTER | FROM | SINCE)")
+@RELATIVE("rolling ahead", "THE? COMING UNIT")
+def _next_units(context: Context, m: Match) -> Span | None:
+    parts = amounts(m)
+    if _one_of_several(m):
+        return None
+    if not m.has("COUNT", "HALFWORD"):
+        parts = [(1, unit_of(m.all("UNIT")[0]))]
+    return rolling(context, parts, 1, m.has("NEXT") and not m.has("COMING"))
+
+
+@RELATIVE("period", "PERIOD")
+def _lexical_period(context: Context, m: Match) -> Span:
+    """Words that name a span by themselves: the value holds two offsets, such as "-3d -1d"."""
+    first, last = (
+        days.plus(
+            context.today, {"d": "day", "w": "week", "m": "month", "y": "year"}[o[-1]], int(o[:-1])
+        )
+        for o in m.word("PERIOD").split()
+    )
+    return Span(first, last, "day", 0.85, relative=True)
+
+
+@RELATIVE("day", "REL (OF? PART | COLON)?")
+def _relative_day(context: Context, m: Match) -> Span:
+    return exact(days.plus_days(context.today, m.number("REL")), relative=True)
+
+
+@RELATIVE("part of the day", "(THIS | NEXT | PREV) PART")
+@RELATIVE("part of the day", "PART (THIS | NEXT | PREV)")
+def _part(context: Context, m: Match) -> Span:
+    return exact(days.plus_days(context.today, shift_of(m)), 0.95, relative=True)
+
+
+@RELATIVE("week and weekday", "THE? MOD UWEEK (ON|DASH|COMMA|OF|AND)* THE? WEEKDAY")
+@RELATIVE("week and weekday", "THE? UWEEK MOD (ON|DASH|COMMA|OF|AND)* THE? WEEKDAY")
+@RELATIVE("week and weekday", "ON? THE? WEEKDAY (OF|IN|COMMA|THE|FROM)* MOD UWEEK")
+@RELATIVE("week and weekday", "ON? THE? WEEKDAY (OF|IN|COMMA|THE|FROM)* UWEEK MOD")
+@RELATIVE("week and weekday", "WEEKOFF (ON|OF)? WEEKDAY")
+def _weekday_of_week(context: Context, m: Match) -> Span:
+    weeks = m.number("WEEKOFF") if m.has("WEEKOFF") else shift_of(m)
+    monday = days.week(context.today)[0]
+    return exact(days.plus_days(monday, 7 * weeks + m.number("WEEKDAY") - 1), 0.95, relative=True)
+
+
+@RELATIVE(
+    "weekday",
+    "THE? THIS? (NEXT|PREV) WEEKDAY (?! LINK* (NUM|ORD|MD|MON)"
+    "| (OF|IN) THE? (DATE|MOD UNIT|UYEARS? YEAR))",
+)
+@RELATIVE("weekday", "THE? THIS WEEKDAY (NEXT|PREV)? (?! LINK* (NUM|ORD|MD|MON))")
+@RELATIVE("weekday", "THE? WEEKDAY (OF|THE)* MOD (?! UNIT)")
+def _moved_weekday(context: Context, m: Match) -> Span:
+    """Last: the latest before today. This: the one of this week. Next: the one of next week, but
+    "coming" and "this next" the first after today."""
+    weekday = m.number("WEEKDAY") - 1
+    today = context.today
+    strong = m.one("PREV", "NEXT")
+    if strong is None:
+        found = days.plus_days(days.week(today)[0], weekday)
+    elif "weekday_of_this_week" in context.options:
+        found = days.plus_days(days.week(today)[0], 7 * shift_of(m) + weekday)
+    elif strong.kind in chars_of("PREV"):
+        found = days.plus_days(today, -((today.weekday() - weekday - 1) % 7 + 1))
+        found = days.plus_days(found, 7 * (_far(strong) - 1) * -1)
+    elif strong.value is None and not m.has("THIS"):
+        found = days.plus_days(days.week(today)[0], 7 + weekday)
+    else:
+        found = days.plus_days(today, (weekday - today.weekday() - 1) % 7 + 1)
+        found = days.plus_days(found, 7 * (_far(strong) - 1))
+    return exact(found, 0.95, relative=True)
+
+
+def _far(token: Token) -> int:
+    return abs(token.value) if isinstance(token.value, int) else 1
+
+
+# What follows "this may" where it is a verb.
+_VERBS = frozenset().union(*map(chars_of, ["X", "OR", "A", "AND", "NUM", "ORD"]))
+
+
+@RELATIVE("calendar month", "THE? MOD (OF)? MON")
+@RELATIVE("calendar month", "THE? MON (OF|THE)* MOD (?! UNIT)")
+def _moved_month(context: Context, m: Match) -> Span | None:
+    if m.has("THIS") and m.has("WMONTH") and m.after is not None and m.after.kind in _VERBS:
+        return None
+    first, last = days.month(context.today.year + shift_of(m), m.number("MON"))
+    return Span(first, last, "month", 0.9, relative=True)

@@ -1,0 +1,293 @@
+"""What can be read of a bank: rows by ordinal, lists and filters, and never another bank's."""
+
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pytest
+
+from retrieval.errors import InvalidInput, NotFound
+from retrieval.ingest.curation import patch_memory
+from retrieval.ingest.importing import import_memories
+from retrieval.store import banks, chunks, documents, entities, memories, operations, stats, tags
+from retrieval.store.pool import Pool
+from retrieval.types import FactType, Ints
+from tests.retrieval.store.servers import deps
+
+pytestmark = pytest.mark.integration
+
+ITEMS: list[dict[str, Any]] = [
+    {
+        "key": "ann",
+        "text": "Ann baked bread",
+        "context": "kitchen",
+        "tags": ["home"],
+        "metadata": {"n": 3, "kind": "food"},
+        "entities": ["Ann"],
+        "document_id": "d1",
+        "mentioned_at": "2024-01-03",
+        "occurred_start": "2024-01-02",
+    },
+    {
+        "key": "bo",
+        "text": "Bo sold 100% of it",
+        "type": "experience",
+        "tags": ["home", "work"],
+        "metadata": {"n": "20", "kind": "trade"},
+        "entities": ["Bo"],
+        "document_id": "d1",
+        "mentioned_at": "2024-01-02",
+    },
+    {"key": "cy", "text": "Cy slept", "mentioned_at": "2024-01-01", "metadata": {"n": "x"}},
+    {"key": "never", "text": "Nobody came", "mentioned_at": None},
+    {
+        "key": "o",
+        "text": "They live on bread",
+        "type": "observation",
+        "sources": ["ann", "bo"],
+        "mentioned_at": "2024-01-04",
+    },
+    {
+        "key": "oo",
+        "text": "Bread matters",
+        "type": "observation",
+        "sources": ["o"],
+        "mentioned_at": "2024-01-05",
+        "tags": ["Work"],
+    },
+]
+_FILLED: list[tuple[str, int, dict[str, str]]] = []
+
+
+class Filled:
+    def __init__(self, pool: Pool, bank_id: str, bank: int, ids: dict[str, str]) -> None:
+        self.pool, self.bank_id, self.bank, self.ids = pool, bank_id, bank, ids
+
+    async def listed(self, **filters: Any) -> list[str]:
+        found = await memories.list_memories(self.pool, "default", self.bank_id, **filters)
+        names = {id: key for key, id in self.ids.items()}
+        assert found["total"] >= len(found["items"])
+        return [names[item["id"]] for item in found["items"]]
+
+
+@pytest.fixture
+async def filled(pool: Pool) -> Filled:
+    if not _FILLED:  # once for all tests: they only read
+        bank_id = f"bank-{uuid4().hex[:8]}"
+        ids = (await import_memories(deps(pool), "default", bank_id, ITEMS))["ids"]
+        await import_memories(deps(pool), "other", bank_id, ITEMS)
+        head = await banks.head(pool, "default", bank_id)
+        _FILLED.append((bank_id, head.bank, ids))
+    return Filled(pool, *_FILLED[0])
+
+
+def ordinals(*values: int) -> Ints:
+    return np.array(values, np.int32)
+
+
+async def test_rows_come_in_the_order_asked(filled: Filled) -> None:
+    found = await memories.rows(filled.pool, filled.bank, ordinals(4, 0, 99, 2))
+    assert [row.ordinal for row in found] == [4, 0, 2]
+    assert [row.fact_type for row in found] == [
+        FactType.OBSERVATION,
+        FactType.WORLD,
+        FactType.WORLD,
+    ]
+    assert found[0].source_ids == (filled.ids["ann"], filled.ids["bo"])
+    assert await memories.rows(filled.pool, filled.bank, ordinals()) == []
+    texts = await memories.texts(filled.pool, filled.bank, ordinals(1, 0))
+    assert [(t[0], t[1], t[2]) for t in texts] == [
+        (1, "Bo sold 100% of it", None),
+        (0, "Ann baked bread", "kitchen"),
+    ]
+    assert texts[1][3] is not None
+    wanted = [filled.ids["bo"], str(uuid4()), filled.ids["ann"]]
+    by_id = await memories.by_ids(filled.pool, filled.bank, wanted)
+    assert [row.ordinal for row in by_id] == [1, 0]
+
+
+async def test_observations_have_the_entities_of_their_sources(filled: Filled) -> None:
+    found = await memories.entity_names(filled.pool, filled.bank, ordinals(0, 2, 4, 5))
+    names = {ordinal: [name for _, name in named] for ordinal, named in found.items()}
+    assert names == {0: ["Ann"], 4: ["Ann", "Bo"], 5: ["Ann", "Bo"]}
+
+
+@pytest.mark.parametrize(
+    ("predicate", "expected"),
+    [
+        ({"kind": {"eq": "food"}}, [0]),
+        ({"n": {"eq": 3}}, [0]),
+        ({"n": {"eq": "3.0"}}, [0]),
+        ({"n": {"gte": 3}}, [0, 1, 2]),  # "x" is above every digit as text
+        ({"n": {"gt": 3, "lt": 100}}, [1]),
+        ({"n": {"lte": "20"}, "kind": {"in": ["food", "none"]}}, [0]),
+        ({"n": {"exists": True}}, [0, 1, 2]),
+        ({"n": {"exists": False}}, [3, 4, 5]),
+        ({"nothing": {"eq": 1}}, []),
+    ],
+)
+async def test_metadata(filled: Filled, predicate: dict[str, Any], expected: list[int]) -> None:
+    found = await memories.matching_metadata(filled.pool, filled.bank, predicate)
+    assert found.dtype == np.int32
+    assert found.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({}, ["oo", "o", "ann", "bo", "cy", "never"]),
+        ({"limit": 2, "offset": 1}, ["o", "ann"]),
+        ({"limit": 0}, []),
+        ({"type": "experience"}, ["bo"]),
+        ({"q": "BREAD"}, ["oo", "o", "ann"]),
+        ({"q": "100%"}, ["bo"]),
+        ({"q": "kitch"}, ["ann"]),
+        ({"q": "a_n"}, []),
+        ({"document_id": "d1"}, ["ann", "bo"]),
+        ({"state": "invalidated"}, []),
+        ({"consolidation_state": "pending"}, ["ann", "bo", "cy", "never"]),
+        ({"consolidation_state": "done"}, []),
+        ({"time_field": "mentioned_at"}, ["oo", "o", "ann", "bo", "cy"]),
+        (
+            {"time_field": "mentioned_at", "start_date": "2024-01-02", "end_date": "2024-01-04"},
+            ["ann", "bo"],
+        ),
+        ({"time_field": "occurred_start"}, ["ann"]),
+        ({"start_date": "2999-01-01"}, []),
+        ({"tags": ["home"]}, ["o", "ann", "bo", "cy", "never"]),
+        ({"tags": ["home"], "tags_match": "any_strict"}, ["ann", "bo"]),
+        ({"tags": ["home", "work"], "tags_match": "all"}, ["o", "bo", "cy", "never"]),
+        ({"tags": ["home", "work"], "tags_match": "all_strict"}, ["bo"]),
+        ({"tags": ["home"], "tags_match": "exact"}, ["ann"]),
+        ({"tags": [], "tags_match": "exact"}, ["o", "cy", "never"]),
+        ({"tags": [], "tags_match": "all_strict"}, ["oo", "o", "ann", "bo", "cy", "never"]),
+    ],
+)
+async def test_lists(filled: Filled, filters: dict[str, Any], expected: list[str]) -> None:
+    assert await filled.listed(**filters) == expected
+
+
+@pytest.mark.parametrize(
+    ("filters", "field"),
+    [
+        ({"type": "opinion"}, "type"),
+        ({"state": "odd"}, "state"),
+        ({"consolidation_state": "odd"}, "consolidation_state"),
+        ({"entity_id": "7"}, "entity_id"),
+        ({"tags": ["a"], "tags_match": "some"}, "tags_match"),
+        ({"time_field": "text"}, "time_field"),
+        ({"start_date": "soon"}, "start_date"),
+        ({"limit": -1}, "limit"),
+        ({"offset": -1}, "offset"),
+    ],
+)
+async def test_bad_filters(filled: Filled, filters: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        await filled.listed(**filters)
+    assert caught.value.field == field
+
+
+async def test_memories_of_an_entity(filled: Filled) -> None:
+    listed = await entities.list_entities(filled.pool, "default", filled.bank_id)
+    ann = next(e for e in listed["items"] if e["canonical_name"] == "Ann")
+    assert await filled.listed(entity_id=ann["id"]) == ["ann"]
+    shown = await entities.get(filled.pool, "default", filled.bank_id, ann["id"])
+    assert (shown["mention_count"], shown["observations"], shown["aliases"]) == (1, [], [])
+
+
+async def test_shapes(filled: Filled) -> None:
+    listed = await memories.list_memories(filled.pool, "default", filled.bank_id, type="world")
+    item = next(i for i in listed["items"] if i["id"] == filled.ids["ann"])
+    assert item["entities"] == "Ann"
+    assert item["fact_type"] == "world"
+    assert item["date"] == "2024-01-02T00:00:00+00:00"
+    assert item["proof_count"] == 1
+    assert item["source_memory_ids"] == []
+    cy = next(i for i in listed["items"] if i["id"] == filled.ids["cy"])
+    assert (cy["context"], cy["entities"], cy["metadata"], cy["tags"]) == ("", "", {"n": "x"}, [])
+    shown = await memories.get(filled.pool, "default", filled.bank_id, filled.ids["o"])
+    assert (shown["type"], shown["entities"], shown["proof_count"]) == (
+        "observation",
+        ["Ann", "Bo"],
+        2,
+    )
+    assert [s["text"] for s in shown["source_memories"]] == [
+        "Ann baked bread",
+        "Bo sold 100% of it",
+    ]
+    assert shown["history"] == []
+
+
+async def test_what_is_not_there(filled: Filled) -> None:
+    pool, bank = filled.pool, filled.bank_id
+    some = str(uuid4())
+    for look in (
+        memories.get(pool, "default", bank, some),
+        memories.history(pool, "default", bank, some),
+        memories.list_memories(pool, "default", "no such bank"),
+        documents.get(pool, "default", bank, "no"),
+        chunks.of_document(pool, "default", bank, "no"),
+        chunks.get(pool, "default", "no"),
+        entities.get(pool, "default", bank, some),
+        stats.stats(pool, "default", "no such bank"),
+        tags.list_tags(pool, "default", "no such bank"),
+        operations.cancel(pool, "default", bank, some),
+    ):
+        with pytest.raises(NotFound):
+            await look
+    for bad in (
+        memories.get(pool, "default", bank, "7"),
+        entities.get(pool, "default", bank, "7"),
+        operations.get(pool, "default", bank, "7"),
+        operations.list_operations(pool, "default", bank, status="odd"),
+        chunks.of_document(pool, "default", bank, "d1", limit=0),
+    ):
+        with pytest.raises(InvalidInput):
+            await bad
+
+
+async def test_another_tenants_memory_is_not_there(filled: Filled) -> None:
+    with pytest.raises(NotFound):
+        await memories.get(filled.pool, "other", filled.bank_id, filled.ids["ann"])
+    with pytest.raises(NotFound):
+        await patch_memory(
+            deps(filled.pool), "other", filled.bank_id, filled.ids["ann"], {"text": "mine"}
+        )
+
+
+async def test_tags_in_use(filled: Filled) -> None:
+    async def listed(**filters: Any) -> list[tuple[str, int]]:
+        found = await tags.list_tags(filled.pool, "default", filled.bank_id, **filters)
+        return [(item["tag"], item["count"]) for item in found["items"]]
+
+    assert await listed() == [("home", 2), ("Work", 1), ("work", 1)]
+    assert await listed(q="WO*") == [("Work", 1), ("work", 1)]
+    assert await listed(q="*m*") == [("home", 2)]
+    assert await listed(q="hom") == []
+    assert await listed(limit=1, offset=1) == [("Work", 1)]
+    assert await listed(source="mental_models") == []
+    past = await tags.list_tags(filled.pool, "default", filled.bank_id, offset=9)
+    assert (past["items"], past["total"]) == ([], 3)
+
+
+async def test_numbers(filled: Filled) -> None:
+    found = await stats.stats(filled.pool, "default", filled.bank_id)
+    assert found["nodes_by_fact_type"] == {"world": 3, "experience": 1, "observation": 2}
+    assert (found["total_nodes"], found["total_documents"], found["total_observations"]) == (
+        6,
+        1,
+        2,
+    )
+    assert found["pending_consolidation"] == 4
+    assert found["last_memory_write_at"] is not None
+    scopes = await memories.observation_scopes(filled.pool, "default", filled.bank_id)
+    assert scopes["scopes"] == [{"tags": [], "count": 1}, {"tags": ["Work"], "count": 1}]
+
+
+async def test_documents(filled: Filled) -> None:
+    listed = await documents.list_documents(filled.pool, "default", filled.bank_id, q="D")
+    (item,) = listed["items"]
+    assert (item["id"], item["memory_unit_count"], item["text_length"]) == ("d1", 2, 0)
+    shown = await documents.get(filled.pool, "default", filled.bank_id, "d1")
+    assert shown["nodes_by_fact_type"] == {"world": 1, "experience": 1}
+    assert shown["original_text"] is None

@@ -1,0 +1,127 @@
+"""Keys, per-tenant limits and saturation, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from retrieval.recall import RecallResult
+from retrieval.store import tenants
+from retrieval.types import RecallQuery
+from serve import app
+from serve.door import Door
+from serve.services import Services
+from tests.serve.conftest import B, Live, settings_for
+
+pytestmark = pytest.mark.integration
+RECALL = f"{B}/any/memories/recall"
+
+
+class Held:
+    """A recaller that answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.go, self.arrived = asyncio.Event(), asyncio.Event()
+        self.asked: list[str] = []
+
+    async def recall(self, query: RecallQuery) -> RecallResult:
+        self.asked.append(query.tenant)
+        self.arrived.set()
+        await self.go.wait()
+        return RecallResult({"results": []})
+
+
+@asynccontextmanager
+async def served(
+    live: Live, recaller: Any, door: Door, **limits: Any
+) -> AsyncIterator[httpx.AsyncClient]:
+    dsn = live.services.settings.database.database_url
+    assert dsn is not None
+    settings = settings_for(dsn.get_secret_value(), limits=limits)
+    services = Services(
+        settings, live.services.pool, recaller, live.services.writer, door, Door(4, 4)
+    )
+    async with AsyncExitStack() as stack:
+        transport = httpx.ASGITransport(app.create(settings, services))
+        yield await stack.enter_async_context(
+            httpx.AsyncClient(transport=transport, base_url="http://test")
+        )
+
+
+async def ask(http: httpx.AsyncClient, key: str | None = None) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    return await http.post(RECALL, json={"query": "x"}, headers=headers)
+
+
+async def test_keys(live: Live) -> None:
+    pool = live.services.pool
+    key = await tenants.create_key(pool, "keyed", "test")
+    recaller = Held()
+    recaller.go.set()
+    async with served(live, recaller, Door(4, 4), require_api_key=True) as http:
+        for wrong in (None, "ff_wrong"):
+            refused = await ask(http, wrong)
+            assert refused.status_code == 401
+            assert refused.json()["detail"]
+        assert (await ask(http, key)).status_code == 200
+        bare = await http.post(RECALL, json={"query": "x"}, headers={"Authorization": key})
+        assert bare.status_code == 200
+        assert recaller.asked == ["keyed", "keyed"]
+        assert (await http.get("/health")).status_code == 200
+        await tenants.revoke_key(pool, key)
+        assert (await ask(http, key)).status_code == 401
+
+
+async def test_a_tenant_does_not_see_anothers_bank(live: Live) -> None:
+    key = await tenants.create_key(live.services.pool, "stranger", "test")
+    async with served(live, live.services.recaller, Door(4, 4), require_api_key=True) as http:
+        headers = {"Authorization": f"Bearer {key}"}
+        for path in ("memories/list", "profile", "stats", "documents"):
+            answer = await http.get(f"{B}/sample/{path}", headers=headers)
+            assert answer.status_code == 404
+        answer = await http.post(
+            f"{B}/sample/memories/recall", json={"query": "flood"}, headers=headers
+        )
+        assert answer.status_code == 404
+        assert (await http.get(B, headers=headers)).json()["banks"] == []
+
+
+async def test_a_full_line_is_503_and_a_tenants_limit_429(live: Live) -> None:
+    recaller = Held()
+    async with served(live, recaller, Door(1, 1)) as http:
+        waiting = [asyncio.create_task(ask(http)) for _ in range(2)]
+        await recaller.arrived.wait()
+        await asyncio.sleep(0.05)
+        refused = await ask(http)
+        assert refused.status_code == 503
+        assert int(refused.headers["retry-after"]) >= 1
+        recaller.go.set()
+        assert {answer.status_code for answer in await asyncio.gather(*waiting)} == {200}
+
+    recaller = Held()
+    async with served(live, recaller, Door(4, 4, tenant_max=1)) as http:
+        first = asyncio.create_task(ask(http))
+        await recaller.arrived.wait()
+        refused = await ask(http)
+        assert refused.status_code == 429
+        assert "retry-after" in refused.headers
+        recaller.go.set()
+        assert (await first).status_code == 200
+
+
+async def test_a_client_that_goes_away_gives_its_place_back(live: Live) -> None:
+    recaller = Held()
+    door = Door(1, 1)
+    async with served(live, recaller, door) as http:
+        task = asyncio.create_task(ask(http))
+        await recaller.arrived.wait()
+        assert door.running == 1
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert door.running == 0

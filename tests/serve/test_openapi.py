@@ -1,0 +1,125 @@
+"""The API as its OpenAPI description says: generated requests never meet a fault of ours.
+
+Requests that fit the description and requests that break it, by schemathesis. No 5xx but the ones
+that mean "not built" or "busy", no trace of ours in a body, nothing changed by a refusal.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from retrieval.store.pool import read
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import schemathesis
+    from schemathesis import GenerationMode
+
+from serve import app, sample
+from serve.settings import Settings
+from tests.serve.conftest import Live
+
+EXAMPLES = 6
+"""Per operation and kind: half a minute for all of them."""
+
+BANK = "fuzzed"
+
+
+@pytest.mark.unit
+def test_it_describes_what_the_public_client_calls() -> None:
+    description = app.create(Settings()).openapi()
+    operations = {
+        operation["operationId"]
+        for path in description["paths"].values()
+        for operation in path.values()
+    }
+    called = {"recall_memories", "retain_memories", "list_memories", "create_or_update_bank"}
+    assert called <= operations
+    body = description["components"]["schemas"]["RecallBody"]["properties"]
+    assert {"query", "budget", "temporal_window", "tag_groups", "metadata_filter"} <= set(body)
+    assert json.dumps(description)
+
+
+def generated(operation: Any, mode: GenerationMode) -> list[Any]:
+    """Requests for an operation; half of them to a bank that is there."""
+    found: list[Any] = []
+
+    @settings(
+        max_examples=EXAMPLES,
+        database=None,
+        deadline=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def collect(case: Any) -> None:
+        if "bank_id" in case.path_parameters and len(found) % 2:
+            case.path_parameters["bank_id"] = BANK
+        found.append(case)
+
+    collect()
+    return found
+
+
+async def state(live: Live) -> list[Any]:
+    """What every bank holds, in short."""
+
+    async def look(connection: Any) -> list[Any]:
+        rows = await connection.fetch(
+            "select bank_id, version, name, mission, config, disposition from banks order by bank"
+        )
+        return [tuple(row) for row in rows]
+
+    return await read(live.services.pool, look)
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(200)
+async def test_generated_requests(live: Live) -> None:
+    await live.import_memories(
+        BANK, *({**memory, "links": []} for memory in sample.memories()[:40])
+    )
+    description = live.api.openapi()
+    schema = schemathesis.openapi.from_dict(description)
+    seen: set[int] = set()
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        for mode in (
+            GenerationMode.POSITIVE,
+            *([GenerationMode.NEGATIVE] if operation.body else []),
+        ):
+            for case in generated(operation, mode):
+                seen.add(await fits(live, case))
+    assert {200, 404, 422} <= seen
+
+
+async def fits(live: Live, case: Any) -> int:
+    before = await state(live)
+    sent = case.as_transport_kwargs(base_url="http://test")
+    sent = {key: value for key, value in sent.items() if key not in ("cookies", "timeout")}
+    if isinstance(sent.get("data"), str | bytes):
+        sent["content"] = sent.pop("data")
+    try:
+        request = live.http.build_request(**sent)
+    except (UnicodeError, ValueError, TypeError):
+        return 0  # no HTTP client could send it
+    answer = await live.http.send(request)
+    said = f"{request.method} {request.url}\n{sent}\n{answer.status_code} {answer.text[:500]}"
+    assert answer.status_code < 500 or answer.status_code in (501, 503), said
+    assert "Traceback" not in answer.text, said
+    if answer.headers["content-type"].startswith("application/json"):
+        content = json.loads(answer.content, parse_constant=_no_constant)
+        if answer.status_code >= 400:
+            assert content["detail"], said
+            assert await state(live) == before, said
+    return int(answer.status_code)
+
+
+def _no_constant(name: str) -> None:
+    raise AssertionError(f"{name} is no JSON")
