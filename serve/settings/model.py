@@ -335,7 +335,7 @@ class Settings(BaseModel):
             _need(f"recall_budget_adaptive_{name}", ratio > 0)
         for name in ("semantic", "graph_seed", "temporal_semantic"):
             floor = getattr(recall, f"{name}_min_similarity")
-            _need(f"{name}_min_similarity", 0 <= floor <= 1, "from 0 to 1")
+            _need(f"{name}_min_similarity", floor is None or 0 <= floor <= 1, "from 0 to 1")
         _need("recall_budget_min", recall.recall_budget_min > 0)
         _need(
             "recall_budget_max",
