@@ -62,7 +62,7 @@ def seconds(reply: Reply, stage: str | None) -> float:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    return float(np.percentile(np.asarray(values, np.float64), share))
+    return float(np.percentile(np.asarray(values, np.float64), share, method="higher"))
 
 
 async def together(ask: Ask, calls: int, concurrency: int) -> list[Reply]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -212,9 +212,8 @@ class Stage:
         async def watch() -> None:
             nonlocal peak
             while not over.is_set():
-                begin = time.perf_counter()
-                await self.server.done("GET", "/health")
-                waits.append(time.perf_counter() - begin)
+                health = await self.server.request("GET", "/health")
+                waits.append(health.seconds if health.status == 200 else math.inf)
                 peak = max(peak, process.memory_info().rss)
                 await asyncio.sleep(_HEALTH_EVERY_S)
 

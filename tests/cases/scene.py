@@ -34,7 +34,8 @@ class Reply:
 @dataclass(frozen=True, slots=True)
 class Load:
     """What was measured while many recalls ran: every answer, the waits of the health route in
-    seconds, and by how many bytes the server's memory had grown at its peak."""
+    seconds (infinite where it called the server unhealthy), and by how many bytes the server's
+    memory had grown at its peak."""
 
     replies: Sequence[Reply]
     health_seconds: Sequence[float]

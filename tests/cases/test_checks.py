@@ -310,6 +310,10 @@ REFUSED: list[tuple[dict[str, Any], Scene]] = [
     ({"kind": "latency_at_most", "seconds": 0.001}, scene(ALL)),
     ({"kind": "health_latency_at_most", "seconds": 0.5}, scene(ALL, load=load(health=(0.1, 0.6)))),
     (
+        {"kind": "health_latency_at_most", "seconds": 0.5},
+        scene(ALL, load=load(health=(0.1, math.inf))),
+    ),
+    (
         {"kind": "overload", "allowed": [200, 503], "max_queue_wait_s": 1},
         scene(ALL, load=load(refused(503, "full"))),
     ),
