@@ -7,13 +7,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import models.types as model_errors
 import orjson
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+import models.types as model_errors
 from retrieval import errors
 
 log = logging.getLogger(__name__)
