@@ -135,14 +135,17 @@ def _dsn(settings: Settings) -> str:
 def _migrate(settings: Settings) -> None:
     import asyncio
 
+    from retrieval.maintenance import keyword
     from retrieval.store.migrate import migrate
     from retrieval.store.pool import open_pool
-    from serve.composition import pool_settings
+    from serve.composition import keyword_backend, pool_settings
 
     async def work() -> None:
         pool = await open_pool(pool_settings(settings))
         try:
             await migrate(pool)
+            if (backend := keyword_backend(settings)) is not None:
+                await keyword.ready(pool, backend)
         finally:
             await pool.close()
 
