@@ -15,6 +15,7 @@ import asyncpg
 import numpy as np
 
 from retrieval import search, timex
+from retrieval.arms import semantic
 from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
 from retrieval.errors import FourfoldError
@@ -113,6 +114,7 @@ class LocalRetriever:
             hops=graph_hops(settings, query.budget),
             vector=vectors[0] if usable and vectors is not None else None,
             metadata=metadata,
+            semantic_floor=semantic.floor_of(settings, self._embedder.model_id),
             matches=matches,
             degraded=("keyword",) if doubtful else (),
         )

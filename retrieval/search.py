@@ -26,7 +26,7 @@ from retrieval.keyword import bm25
 from retrieval.keyword.analyser import Query
 from retrieval.ranking import boosts, fusion, score_fusion
 from retrieval.ranking.fusion import Candidates
-from retrieval.ranking.score_fusion import Scale
+from retrieval.ranking.score_fusion import Scale, spread
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import ArmList, Facts, Paths, Question, Shortlist
 from retrieval.types import (
@@ -64,6 +64,7 @@ class Plan:
     hops: int
     vector: Floats | None
     metadata: Ints | None
+    semantic_floor: float
     matches: bm25.ScoredMatches | None = None
     degraded: tuple[str, ...] = ()
 
@@ -226,14 +227,16 @@ def _senses(bank: ResidentBank, plan: Plan) -> _Senses:
         bank,
         scan,
         matches,
-        Scale(mean, deviation, float(open_.max()) if len(open_) else 0.0),
+        Scale(
+            mean, spread(deviation, int(bank.live.sum())), float(open_.max()) if len(open_) else 0.0
+        ),
         allowed,
     )
 
 
 def _semantic(senses: _Senses, plan: Plan, lists: _Lists) -> Hits:
     floor = plan.query.min_scores.semantic
-    floor = plan.settings.semantic_min_similarity if floor is None else floor
+    floor = plan.semantic_floor if floor is None else floor
     parts = []
     for kind in plan.query.filters.types:
         begin = time.perf_counter()

@@ -39,7 +39,8 @@ class RecallSettings:
     enable_reranking: bool = True
 
     # Thresholds and arm limits
-    semantic_min_similarity: float = 0.3
+    # None: what the embedding model calls for (retrieval/arms/semantic.py).
+    semantic_min_similarity: float | None = None
     graph_seed_min_similarity: float = 0.3
     temporal_semantic_min_similarity: float = 0.1
     bm25_min_score: float = 0.0

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 import orjson
 import typer
 
+from serve import maintain
 from serve.settings import Settings, SettingsError, load
 
 T = TypeVar("T")
@@ -210,6 +211,9 @@ def revoke_key(key: str, config: Config = None, data: Data = DEFAULT_DATA) -> No
 
     _with_pool(config, data, lambda pool: tenants.revoke_key(pool, key))
     typer.echo("revoked: it stops working within seconds")
+
+
+maintain.add_to(app, _with_pool)
 
 
 def main() -> None:

@@ -27,7 +27,10 @@ from retrieval.bank.vectors import FlatBackend, VectorBackend
 from retrieval.bank.vectors_gpu import GpuBackend
 from retrieval.ingest.deps import IngestDeps, analyser_for
 from retrieval.ingest.worker import Worker
+from retrieval.keyword import backends
 from retrieval.keyword.analyser import Analyser
+from retrieval.keyword.backends import KeywordBackend
+from retrieval.maintenance.upkeep import Upkeep
 from retrieval.protocols import Embedder, Reranker
 from retrieval.recall import RecallEngine, Retriever
 from retrieval.retriever import LocalRetriever
@@ -37,7 +40,7 @@ from serve import metrics
 from serve.door import Door
 from serve.services import Services, Writer
 from serve.settings import Settings
-from serve.settings.model import RerankerMember
+from serve.settings.model import RESIDENT, RerankerMember
 from serve.writer import LocalWriter
 
 log = logging.getLogger(__name__)
@@ -245,6 +248,19 @@ async def open_residency(settings: Settings, pool: Pool, stack: AsyncExitStack) 
     return residency
 
 
+def keyword_backend(settings: Settings) -> KeywordBackend | None:
+    """What ranks keywords inside PostgreSQL; None where the resident postings do."""
+    name = settings.banks.text_search_extension
+    if name == RESIDENT:
+        return None
+    language = settings.retain.text_search_language
+    return backends.make(
+        name,
+        native_language="simple" if language in ("auto", "none") else language,
+        pg_search_tokenizer=settings.banks.text_search_extension_pg_search_tokenizer,
+    )
+
+
 def open_retriever(
     settings: Settings, pool: Pool, residency: Residency, embedder: Embedder, stack: AsyncExitStack
 ) -> LocalRetriever:
@@ -254,18 +270,29 @@ def open_retriever(
     def analyser(head: BankHead) -> Analyser:
         return analyser_for(settings.retain.with_overrides(head.config))
 
-    return LocalRetriever(pool, residency, embedder, settings.recall, threads, analyser)
+    return LocalRetriever(
+        pool,
+        residency,
+        embedder,
+        settings.recall,
+        threads,
+        analyser,
+        keyword_backend(settings),
+    )
 
 
 async def open_writer(
     settings: Settings, pool: Pool, residency: Residency, embedder: Embedder, stack: AsyncExitStack
 ) -> LocalWriter:
-    """The writer, and the worker that runs queued operations beside it."""
+    """The writer, and beside it the worker of queued operations and the upkeep of banks."""
     deps = IngestDeps(pool, embedder, residency, settings.retain)
     if settings.worker.worker_enabled:
         worker = Worker(deps, poll_s=settings.worker.worker_poll_interval_ms / 1000)
         await worker.start()
         stack.push_async_callback(worker.stop)
+        upkeep = Upkeep(deps)
+        upkeep.start()
+        stack.push_async_callback(upkeep.close)
     return LocalWriter(deps)
 
 

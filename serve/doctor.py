@@ -17,6 +17,7 @@ import httpx
 from rich.console import Console
 
 from serve import haproxy
+from serve.maintain import keyword_findings
 from serve.settings import Settings, SettingsError, load
 
 PACKAGES = ("ray", "torch", "transformers", "asyncpg", "fastapi", "numpy", "dateparser")
@@ -49,7 +50,17 @@ def findings(config: Path | None, data: Path) -> Iterator[Finding]:
     yield "ok", "settings", str(config or "defaults and environment")
     for warning in settings.warnings:
         yield "note", "settings", warning
-    for check in (_machine, _device, _door, _embedder, _reranker, _database, _port, _data):
+    for check in (
+        _machine,
+        _device,
+        _door,
+        _embedder,
+        _reranker,
+        _database,
+        keyword_findings,
+        _port,
+        _data,
+    ):
         yield from _guarded(check, settings, data)
 
 

@@ -41,9 +41,9 @@ def run(settings: Settings, data: Path) -> None:
     """Serves until a signal comes. Raises InUse, and what parts raise that cannot start."""
     data = data.resolve()
     with Signals() as signals, ExitStack() as stack:
-        _require_free(settings.server.host, settings.server.port)
         stack.enter_context(processes.owned(data))
         folder = stack.enter_context(processes.run_folder(data))
+        _require_free(settings.server.host, settings.server.port)
         processes.adopt_orphans()
         stack.callback(processes.end_descendants, REST_STOP_S)
         first_start = not (data / "postgres").exists()
@@ -135,14 +135,17 @@ def _dsn(settings: Settings) -> str:
 def _migrate(settings: Settings) -> None:
     import asyncio
 
+    from retrieval.maintenance import keyword
     from retrieval.store.migrate import migrate
     from retrieval.store.pool import open_pool
-    from serve.composition import pool_settings
+    from serve.composition import keyword_backend, pool_settings
 
     async def work() -> None:
         pool = await open_pool(pool_settings(settings))
         try:
             await migrate(pool)
+            if (backend := keyword_backend(settings)) is not None:
+                await keyword.ready(pool, backend)
         finally:
             await pool.close()
 
@@ -161,6 +164,7 @@ def _environment(settings: Settings, data: Path, folder: Path) -> Mapping[str, s
         "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
         "RAY_SERVE_PROXY_GRACEFUL_SHUTDOWN_TIMEOUT_S": "1",
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+        processes.RUN: str(folder),
         metrics.MULTIPROCESS: str(shared),
         logs.LOG_FILE: str(data / "server.log"),
         "PYTHONPATH": os.pathsep.join(filter(None, (_checkout(), os.environ.get("PYTHONPATH")))),

@@ -19,6 +19,9 @@ from typing import Any
 import psutil
 
 NOTE = "run.json"
+RUN = "FOURFOLD_RUN"
+"""Environment variable of everything that a run starts: the run's folder."""
+
 _PREFIX = "fourfold-"
 _SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
@@ -92,6 +95,7 @@ def run_folder(data: Path) -> Iterator[Path]:
     left behind is removed first.
     """
     if left := _read(data / NOTE).get("folder"):
+        _end_run(left)
         _remove(Path(left))
     (data / NOTE).unlink(missing_ok=True)
     short = "/tmp" if os.access("/tmp", os.W_OK) else None
@@ -102,6 +106,17 @@ def run_folder(data: Path) -> Iterator[Path]:
     finally:
         _remove(folder)
         (data / NOTE).unlink(missing_ok=True)
+
+
+def _end_run(folder: str) -> None:
+    """Ends what a killed run left behind: the processes that carry its folder's name."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(RUN) == folder:
+                process.kill()
+                found.append(process)
+    psutil.wait_procs(found, timeout=5)
 
 
 def _remove(folder: Path) -> None:

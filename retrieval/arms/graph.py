@@ -9,7 +9,8 @@ names) and follows links for one to three hops. A link hands on a share of its p
     causal           0.6 * weight, both ways; 0.9 towards causes if the question asks why
     sequence         0.5: next to the parent in its document
 
-    rarity(e) = ln(N / frequency(e)) / ln(N / 2), at most 1; below 0.2 the entity is not followed
+    rarity(e) = ln(N / frequency(e)) / ln(N / 2), at most 1; below 0.2 the entity is not followed,
+                unless at most 20 of the memories that may be returned mention it: then 0.2
 
 so an entity that two memories mention counts in full and one that most of the bank mentions
 carries nothing. Strength of a seed: its affinity to the question (ranking/score_fusion.py), and 5

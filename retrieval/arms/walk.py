@@ -22,6 +22,7 @@ _SHARED, _SUBJECT, _SEMANTIC, _CAUSAL, _CAUSE_ASKED, _SEQUENCE = 0.4, 0.7, 0.4, 
 _NAMED = 5.0
 _LEAST_RARITY = 0.2
 _LEAST_SIMILAR = 0.7
+_FEW_MENTIONS = 20
 _FLOOR = 0.1
 """The formula's constants, measured together with the fused order: ranking/score_fusion.py."""
 
@@ -126,7 +127,7 @@ class Walk:
         named: Ints,
     ) -> None:
         self._graph, self._affinity, self._allowed = graph, affinity, allowed
-        self._named = named[_rarity(graph, named) >= _LEAST_RARITY]
+        self._named = named[_rarity(graph, named, allowed) >= _LEAST_RARITY]
         self._settings, self._late = settings, late
         self._place = np.zeros(graph.size, np.int32)  # 1 + row in the table, 0 for none
         self._table = _Table.of(np.empty(0, np.int32))
@@ -260,7 +261,7 @@ class Walk:
     def _companions(self, row: Ints, entity: Ints, allowed: Bools | None) -> _Pairs:
         """Who else mentions what the frontier mentions: a pair for each shared entity."""
         entities, inverse = np.unique(entity, return_inverse=True)
-        rarity = _rarity(self._graph, entities)
+        rarity = _rarity(self._graph, entities, self._allowed if allowed is None else allowed)
         frequency = self._graph.frequency[entities]
         order = np.argsort(frequency, kind="stable")
         within = np.cumsum(frequency[order]) <= _MOST_MENTIONS
@@ -342,13 +343,23 @@ def _none() -> Ints:
     return np.empty(0, np.int32)
 
 
-def _rarity(graph: Adjacency, entities: Ints) -> Doubles:
-    """1 for an entity in at most two memories, 0 for one in all, logarithmic between."""
-    if graph.size <= 2:
-        return np.zeros(len(entities))
+def _rarity(graph: Adjacency, entities: Ints, allowed: Bools) -> Doubles:
+    """1 for an entity in at most two memories, 0 for one in all, logarithmic between.
+
+    An entity that few of the allowed memories mention is no hub among them, however many others
+    do: it is followed, with the least rarity that is.
+    """
     frequency = np.maximum(graph.frequency[entities], 1)
-    rarity: Doubles = np.log(graph.size / frequency) / np.log(graph.size / 2)
-    return np.clip(rarity, 0.0, 1.0)
+    rarity: Doubles = np.zeros(len(entities))
+    if graph.size > 2:
+        rarity = np.log(graph.size / frequency) / np.log(graph.size / 2)
+        rarity = np.clip(rarity, 0.0, 1.0)
+    hubs = np.flatnonzero((rarity < _LEAST_RARITY) & (frequency <= _MOST_MENTIONS))
+    if len(hubs):
+        index, unit = graph.units_of(entities[hubs])
+        few = np.bincount(index[allowed[unit]], minlength=len(hubs)) <= _FEW_MENTIONS
+        rarity[hubs[few]] = _LEAST_RARITY
+    return rarity
 
 
 def _towards_cause(rows: LinkRows) -> Bools:

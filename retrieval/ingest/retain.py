@@ -10,24 +10,22 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
-from uuid import uuid4
 
 import orjson
 
 from retrieval.errors import Conflict, InvalidInput
-from retrieval.ingest import fields
 from retrieval.ingest import stored as stored_facts
 from retrieval.ingest.augment import prepare, together
 from retrieval.ingest.chunking import chunk
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.extraction import Extractor, Section, Usage
 from retrieval.ingest.facts import ExtractedFact, Fact, Link, new_ids
-from retrieval.ingest.fields import fail
 from retrieval.ingest.importing import settings_of
+from retrieval.ingest.items import Item, parse
+from retrieval.ingest.numbering import document_numbers
 from retrieval.ingest.stored import Stored
 from retrieval.ingest.writing import Change, write
 from retrieval.settings import RetainSettings
@@ -35,23 +33,10 @@ from retrieval.store import banks
 from retrieval.store.edge import iso
 from retrieval.store.pool import Connection, read
 
-CONTENT_LIMIT = 5_000_000  # characters of one item
 FACTS_PER_CHUNK = 4096
 """Room for positions: fact j of chunk i has position i * FACTS_PER_CHUNK + j."""
 
 _ATTEMPTS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One checked item of a retain."""
-
-    content: str
-    document_id: str
-    section: Section
-    dated: bool
-    strategy: str | None = None
-    append: bool = False
 
 
 class _Stale(Exception):
@@ -74,7 +59,7 @@ async def retain(
     has changed. `now` is the time of items without one. `also` runs inside the same transaction.
     """
     banks.check_id(bank_id)
-    checked = parse(items, document_tags, now or deps.clock())
+    checked = parse(items, document_tags, now or deps.clock(), deps.settings.retain_max_items)
     usage = Usage()
     settings = await settings_of(deps, tenant, bank_id)
     if not checked and also is None:
@@ -87,71 +72,6 @@ async def retain(
         except _Stale:
             continue
     raise Conflict("a document of this call is being written by others all the time; try again")
-
-
-def parse(items: object, document_tags: Sequence[str] | None, now: datetime) -> list[Item]:
-    """The checked items; those without a document id share a new one."""
-    if isinstance(items, str | bytes) or not isinstance(items, Sequence):
-        raise InvalidInput("items must be a list of objects", "items")
-    common = fields.tags(document_tags, "document_tags")
-    fallback = str(uuid4())
-    found = []
-    for i, item in enumerate(items):
-        where = f"items[{i}]"
-        if not isinstance(item, Mapping):
-            raise fail(where, "must be an object")
-        found.append(_item(item, where, common, fallback, now))
-    return found
-
-
-def _item(
-    item: Mapping[str, Any], where: str, common: tuple[str, ...], fallback: str, now: datetime
-) -> Item:
-    content = fields.text(_content(item.get("content"), where), f"{where}.content", CONTENT_LIMIT)
-    document_id = fields.identifier(item.get("document_id"), f"{where}.document_id")
-    mode = item.get("update_mode")
-    if mode not in (None, "replace", "append"):
-        raise fail(f"{where}.update_mode", "must be replace or append")
-    if mode == "append" and document_id is None:
-        raise fail(f"{where}.document_id", "is needed to append to a document")
-    given = item.get("timestamp")
-    dated = given is not None and given != ""
-    resolve = item.get("resolve_entities")
-    if resolve not in (None, True, False):
-        raise fail(f"{where}.resolve_entities", "must be true or false")
-    section = Section(
-        timestamp=fields.time(given, f"{where}.timestamp") if dated else now,
-        context=fields.optional_text(item.get("context"), f"{where}.context", fields.CONTEXT_LIMIT),
-        mentions=fields.mentions(item.get("entities"), f"{where}.entities", resolve is not False),
-        tags=tuple(dict.fromkeys((*_tags(item.get("tags"), f"{where}.tags"), *common))),
-        metadata=fields.metadata(item.get("metadata"), f"{where}.metadata"),
-        observation_scopes=fields.scopes(
-            item.get("observation_scopes"), f"{where}.observation_scopes"
-        ),
-    )
-    strategy = fields.optional_text(item.get("strategy"), f"{where}.strategy", fields.TAG_LIMIT)
-    return Item(content, document_id or fallback, section, dated, strategy, mode == "append")
-
-
-def _content(value: Any, where: str) -> Any:
-    """A string, or text blocks joined by line ends."""
-    if not isinstance(value, list):
-        return value
-    texts = []
-    for i, block in enumerate(value):
-        path = f"{where}.content[{i}]"
-        if not isinstance(block, Mapping) or block.get("type") != "text":
-            raise fail(path, "only blocks of type text can be retained")
-        texts.append(fields.text(block.get("text"), f"{path}.text", CONTENT_LIMIT))
-    return "\n".join(texts)
-
-
-def _tags(value: Any, path: str) -> tuple[str, ...]:
-    """A list, one tag, or a list written as a JSON string."""
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        with suppress(orjson.JSONDecodeError):
-            value = orjson.loads(value)
-    return fields.tags(value, path)
 
 
 # One document: what is stored, what comes
@@ -384,7 +304,7 @@ async def _write_document(
     """
     connection, bank = change.connection, change.bank
     change.touch()
-    await change.document_numbers([plan.document_id])
+    await document_numbers(connection, bank, [plan.document_id])
     section = plan.last.section
     keeps_text = settings.store_document_text
     await connection.execute(

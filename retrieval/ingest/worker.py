@@ -2,38 +2,30 @@
 
 `submit` stores an operation in the database; a `Worker` in any process does it. The operation is
 marked done in the transaction that writes its memories, so after a crash it is done again as a
-whole or not at all. Upkeep of the banks (merging segments, compaction, orphaned entities) runs in
-the same loop while no operation waits.
+whole or not at all.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
 from retrieval.errors import Conflict, FourfoldError, InvalidInput, NeedsModel, NotFound
-from retrieval.ingest import retain as retaining
 from retrieval.ingest.deps import IngestDeps
-from retrieval.ingest.entity_curation import prune_entities
-from retrieval.store import banks, operations, segments
+from retrieval.ingest.items import parse
+from retrieval.ingest.retain import retain
+from retrieval.store import banks, operations
 from retrieval.store.operations import Claim
-from retrieval.store.pool import Connection, read, write
+from retrieval.store.pool import Connection, write
 
 log = logging.getLogger(__name__)
 
 RETAIN = "retain"
-
-UPKEEP_S = 5.0
-"""How often an idle worker looks for banks that were written."""
-
-_UPKEEP_BANKS = 20
-_UPKEEP_SPAN = timedelta(hours=1)  # how far back a new worker looks
 
 
 async def submit(
@@ -54,7 +46,7 @@ async def submit(
     banks.check_id(bank_id)
     id = None if operation_id is None else _uuid(operation_id)
     now = deps.clock()
-    checked = retaining.parse(items, document_tags, now)
+    checked = parse(items, document_tags, now, deps.settings.retain_max_items)
     given = [item.get("document_id") for item in items if item.get("document_id") is not None]
     if len(set(given)) != len(given):
         raise InvalidInput("two items have the same document_id", "items")
@@ -109,8 +101,6 @@ class Worker:
         self._lease_s = lease_s
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._kept_until = deps.clock() - _UPKEEP_SPAN
-        self._next_upkeep = 0.0
 
     async def start(self) -> None:
         if self._task is None:
@@ -141,10 +131,10 @@ class Worker:
                     await asyncio.wait_for(self._stopping.wait(), self._poll_s)
 
     async def step(self) -> bool:
-        """Does one operation, or one bank's upkeep; False if there was nothing to do."""
+        """Does one operation; False if there was nothing to do."""
         claimed = await operations.claim(self._deps.pool, self._lease_s, types=(RETAIN,))
         if claimed is None:
-            return await self._upkeep()
+            return False
         keeping = asyncio.create_task(self._keep(claimed))
         try:
             await self._do(claimed)
@@ -171,7 +161,7 @@ class Worker:
         async def finish(connection: Connection) -> None:
             await operations.finish(connection, claimed)
 
-        await retaining.retain(
+        await retain(
             self._deps,
             claimed.tenant,
             claimed.bank_id,
@@ -191,19 +181,3 @@ class Worker:
     async def _give_back(self, claimed: Claim) -> None:
         with suppress(FourfoldError, OSError):
             await asyncio.shield(operations.release(self._deps.pool, claimed))
-
-    async def _upkeep(self) -> bool:
-        """Merges and compacts the banks written since the last time; False if there was none."""
-        if time.monotonic() < self._next_upkeep:
-            return False
-        pool, since = self._deps.pool, self._kept_until
-        written = await read(pool, lambda c: banks.written_since(c, since, _UPKEEP_BANKS))
-        if not written:
-            self._next_upkeep = time.monotonic() + UPKEEP_S
-        for written_at, head in written:
-            await segments.merge(pool, head.bank)
-            with suppress(NotFound):
-                await segments.compact(pool, head.tenant, head.bank_id)
-                await prune_entities(self._deps, head.tenant, head.bank_id)
-            self._kept_until = written_at
-        return bool(written)

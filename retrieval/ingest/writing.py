@@ -16,35 +16,20 @@ from uuid import UUID
 import numpy as np
 
 from retrieval.bank.segment import pack
-from retrieval.errors import InvalidInput
-from retrieval.ingest import entities, links
+from retrieval.ingest import entities, links, numbering, references, rows
 from retrieval.ingest.augment import weighed_by
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.entities import Sighting
-from retrieval.ingest.facts import Fact, Link, Prepared, Ref
-from retrieval.ingest.fields import fail, with_key
-from retrieval.ingest.links import Edges
+from retrieval.ingest.facts import Fact, Link, Prepared
 from retrieval.ingest.sets import agreed
-from retrieval.ingest.subject import flags, subject
 from retrieval.settings import RetainSettings
 from retrieval.store import banks, segments
-from retrieval.store.edge import iso, micros
 from retrieval.store.heads import BankHead
 from retrieval.store.pool import Connection
 from retrieval.store.pool import write as transact
-from retrieval.types import NO_PROOF, FactType, Ints, LinkType
+from retrieval.types import FactType
 
 T = TypeVar("T")
-
-HISTORY_LIMIT = 50
-"""Earlier states that are kept of an observation."""
-
-_UNIT_COLUMNS = (
-    "bank", "id", "ordinal", "key", "text", "fact_type", "context", "occurred_start",
-    "occurred_end", "mentioned_at", "document_id", "chunk_id", "position", "tags", "metadata",
-    "proof_count", "source_ids", "observation_scopes", "text_signals", "token_count", "created_at",
-    "updated_at", "edited_at",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,20 +204,21 @@ class Change:
         if not prepared.facts:
             return []
         self._touched = True
+        connection, bank = self.connection, self.bank
         analyser = self.deps.analyser(self.settings)
-        sets = await agreed(self.connection, self.held, self.deps.vector_set, analyser.version)
+        sets = await agreed(connection, self.held, self.deps.vector_set, analyser.version)
         self._serving = sets.serving
         prepared = await weighed_by(analyser, prepared)
-        facts = await self._with_known_ids(prepared.facts)
-        by_key = await self._keys(facts, stated)
-        facts = _with_sources(facts, by_key)
-        await self._check_sources(facts)
+        facts = await references.with_known_ids(connection, bank, prepared.facts)
+        by_key = await references.keys(connection, bank, facts, stated)
+        facts = references.with_sources(facts, by_key)
+        await references.check_sources(connection, bank, facts)
         old = await self._old([fact.id for fact in facts])
-        edges = await self._stated(stated, by_key, facts)
-        incoming = await self._incoming(list(old))
+        edges = await references.stated(connection, bank, stated, by_key, facts)
+        incoming = await references.incoming(connection, bank, list(old))
         await self._replace(facts, old)
         documents, facts = await self._documents(facts, old)
-        tags = await self._tags(facts)
+        tags = await numbering.tag_numbers(connection, bank, facts, self.version)
         named = await self._named(facts, known or {})
         first = self._next_ordinal
         self._next_ordinal += len(facts)
@@ -250,14 +236,17 @@ class Change:
             if sets.linkable
             else links.none()
         )
-        facts = await self._with_proof(facts)
-        await self._copy_units(facts, prepared, first)
-        await self._copy_entities(facts, named)
-        await self._copy_links([*edges, *incoming])
-        stated_edges = await self._ordinals(
-            [*edges, *incoming], {fact.id: first + i for i, fact in enumerate(facts)}
+        facts = await references.with_proof(connection, bank, facts)
+        await rows.copy_units(connection, bank, facts, prepared, first, self.now)
+        await rows.copy_entities(connection, bank, facts, named)
+        await rows.copy_links(connection, bank, [*edges, *incoming], self.now)
+        stated_edges = await references.ordinals(
+            connection,
+            bank,
+            [*edges, *incoming],
+            {fact.id: first + i for i, fact in enumerate(facts)},
         )
-        columns = _columns(facts, prepared, documents, tags, named, self.now)
+        columns = rows.columns(facts, prepared, documents, tags, named, self.now)
         await self._segment("columns", first, len(facts), columns)
         await self._segment(
             f"vectors:{sets.vectors}", first, len(facts), {"vectors": prepared.vectors}
@@ -278,52 +267,6 @@ class Change:
             )
         return [fact.id for fact in facts]
 
-    async def _with_known_ids(self, facts: Sequence[Fact]) -> list[Fact]:
-        keys = [fact.key for fact in facts if fact.key is not None]
-        if not keys:
-            return list(facts)
-        rows = await self.connection.fetch(
-            "select key, id from memory_units where bank = $1 and key = any($2)", self.bank, keys
-        )
-        known = {row["key"]: row["id"] for row in rows}
-        return [replace(fact, id=known[fact.key]) if fact.key in known else fact for fact in facts]
-
-    async def _keys(self, facts: Sequence[Fact], stated: Sequence[Link]) -> dict[str, UUID]:
-        """The ids behind every key that a source or link may name."""
-        own = {fact.key: fact.id for fact in facts if fact.key is not None}
-        wanted = {ref for fact in facts for ref in fact.sources if isinstance(ref, str)}
-        wanted |= {
-            ref for link in stated for ref in (link.source, link.target) if isinstance(ref, str)
-        }
-        rows = await self.connection.fetch(
-            "select key, id from memory_units where bank = $1 and key = any($2)",
-            self.bank,
-            list(wanted - own.keys()),
-        )
-        known = {row["key"]: row["id"] for row in rows} | own
-        ids = {ref: id for ref in wanted - known.keys() if (id := _as_id(ref)) is not None}
-        rows = await self.connection.fetch(
-            "select id from memory_units where bank = $1 and id = any($2)",
-            self.bank,
-            list(ids.values()),
-        )
-        stored = {row["id"] for row in rows}
-        return {**{ref: id for ref, id in ids.items() if id in stored}, **known}
-
-    async def _check_sources(self, facts: Sequence[Fact]) -> None:
-        own = {fact.id for fact in facts}
-        wanted = {ref for fact in facts for ref in fact.sources if isinstance(ref, UUID)} - own
-        if not wanted:
-            return
-        rows = await self.connection.fetch(
-            "select id from memory_units where bank = $1 and id = any($2)", self.bank, list(wanted)
-        )
-        missing = wanted - {row["id"] for row in rows}
-        for fact in facts:
-            for i, ref in enumerate(fact.sources):
-                if ref in missing:
-                    raise _nowhere(ref, f"{fact.where}.sources[{i}]", fact.key)
-
     async def _old(self, ids: Sequence[UUID]) -> dict[UUID, _Old]:
         rows = await self.connection.fetch(
             "select id, ordinal, text, fact_type, document_id, position, created_at"
@@ -339,51 +282,12 @@ class Change:
             for row in rows
         }  # fmt: skip
 
-    async def _stated(
-        self, stated: Sequence[Link], by_key: Mapping[str, UUID], facts: Sequence[Fact]
-    ) -> list[Link]:
-        """The links by id, each (from, to, type) once, without loops."""
-        found: dict[tuple[Ref, Ref, LinkType], Link] = {}
-        for link in stated:
-            source, target = (
-                by_key.get(ref) if isinstance(ref, str) else ref
-                for ref in (link.source, link.target)
-            )
-            if source is None or target is None:
-                missing_end = link.source if source is None else link.target
-                raise _nowhere(missing_end, link.where, link.source)
-            if source != target:
-                found.setdefault(
-                    (source, target, link.type), replace(link, source=source, target=target)
-                )
-        own = {fact.id for fact in facts}
-        ends = {ref for link in found.values() for ref in (link.source, link.target)} - own
-        rows = await self.connection.fetch(
-            "select id from memory_units where bank = $1 and id = any($2)", self.bank, list(ends)
-        )
-        missing = ends - {row["id"] for row in rows}
-        for link in found.values():
-            for ref in (link.source, link.target):
-                if ref in missing:
-                    raise _nowhere(ref, link.where, link.source)
-        return list(found.values())
-
-    async def _incoming(self, ids: Sequence[UUID]) -> list[Link]:
-        """Stated links from elsewhere to memories that are about to be replaced."""
-        if not ids:
-            return []
-        rows = await self.connection.fetch(
-            "select from_id, to_id, type, weight from links"
-            " where bank = $1 and to_id = any($2) and from_id <> all($2)",
-            self.bank,
-            list(ids),
-        )
-        return [Link(row[0], row[1], LinkType(row[2]), row[3]) for row in rows]
-
     async def _replace(self, facts: Sequence[Fact], old: Mapping[UUID, _Old]) -> None:
         if not old:
             return
-        await self._remember_observations(facts, old)
+        await rows.remember_observations(
+            self.connection, self.bank, facts, {id: o.text for id, o in old.items()}, self.now
+        )
         await self.connection.execute(
             "delete from memory_units where bank = $1 and id = any($2)", self.bank, list(old)
         )
@@ -396,42 +300,6 @@ class Change:
         ]
         await self.remove_derived(changed, keep=[fact.id for fact in facts])
 
-    async def _remember_observations(self, facts: Sequence[Fact], old: Mapping[UUID, _Old]) -> None:
-        """Puts what observations said before into their history, which keeps the last 50."""
-        changed = {
-            fact.id: fact
-            for fact in facts
-            if fact.fact_type is FactType.OBSERVATION
-            and fact.id in old
-            and old[fact.id].text != fact.text
-        }
-        if not changed:
-            return
-        rows = await self.connection.fetch(
-            "select id, text, tags, occurred_start, occurred_end, mentioned_at, source_ids"
-            " from memory_units where bank = $1 and id = any($2)",
-            self.bank,
-            list(changed),
-        )
-        await self.connection.copy_records_to_table(
-            "observation_history",
-            columns=("bank", "observation_id", "changed_at", "content"),
-            records=[
-                (self.bank, row["id"], self.now, _past(row, changed[row["id"]])) for row in rows
-            ],
-        )
-        await self.connection.execute(
-            "delete from observation_history h using ("
-            "  select observation_id, changed_at, row_number() over ("
-            "    partition by observation_id order by changed_at desc) as place"
-            "  from observation_history where bank = $1 and observation_id = any($2)) o"
-            " where h.bank = $1 and h.observation_id = o.observation_id"
-            " and h.changed_at = o.changed_at and o.place > $3",
-            self.bank,
-            list(changed),
-            HISTORY_LIMIT,
-        )
-
     async def _documents(
         self, facts: Sequence[Fact], old: Mapping[UUID, _Old]
     ) -> tuple[dict[str, int], list[Fact]]:
@@ -440,7 +308,7 @@ class Change:
         if not ids:
             return {}, [_placed(fact, i) for i, fact in enumerate(facts)]
         self._wrote_document = True
-        numbers = await self.document_numbers(ids)
+        numbers = await numbering.document_numbers(self.connection, self.bank, ids)
         places = {
             row["document_id"]: row["next_position"]
             for row in await self.connection.fetch(
@@ -472,46 +340,6 @@ class Change:
         )
         return numbers, placed
 
-    async def document_numbers(self, ids: Sequence[str]) -> dict[str, int]:
-        """The dense numbers of documents; rows are made for those that have none."""
-        rows = await self.connection.fetch(
-            "with known as (select document_id, document_no from documents"
-            "  where bank = $1 and document_id = any($2)),"
-            " missing as (select id, row_number() over (order by place) as n"
-            "  from unnest($2::text[]) with ordinality w(id, place)"
-            "  where id not in (select document_id from known)),"
-            " base as (update banks set next_document = next_document"
-            "   + (select count(*) from missing)::int where bank = $1 returning next_document),"
-            " made as (insert into documents (bank, document_id, document_no)"
-            "  select $1, id, next_document - (select count(*) from missing)::int + n::int - 1"
-            "  from missing, base returning document_id, document_no)"
-            " select document_id, document_no from known union all select * from made",
-            self.bank,
-            list(ids),
-        )
-        return {row[0]: row[1] for row in rows}
-
-    async def _tags(self, facts: Sequence[Fact]) -> dict[str, int]:
-        tags = list(dict.fromkeys(tag for fact in facts for tag in fact.tags))
-        if not tags:
-            return {}
-        rows = await self.connection.fetch(
-            "with known as (select tag, tag_no from tags where bank = $1 and tag = any($2)),"
-            " missing as (select id, row_number() over (order by place) as n"
-            "  from unnest($2::text[]) with ordinality w(id, place)"
-            "  where id not in (select tag from known)),"
-            " base as (update banks set next_tag = next_tag"
-            "   + (select count(*) from missing)::int where bank = $1 returning next_tag),"
-            " made as (insert into tags (bank, tag_no, tag, version)"
-            "  select $1, next_tag - (select count(*) from missing)::int + n::int - 1, id, $3"
-            "  from missing, base returning tag, tag_no)"
-            " select tag, tag_no from known union all select * from made",
-            self.bank,
-            tags,
-            self.version,
-        )
-        return {row[0]: row[1] for row in rows}
-
     async def _named(
         self, facts: Sequence[Fact], known: Mapping[UUID, Sequence[tuple[int, str]]]
     ) -> list[Sequence[tuple[int, str]]]:
@@ -537,212 +365,11 @@ class Change:
             )
         return resolution.entities
 
-    async def _with_proof(self, facts: Sequence[Fact]) -> list[Fact]:
-        """An observation's proof is how many distinct live memories it was made from."""
-        open_ids = {
-            ref
-            for fact in facts
-            if fact.fact_type is FactType.OBSERVATION and fact.proof_count is None
-            for ref in fact.sources
-        }
-        if not open_ids:
-            return list(facts)
-        rows = await self.connection.fetch(
-            "select id from memory_units where bank = $1 and id = any($2) and ordinal is not null",
-            self.bank,
-            list(open_ids),
-        )
-        live = {row["id"] for row in rows} | {fact.id for fact in facts}
-        return [
-            replace(fact, proof_count=len(live.intersection(fact.sources)))
-            if fact.fact_type is FactType.OBSERVATION and fact.proof_count is None and fact.sources
-            else fact
-            for fact in facts
-        ]
-
-    async def _copy_units(self, facts: Sequence[Fact], prepared: Prepared, first: int) -> None:
-        now = self.now
-        await self.connection.copy_records_to_table(
-            "memory_units",
-            columns=_UNIT_COLUMNS,
-            records=[
-                (
-                    self.bank, fact.id, first + i, fact.key, fact.text, int(fact.fact_type),
-                    fact.context, fact.occurred_start, fact.occurred_end, fact.mentioned_at,
-                    fact.document_id, fact.chunk_id, fact.position, fact.tags,
-                    dict(fact.metadata) if fact.metadata else None, fact.proof_count, fact.sources,
-                    fact.observation_scopes, signal, tokens, fact.created_at or now, now,
-                    fact.edited_at,
-                )
-                for i, (fact, signal, tokens) in enumerate(
-                    zip(facts, prepared.signals, prepared.tokens.tolist(), strict=True)
-                )
-            ],
-        )  # fmt: skip
-
-    async def _copy_entities(
-        self, facts: Sequence[Fact], named: Sequence[Sequence[tuple[int, str]]]
-    ) -> None:
-        records = [
-            (self.bank, fact.id, number, mention)
-            for fact, found in zip(facts, named, strict=True)
-            for number, mention in found
-        ]
-        if records:
-            await self.connection.copy_records_to_table(
-                "unit_entities",
-                columns=("bank", "unit_id", "entity_no", "mention"),
-                records=records,
-            )
-
-    async def _copy_links(self, stated: Sequence[Link]) -> None:
-        if stated:
-            await self.connection.copy_records_to_table(
-                "links",
-                columns=("bank", "from_id", "to_id", "type", "weight", "created_at"),
-                records=[
-                    (self.bank, link.source, link.target, int(link.type), link.weight, self.now)
-                    for link in stated
-                ],
-            )
-
-    async def _ordinals(self, stated: Sequence[Link], new: Mapping[Ref, int]) -> Edges:
-        """The stated links by ordinal; those with an invalidated end are left out."""
-        known = dict(new)
-        wanted = {ref for link in stated for ref in (link.source, link.target)} - known.keys()
-        if wanted:
-            rows = await self.connection.fetch(
-                "select id, ordinal from memory_units"
-                " where bank = $1 and id = any($2) and ordinal is not null",
-                self.bank,
-                list(wanted),
-            )
-            known.update((row["id"], row["ordinal"]) for row in rows)
-        live = [link for link in stated if link.source in known and link.target in known]
-        n = len(live)
-        return Edges(
-            np.fromiter((known[link.source] for link in live), np.int32, n),
-            np.fromiter((known[link.target] for link in live), np.int32, n),
-            np.fromiter((link.type for link in live), np.uint8, n),
-            np.fromiter((link.weight for link in live), np.float32, n),
-        )
-
     async def _segment(self, kind: str, first: int, count: int, arrays: Mapping[str, Any]) -> None:
         await segments.append(
             self.connection, self.bank, kind, first, count, self.version, pack(arrays)
         )
 
 
-def _as_id(ref: str) -> UUID | None:
-    try:
-        return UUID(ref)
-    except ValueError:
-        return None
-
-
-def _past(row: Mapping[str, Any], now: Fact) -> dict[str, Any]:
-    """What the history keeps of an observation's state before `now`."""
-    return {
-        "previous_text": row["text"],
-        "previous_tags": row["tags"],
-        "previous_occurred_start": iso(row["occurred_start"]),
-        "previous_occurred_end": iso(row["occurred_end"]),
-        "previous_mentioned_at": iso(row["mentioned_at"]),
-        "new_source_memory_ids": [
-            str(source) for source in now.sources if source not in row["source_ids"]
-        ],
-    }
-
-
 def _placed(fact: Fact, position: int) -> Fact:
     return fact if fact.position is not None else replace(fact, position=position)
-
-
-def _with_sources(facts: Sequence[Fact], by_key: Mapping[str, UUID]) -> list[Fact]:
-    """The facts with their sources by id, each once."""
-    resolved = []
-    for fact in facts:
-        if fact.sources:
-            found: dict[Ref, None] = {}
-            for i, ref in enumerate(fact.sources):
-                id = by_key.get(ref) if isinstance(ref, str) else ref
-                where = f"{fact.where}.sources[{i}]"
-                if id is None:
-                    raise _nowhere(ref, where, fact.key)
-                if id == fact.id:
-                    raise with_key(fail(where, "a memory is not its own source"), fact.key)
-                found[id] = None
-            fact = replace(fact, sources=tuple(found))
-        resolved.append(fact)
-    return resolved
-
-
-def _nowhere(ref: Ref, where: str, item: Ref | None) -> InvalidInput:
-    what = "key" if isinstance(ref, str) else "id"
-    error = fail(where, f"no memory has the {what} {str(ref)!r}")
-    return with_key(error, item if isinstance(item, str) else None)
-
-
-def _columns(
-    facts: Sequence[Fact],
-    prepared: Prepared,
-    documents: Mapping[str, int],
-    tags: Mapping[str, int],
-    named: Sequence[Sequence[tuple[int, str]]],
-    now: datetime,
-) -> dict[str, Any]:
-    """The arrays of the columns segment."""
-    n = len(facts)
-    written = micros(now)
-
-    def times(values: Iterable[datetime | None]) -> Any:
-        return np.fromiter(map(micros, values), np.int64, n)
-
-    tag_lists = [[tags[tag] for tag in fact.tags] for fact in facts]
-    entity_lists = [[number for number, _ in found] for found in named]
-    sources = [source for fact in facts for source in fact.sources if isinstance(source, UUID)]
-    return {
-        "id": _raw_ids([fact.id for fact in facts]),
-        "fact_type": prepared.types,
-        "created_at": np.fromiter(
-            (written if f.created_at is None else micros(f.created_at) for f in facts), np.int64, n
-        ),
-        "updated_at": np.full(n, written, np.int64),
-        "occurred_start": times(fact.occurred_start for fact in facts),
-        "occurred_end": times(fact.occurred_end for fact in facts),
-        "mentioned_at": times(fact.mentioned_at for fact in facts),
-        "document": np.fromiter(
-            (-1 if f.document_id is None else documents[f.document_id] for f in facts), np.int32, n
-        ),
-        "position": np.fromiter((fact.position or 0 for fact in facts), np.int32, n),
-        "proof": np.fromiter(
-            (NO_PROOF if f.proof_count is None else f.proof_count for f in facts), np.int32, n
-        ),
-        "tokens": prepared.tokens,
-        "subject": np.fromiter(
-            (subject(f.text, f.context, found) for f, found in zip(facts, named, strict=True)),
-            np.int32,
-            n,
-        ),
-        "flags": np.fromiter((flags(fact.text) for fact in facts), np.uint8, n),
-        "tag_ptr": _pointers(tag_lists),
-        "tag": _flat(tag_lists),
-        "entity_ptr": _pointers(entity_lists),
-        "entity": _flat(entity_lists),
-        "source_ptr": _pointers([fact.sources for fact in facts]),
-        "source": _raw_ids(sources),
-    }
-
-
-def _raw_ids(ids: Sequence[UUID]) -> Any:
-    return np.frombuffer(b"".join(id.bytes for id in ids), np.uint8).reshape(-1, 16)
-
-
-def _pointers(lists: Sequence[Sequence[Any]]) -> Ints:
-    pointer = np.zeros(len(lists) + 1, np.int32)
-    np.cumsum([len(values) for values in lists], out=pointer[1:])
-    return pointer
-
-
-def _flat(lists: Sequence[Sequence[int]]) -> Ints:
-    return np.fromiter((v for values in lists for v in values), np.int32, sum(map(len, lists)))

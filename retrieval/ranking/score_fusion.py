@@ -53,6 +53,7 @@ _LENGTH, _FULL_LENGTH = 1.3, 48
 _ASKS = 0.5
 _EVIDENCE = 1.5
 _BEHIND, _LONGEST_PATH = 1.0, 3
+_PRIOR_COUNT, _PRIOR_DEVIATION = 10, 0.1
 _TIMELY = 1.0
 _OVER = 1.5
 _SHARPNESS = 0.5
@@ -75,6 +76,18 @@ class Scale:
     mean: float
     deviation: float
     keyword: float
+
+
+def spread(deviation: float, count: int) -> float:
+    """The deviation of `count` similarities, held towards a usual one where they are few.
+
+    Two memories always stand one deviation from their mean, however alike they are: without
+    this, a difference in the third digit would outweigh words, dates and links in a small bank.
+    """
+    if deviation <= 0:
+        return 0.0
+    variance = (count * deviation**2 + _PRIOR_COUNT * _PRIOR_DEVIATION**2) / (count + _PRIOR_COUNT)
+    return float(np.sqrt(variance))
 
 
 def affinity(similarity: Floats, keyword: Floats, scale: Scale) -> Doubles:

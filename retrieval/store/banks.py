@@ -7,7 +7,6 @@ bank; only `put` and `ensure` make one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from retrieval.errors import Conflict, InvalidInput, NotFound
@@ -88,19 +87,6 @@ async def ensure(target: Pool | Connection, tenant: str, bank_id: str) -> BankHe
     if isinstance(target, Pool):
         return await write(target, make)
     return await make(target)
-
-
-async def written_since(
-    connection: Connection, since: datetime, limit: int
-) -> list[tuple[datetime, BankHead]]:
-    """(last write, head) of the banks written after `since`, oldest write first, of all tenants."""
-    rows = await connection.fetch(
-        f"select last_write_at, {HEAD_COLUMNS} from banks"
-        " where last_write_at > $1 order by last_write_at limit $2",
-        since,
-        limit,
-    )
-    return [(row["last_write_at"], as_head(row)) for row in rows]
 
 
 # Profiles

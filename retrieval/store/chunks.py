@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from retrieval.errors import InvalidInput, NotFound
 from retrieval.store import banks, documents
@@ -13,12 +12,11 @@ from retrieval.store.edge import iso, listing, page
 from retrieval.store.pool import Connection, Pool, read
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkRow:
+class ChunkRow(TypedDict):
     chunk_id: str
     document_id: str
     chunk_index: int
-    text: str
+    chunk_text: str
     created_at: datetime
 
 
@@ -33,7 +31,7 @@ async def chunks(pool: Pool, bank: int, chunk_ids: Sequence[str]) -> list[ChunkR
             list(chunk_ids),
         ),
     )
-    by_id = {row["chunk_id"]: ChunkRow(*row) for row in found}
+    by_id = {row["chunk_id"]: cast(ChunkRow, dict(row)) for row in found}
     return [by_id[id] for id in chunk_ids if id in by_id]
 
 

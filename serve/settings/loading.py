@@ -22,7 +22,9 @@ from serve.settings.model import RerankerMember, Settings
 
 PREFIXES = ("HINDSIGHT_API_", "FOURFOLD_")
 _MEMBER = re.compile(r"RERANKER_(?:(\d+)_)?([A-Z0-9_]+)")
-_OWN_NAMES = frozenset({"SHARED", "CONFIG", "DATA"})  # variables of ours that are no settings
+_OWN_NAMES = frozenset(
+    {"SHARED", "CONFIG", "DATA", "URL", "API_KEY", "RUN", "LOG_FILE"}
+)  # variables of ours that are no settings
 
 
 class SettingsError(ValueError):

@@ -8,7 +8,7 @@ Hindsight API server has are that server's.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     BaseModel,
@@ -102,6 +102,10 @@ class Database(Section):
     """Prepared statements per connection; 0 behind a transaction pooler."""
 
 
+RESIDENT: Final = "bm25"
+"""The keyword back-end that needs nothing of the database."""
+
+
 class Banks(Section):
     """What a replica keeps of banks in memory."""
 
@@ -113,12 +117,13 @@ class Banks(Section):
     """Where vectors are scanned; auto takes the GPU that the stage was given."""
     vector_extension: Literal["pgvector", "vchord", "pgvectorscale", "scann"] = "pgvector"
     """Accepted for compatibility: vectors are served from memory."""
-    text_search_extension: Literal["native", "vchord", "pg_textsearch", "pgroonga", "pg_search"] = (
-        "native"
-    )
-    """Keyword back-end. All five score the same resident postings."""
+    text_search_extension: Literal[
+        "bm25", "native", "vchord", "pg_textsearch", "pgroonga", "pg_search"
+    ] = RESIDENT
+    """Keyword back-end: BM25 from memory, or one of five that rank inside PostgreSQL. Where that
+    server defaults to native, this one does not: native knows no idf."""
     text_search_extension_pg_search_tokenizer: str = ""
-    """Accepted for compatibility."""
+    """Tokenizer of the pg_search index; empty takes its default."""
 
 
 class Embeddings(Section):
@@ -335,7 +340,7 @@ class Settings(BaseModel):
             _need(f"recall_budget_adaptive_{name}", ratio > 0)
         for name in ("semantic", "graph_seed", "temporal_semantic"):
             floor = getattr(recall, f"{name}_min_similarity")
-            _need(f"{name}_min_similarity", 0 <= floor <= 1, "from 0 to 1")
+            _need(f"{name}_min_similarity", floor is None or 0 <= floor <= 1, "from 0 to 1")
         _need("recall_budget_min", recall.recall_budget_min > 0)
         _need(
             "recall_budget_max",

@@ -185,6 +185,7 @@ def _plan(bank: ResidentBank, text: str, vector: Floats, settings: RecallSetting
         hops=graph_hops(settings, Budget.MID),
         vector=vector,
         metadata=None,
+        semantic_floor=0.3,
     )
 
 

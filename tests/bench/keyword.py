@@ -31,7 +31,7 @@ import numpy as np
 from retrieval.bank.segment import pack
 from retrieval.keyword import bm25
 from retrieval.keyword.analyser import Analyser, Document
-from retrieval.keyword.backends import Native, Row
+from retrieval.keyword.backends import Native
 from retrieval.keyword.postings import Postings, decode, merge
 from retrieval.types import FactType
 from tests.bench import metrics, report, sets
@@ -211,11 +211,16 @@ async def stock(built: Built, most: int) -> tuple[dict[str, dict[str, float]], f
                 await connection.execute(statement)
             at = 0
             for texts in built.chunks:
-                rows = [
-                    Row(at + i, FactType(int(built.types[at + i])), Document(text))
-                    for i, text in enumerate(texts)
-                ]
-                await native.write(connection, 1, rows)
+                await connection.execute(
+                    native.insert(
+                        "select 1::bigint bank, u.*, null::text context, null::text text_signals"
+                        " from unnest($1::int[], $2::smallint[], $3::text[])"
+                        " u(ordinal, fact_type, text)"
+                    ),
+                    list(range(at, at + len(texts))),
+                    built.types[at : at + len(texts)].tolist(),
+                    texts,
+                )
                 at += len(texts)
             await connection.execute(f"vacuum analyze {native.table}")
             pid = await connection.fetchval("select pg_backend_pid()")

@@ -34,9 +34,14 @@ async def texts(live: Live, query: str, **body: Any) -> list[str]:
 
 
 async def test_causes_over_two_hops(live: Live) -> None:
-    found = await texts(live, sample.QUESTION)
-    assert any("could not be held in the Market Square" in text for text in found[:5])
-    assert any("lorries could no longer reach" in text for text in found[:20])
+    found = (await live.recall(sample.BANK, sample.QUESTION))["results"]
+    place = {result["text"]: i for i, result in enumerate(found)}
+    paths = {result["text"]: result["explain"].get("path", {}) for result in found}
+    (why,) = (text for text in place if "could not be held in the Market Square" in text)
+    (behind,) = (text for text in place if "lorries could no longer reach" in text)
+    assert place[why] < 10
+    assert (paths[why]["link"], paths[behind]["link"]) == ("causal", "causal")
+    assert (paths[why]["hop"], paths[behind]["hop"]) == (1, 2)
 
 
 async def test_both_languages(live: Live) -> None:

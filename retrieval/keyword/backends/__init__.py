@@ -7,7 +7,6 @@ from retrieval.keyword.backends.backend import (
     Finding,
     KeywordBackend,
     Progress,
-    Row,
     Statement,
 )
 from retrieval.keyword.backends.native import Native
@@ -20,7 +19,7 @@ NAMES = ("native", "vchord", "pg_textsearch", "pgroonga", "pg_search")
 
 __all__ = [
     "NAMES", "Finding", "KeywordBackend", "Native", "PGroonga", "PgSearch", "PgTextsearch",
-    "Progress", "Row", "Statement", "VChord", "make",
+    "Progress", "Statement", "VChord", "make",
 ]  # fmt: skip
 
 
@@ -48,3 +47,17 @@ def make(
         f"unknown text search extension {name!r}: use bm25 or one of {', '.join(NAMES)}",
         "text_search_extension",
     )
+
+
+def dismantle(name: str) -> list[str]:
+    """Statements that take a back-end's table and triggers away, where they are."""
+    table = f"keyword_{name}"
+    triggers = [
+        statement
+        for event in ("insert", "update", "delete")
+        for statement in (
+            f"drop trigger if exists {table}_{event} on memory_units",
+            f"drop function if exists {table}_{event}()",
+        )
+    ]
+    return [*triggers, f"drop table if exists {table}"]

@@ -13,12 +13,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, ClassVar, TypeAlias
 
 import asyncpg
 import numpy as np
 
-from retrieval.keyword.analyser import Document
 from retrieval.types import FactType, Hits, Ints, no_hits
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -27,15 +27,6 @@ Prepared: TypeAlias = str | list[str]
 """A query text as a back-end takes it: one string, or the words it may hold."""
 
 REINDEX_BATCH = 2000
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One memory as a back-end stores it."""
-
-    ordinal: int
-    fact_type: FactType
-    document: Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,28 +125,46 @@ class KeywordBackend(ABC):
             f"from ({source}) w\non conflict (bank, ordinal) do nothing"
         )
 
-    async def write(self, connection: Connection, bank: int, rows: Sequence[Row]) -> None:
-        """Adds memories, in the transaction that adds them to the bank."""
-        await connection.execute(
-            self.insert(
-                "select $1::bigint bank, * from unnest($2::int[], $3::smallint[], $4::text[],"
-                " $5::text[], $6::text[]) u(ordinal, fact_type, text, context, text_signals)"
+    def sync_ddl(self) -> Sequence[str]:
+        """Statements that keep the table in line with the memories, inside the transaction of every
+        write, whichever process writes; each may be run again. For tables that are not
+        distributed: Citus has no such triggers."""
+        columns = "bank, ordinal, fact_type, text, context, text_signals"
+        known = ("ordinal", "fact_type", "text", "context", "text_signals")
+        before, after = (", ".join(f"{side}.{name}" for name in known) for side in ("o", "n"))
+        changed = f"before o join after n using (bank, id) where ({before}) is distinct from"
+        changed = f"{changed} ({after})"
+        # Negative ordinals stand for a moment while a bank is given new ones.
+        added = self.insert(f"select {columns} from after where ordinal >= 0")
+        moved = self.insert(f"select bank, {after} from {changed} and n.ordinal >= 0")
+        gone = f"delete from {self.table} k using before o where (k.bank, k.ordinal) ="
+        left = f"delete from {self.table} k using (select bank, o.ordinal from {changed}) o"
+        return [
+            *self._trigger("insert", "new table as after", added),
+            *self._trigger(
+                "update",
+                "old table as before new table as after",
+                f"{left} where (k.bank, k.ordinal) = (o.bank, o.ordinal)",
+                moved,
             ),
-            bank,
-            [row.ordinal for row in rows],
-            [int(row.fact_type) for row in rows],
-            [row.document.text for row in rows],
-            [row.document.context for row in rows],
-            [row.document.text_signals for row in rows],
+            *self._trigger("delete", "old table as before", f"{gone} (o.bank, o.ordinal)"),
+        ]
+
+    def _trigger(self, event: str, tables: str, *statements: str) -> Sequence[str]:
+        name = f"{self.table}_{event}"
+        body = ";\n".join(statements)
+        return (
+            f"create or replace function {name}() returns trigger language plpgsql as $sync$\n"
+            f"begin\n{body};\nreturn null;\nend $sync$",
+            f"create or replace trigger {name} after {event} on memory_units"
+            f" referencing {tables} for each statement execute function {name}()",
         )
 
-    async def delete(self, connection: Connection, bank: int, ordinals: Sequence[int]) -> None:
-        """Removes memories, in the transaction that gives them tombstones."""
-        await connection.execute(
-            f"delete from {self.table} where bank = $1 and ordinal = any($2::int[])",
-            bank,
-            [int(ordinal) for ordinal in ordinals],
-        )
+    @property
+    def signature(self) -> str:
+        """Names everything that the stored rows depend on: another one wants a new table."""
+        statements = "\n".join((*self.ddl(), *self.sync_ddl()))
+        return f"{self.name} {blake2b(statements.encode(), digest_size=8).hexdigest()}"
 
     # The query side. Parameters: $1 bank, $2 what `prepare` made, $3 limit, $4 floor, and $5 the
     # ordinals where there is a filter.

@@ -1,0 +1,100 @@
+"""The items of a retain, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+import orjson
+
+from retrieval.errors import InvalidInput
+from retrieval.ingest import fields
+from retrieval.ingest.extraction import Section
+from retrieval.ingest.fields import fail
+
+CONTENT_LIMIT = 5_000_000  # characters of one item
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One checked item of a retain."""
+
+    content: str
+    document_id: str
+    section: Section
+    dated: bool
+    strategy: str | None = None
+    append: bool = False
+
+
+def parse(
+    items: object, document_tags: Sequence[str] | None, now: datetime, most: int
+) -> list[Item]:
+    """The checked items; those without a document id share a new one."""
+    if isinstance(items, str | bytes) or not isinstance(items, Sequence):
+        raise InvalidInput("items must be a list of objects", "items")
+    if len(items) > most:
+        raise InvalidInput(f"items: {len(items)}, at most {most} at a time", "items")
+    common = fields.tags(document_tags, "document_tags")
+    fallback = str(uuid4())
+    found = []
+    for i, item in enumerate(items):
+        where = f"items[{i}]"
+        if not isinstance(item, Mapping):
+            raise fail(where, "must be an object")
+        found.append(_item(item, where, common, fallback, now))
+    return found
+
+
+def _item(
+    item: Mapping[str, Any], where: str, common: tuple[str, ...], fallback: str, now: datetime
+) -> Item:
+    content = fields.text(_content(item.get("content"), where), f"{where}.content", CONTENT_LIMIT)
+    document_id = fields.identifier(item.get("document_id"), f"{where}.document_id")
+    mode = item.get("update_mode")
+    if mode not in (None, "replace", "append"):
+        raise fail(f"{where}.update_mode", "must be replace or append")
+    if mode == "append" and document_id is None:
+        raise fail(f"{where}.document_id", "is needed to append to a document")
+    given = item.get("timestamp")
+    dated = given is not None and given != ""
+    resolve = item.get("resolve_entities")
+    if resolve not in (None, True, False):
+        raise fail(f"{where}.resolve_entities", "must be true or false")
+    section = Section(
+        timestamp=fields.time(given, f"{where}.timestamp") if dated else now,
+        context=fields.optional_text(item.get("context"), f"{where}.context", fields.CONTEXT_LIMIT),
+        mentions=fields.mentions(item.get("entities"), f"{where}.entities", resolve is not False),
+        tags=tuple(dict.fromkeys((*_tags(item.get("tags"), f"{where}.tags"), *common))),
+        metadata=fields.metadata(item.get("metadata"), f"{where}.metadata"),
+        observation_scopes=fields.scopes(
+            item.get("observation_scopes"), f"{where}.observation_scopes"
+        ),
+    )
+    strategy = fields.optional_text(item.get("strategy"), f"{where}.strategy", fields.TAG_LIMIT)
+    return Item(content, document_id or fallback, section, dated, strategy, mode == "append")
+
+
+def _content(value: Any, where: str) -> Any:
+    """A string, or text blocks joined by line ends."""
+    if not isinstance(value, list):
+        return value
+    texts = []
+    for i, block in enumerate(value):
+        path = f"{where}.content[{i}]"
+        if not isinstance(block, Mapping) or block.get("type") != "text":
+            raise fail(path, "only blocks of type text can be retained")
+        texts.append(fields.text(block.get("text"), f"{path}.text", CONTENT_LIMIT))
+    return "\n".join(texts)
+
+
+def _tags(value: Any, path: str) -> tuple[str, ...]:
+    """A list, one tag, or a list written as a JSON string."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        with suppress(orjson.JSONDecodeError):
+            value = orjson.loads(value)
+    return fields.tags(value, path)

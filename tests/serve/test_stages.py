@@ -1,0 +1,62 @@
+"""Every stage as a deployment of its own: the same answers over handles, and lost parts return."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from serve import sample
+from tests.serve.server import ROOT, Server
+
+pytestmark = [pytest.mark.serve, pytest.mark.timeout(240)]
+
+
+def test_stages_apart(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data", ROOT / "configs" / "stages.yaml")
+    try:
+        server.start()
+        _check(server)
+    finally:
+        server.kill()
+
+
+def _check(server: Server) -> None:
+    base = "/v1/default/banks"
+    with httpx.Client(base_url=server.url, timeout=60) as http:
+        body = {"query": sample.QUESTION}
+        answer = http.post(f"{base}/{sample.BANK}/memories/recall", json=body)
+        assert any("could not be held" in r["text"] for r in answer.json()["results"][:5])
+
+        kept = http.post(f"{base}/apart/memories", json={"items": [{"content": "An otter."}]})
+        assert kept.status_code == 200, kept.text
+        (memory,) = http.get(f"{base}/apart/memories/list").json()["items"]
+        changed = http.patch(f"{base}/apart/memories/{memory['id']}", json={"text": "A marten."})
+        assert changed.json()["text"] == "A marten."
+        found = http.post(f"{base}/apart/memories/recall", json={"query": "marten"}).json()
+        assert [r["text"] for r in found["results"]] == ["A marten."]
+
+        # Expected errors stay what they are on the other side of a handle.
+        assert http.post(f"{base}/nobody/memories/recall", json=body).status_code == 404
+        refused = http.post(f"{base}/apart/memories/import", json={"memories": [{"key": "k"}]})
+        assert refused.status_code == 400
+        assert "memories[0].text" in refused.json()["detail"]
+        late = http.post(
+            f"{base}/{sample.BANK}/memories/recall",
+            json=body,
+            headers={"X-Request-Timeout-S": "0.0001"},
+        )
+        assert late.status_code == 504
+
+        for process in server.named("ServeReplica:fourfold:Embedder"):
+            process.kill()
+        stop_at = time.monotonic() + 15
+        while True:
+            answer = http.post(f"{base}/{sample.BANK}/memories/recall", json=body)
+            assert answer.status_code == 200, answer.text  # the other arms answer meanwhile
+            if "degraded" not in answer.json():
+                break
+            assert time.monotonic() < stop_at, "the embedder did not come back"
+            time.sleep(0.2)
