@@ -20,8 +20,8 @@ FORBIDDEN = {
     "retrieval": SERVING | {"serve", "models", "torch", "transformers", "sentence_transformers"},
     "models": SERVING | {"serve", "retrieval", "asyncpg"},
 }
-LAZY = {("retrieval/bank/vectors_gpu.py", "torch")}
-"""Modules that may import a package inside a function."""
+LAZY = {(f"retrieval/bank/{module}.py", "torch") for module in ("vectors_gpu", "scan_gpu", "slab")}
+"""Modules that may import a package inside a function, or for its types."""
 
 
 def imports(path: Path) -> Iterator[tuple[str, bool]]:
