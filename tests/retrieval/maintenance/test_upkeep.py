@@ -19,6 +19,7 @@ from retrieval.maintenance.condition import examine
 from retrieval.maintenance.upkeep import Upkeep, UpkeepSettings
 from retrieval.store import banks, segments
 from retrieval.store.pool import Pool
+from retrieval.store.segments import MERGE_FAN
 from tests.retrieval.store.servers import HashEmbedder, Replica, database, deps, server
 
 pytestmark = pytest.mark.integration
@@ -154,12 +155,12 @@ async def test_it_runs_beside_writers(pool: Pool) -> None:
         upkeep.start()
     await asyncio.gather(*(fill(ingest, bank, 12) for bank in "abc"))
     for _ in range(100):
-        if await count(pool, "segments") <= 3 * 4 * 3:
+        if await count(pool, "segments") <= 3 * 4 * (MERGE_FAN - 1):
             break
         await asyncio.sleep(0.1)
     for upkeep in keepers:
         await upkeep.close()
-    assert await count(pool, "segments") <= 3 * 4 * 3
+    assert await count(pool, "segments") <= 3 * 4 * (MERGE_FAN - 1)
     for bank in "abc":
         assert len((await contents(pool, bank))[0]) == 24
     assert sum(upkeep.metrics().failures for upkeep in keepers) == 0
