@@ -22,7 +22,7 @@ from models.passthrough import Passthrough
 from models.settings import Compute, EmbedderSettings, RerankerSettings
 from models.types import ModelError, Observe
 from models.weights import find
-from retrieval.bank.residency import Residency, ResidencySettings
+from retrieval.bank.residency import Residency, ResidencyMetrics, ResidencySettings
 from retrieval.bank.vectors import FlatBackend, VectorBackend
 from retrieval.bank.vectors_gpu import GpuBackend
 from retrieval.ingest.deps import IngestDeps, analyser_for
@@ -47,6 +47,8 @@ log = logging.getLogger(__name__)
 
 ARRAY_THREADS = 2
 """Threads for array work that would hold up the event loop; numpy lets go of the lock inside."""
+
+REPORT_PERIOD_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +247,19 @@ async def open_residency(settings: Settings, pool: Pool, stack: AsyncExitStack) 
     )
     residency = Residency(pool, sizes)
     stack.push_async_callback(residency.close)
+    reporting = asyncio.create_task(_report(residency))
+    stack.callback(reporting.cancel)
     return residency
+
+
+async def _report(residency: Residency) -> None:
+    """Keeps the metrics of what is resident."""
+    before: ResidencyMetrics | None = None
+    while True:
+        now = residency.metrics()
+        metrics.resident(now, before)
+        before = now
+        await asyncio.sleep(REPORT_PERIOD_S)
 
 
 def keyword_backend(settings: Settings) -> KeywordBackend | None:

@@ -16,13 +16,13 @@ from typing import Any
 from fastapi import FastAPI
 from ray import serve
 from ray.serve.config import RequestRouterConfig
-from ray.serve.experimental.consistent_hash_router import ConsistentHashRouter
 
 from models.types import Load, Scores
 from retrieval.errors import FourfoldError
 from retrieval.shortlist import Shortlist
 from retrieval.types import Floats, RecallQuery
 from serve import app, autoscaling, composition, logs, remote
+from serve.bank_router import BankRouter
 from serve.composition import Stages
 from serve.remote import Handle, outcome
 from serve.settings import Settings, parse
@@ -211,7 +211,7 @@ def _deployed(
     }
     if name == "Retriever":  # a bank's recalls go where its arrays are
         options["request_router_config"] = RequestRouterConfig(
-            request_router_class=ConsistentHashRouter,  # type: ignore[arg-type]
+            request_router_class=BankRouter,  # type: ignore[arg-type]
         )
     if stage.autoscale is None:
         options["num_replicas"] = stage.replicas

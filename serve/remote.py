@@ -174,6 +174,15 @@ class RemoteRetriever:
         self._handle = handle
 
     async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
+        """Asked once more where the replica died over it: reading twice does no harm."""
+        try:
+            return await self._ask(query, texts)
+        except errors.Unavailable as error:
+            if not isinstance(error.__cause__, RayActorError):
+                raise
+        return await self._ask(query, texts)
+
+    async def _ask(self, query: RecallQuery, texts: bool) -> Shortlist:
         seconds = left(query.deadline)
         near = self._handle.options(session_id=f"{query.tenant}/{query.bank_id}")
         sent = dataclasses.replace(query, deadline=None)
