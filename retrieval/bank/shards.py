@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from retrieval.bank.columns import Population
 from retrieval.bank.placement import shard_ranges
 from retrieval.bank.selection import best, best_per_row, no_nearest
-from retrieval.bank.vectors import Scan, VectorBackend, VectorStore, checked
+from retrieval.bank.vectors import Scan, VectorBackend, VectorStore, checked, width_of
 from retrieval.types import Bools, FactType, Floats, Hits, Ints, no_hits
 
 R = TypeVar("R")
@@ -65,16 +65,16 @@ class ShardedVectors:
     def device_nbytes(self) -> int:
         return sum(s.device_nbytes for s in self.shards)
 
-    def extended(self, vectors: Floats, absent: Bools, population: Population) -> ShardedVectors:
-        if self.dimension and len(vectors) and vectors.shape[1] != self.dimension:
-            raise ValueError(
-                f"vectors of {vectors.shape[1]} dimensions in a bank of {self.dimension}"
-            )
+    def extended(
+        self, blocks: Sequence[Floats], absent: Bools, population: Population
+    ) -> ShardedVectors:
+        width_of(blocks, self.dimension)
         shards = []
         for i, (first, end) in enumerate(shard_ranges(population.size, self.backend.shard_rows)):
             shard = self.shards[i] if i < len(self.shards) else self.backend.inner.empty()
             new = slice(max(first, self.size) - self.size, max(end, self.size) - self.size)
-            shards.append(shard.extended(vectors[new], absent[new], population.between(first, end)))
+            own = population.between(first, end)
+            shards.append(shard.extended(_within(blocks, new), absent[new], own))
         return ShardedVectors(self.backend, population.size, tuple(shards), population)
 
     def scan(self, query: Floats) -> Scan:
@@ -114,6 +114,17 @@ class ShardedVectors:
 
     def _offset(self, shard: int) -> np.int32:
         return np.int32(shard * self.backend.shard_rows)
+
+
+def _within(blocks: Sequence[Floats], rows: slice) -> list[Floats]:
+    """The parts of the blocks that hold these of all their rows."""
+    parts, at = [], 0
+    for block in blocks:
+        part = block[max(0, rows.start - at) : max(0, rows.stop - at)]
+        if len(part):
+            parts.append(part)
+        at += len(block)
+    return parts
 
 
 class ShardedScan:

@@ -50,7 +50,7 @@ def test_growing_copies_at_most_one_range() -> None:
     assert isinstance(store, ShardedVectors)
     population = store.population.extended(np.zeros(10, np.uint8), np.empty(0, np.int32))
     more = np.full((10, 48), 48**-0.5, np.float32)
-    grown = store.extended(more, np.zeros(10, np.bool_), population)
+    grown = store.extended([more], np.zeros(10, np.bool_), population)
     for before, after in zip(store.shards[:3], grown.shards[:3], strict=True):
         assert isinstance(before, FlatVectors)
         assert isinstance(after, FlatVectors)
