@@ -299,7 +299,7 @@ async def open_writer(
     settings: Settings, pool: Pool, residency: Residency, embedder: Embedder, stack: AsyncExitStack
 ) -> LocalWriter:
     """The writer, and beside it the worker of queued operations and the upkeep of banks."""
-    deps = IngestDeps(pool, embedder, residency, settings.retain)
+    deps = IngestDeps(pool, embedder, residency, settings.retain, committed=residency.refresh)
     if settings.worker.worker_enabled:
         worker = Worker(deps, poll_s=settings.worker.worker_poll_interval_ms / 1000)
         await worker.start()

@@ -18,8 +18,8 @@ from retrieval.bank.segment import unpack
 from retrieval.bank.vectors import VectorBackend, without_vector
 from retrieval.keyword.postings import Postings
 from retrieval.keyword.postings import merge as merge_postings
+from retrieval.store.deltas import Delta
 from retrieval.store.heads import BankHead
-from retrieval.store.segments import Delta
 from retrieval.types import Bools, Floats, Ints
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]

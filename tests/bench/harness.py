@@ -35,7 +35,7 @@ IMPORT_BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """One running system. `postgres` is the process id of the database server."""
+    """One running system. `postgres` is the database's process, `dsn` its address."""
 
     pool: Pool
     residency: Residency
@@ -43,6 +43,7 @@ class System:
     ingest: IngestDeps
     executor: ThreadPoolExecutor
     postgres: int
+    dsn: str
     tenant: str = tenants.DEFAULT_TENANT
 
     def retriever(self, settings: RecallSettings) -> LocalRetriever:
@@ -104,7 +105,7 @@ async def system(
         stack.push_async_callback(pool.close)
         await migrate(pool)
         if embedder is None:
-            embedder = await _packaged(stack, threads)
+            embedder = await packaged(stack, threads)
         banks = Residency(pool, residency or ResidencySettings())
         stack.push_async_callback(banks.close)
         executor = ThreadPoolExecutor(threads, "search")
@@ -114,13 +115,16 @@ async def system(
             pool=pool,
             residency=banks,
             embedder=embedder,
-            ingest=IngestDeps(pool, embedder, banks, retain or RetainSettings()),
+            ingest=IngestDeps(
+                pool, embedder, banks, retain or RetainSettings(), committed=banks.refresh
+            ),
             executor=executor,
             postgres=postgres.pid,
+            dsn=dsn,
         )
 
 
-async def _packaged(stack: AsyncExitStack, threads: int) -> Embedder:
+async def packaged(stack: AsyncExitStack, threads: int) -> Embedder:
     """The embedding model that comes with the installation, started."""
     settings = EmbedderSettings(model="packaged", compute=Compute(device="cpu", threads=threads))
     embedder = build_embedder(settings)

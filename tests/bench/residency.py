@@ -29,12 +29,12 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from retrieval.bank.loader import kinds
 from retrieval.bank.residency import Residency, ResidencySettings
 from retrieval.bank.resident import ResidentBank
-from retrieval.store import banks, segments
+from retrieval.store import banks, deltas
+from retrieval.store.deltas import Delta, EntityRow
 from retrieval.store.embedded import EmbeddedPostgres
 from retrieval.store.heads import BankHead
 from retrieval.store.migrate import migrate
 from retrieval.store.pool import Pool, PoolSettings, open_pool
-from retrieval.store.segments import Delta, EntityRow
 from retrieval.types import FactType, Floats
 from tests.bench import packs
 from tests.bench.processes import cpu_seconds, spent
@@ -77,7 +77,7 @@ async def _bulk(pool: Pool, size: int) -> Report:
     fetched, walls, cpus = [], [], []
     for _ in range(7):
         start = time.perf_counter()
-        delta = await segments.load(
+        delta = await deltas.load(
             pool, head, have_generation=-1, have_version=-1, have_ordinal=0, kinds=kinds(head)
         )
         fetched.append(time.perf_counter() - start)
@@ -188,7 +188,7 @@ async def _writes(pool: Pool, bank: int, size: int) -> None:
 
 
 class Packed:
-    """Many banks out of a few packed ones, behind the signature of `segments.load`."""
+    """Many banks out of a few packed ones, behind the signature of `deltas.load`."""
 
     def __init__(self, count: int, distinct: int = 24) -> None:
         chance = np.random.default_rng(1)
