@@ -23,6 +23,7 @@ from models.settings import Compute, EmbedderSettings, RerankerSettings
 from models.types import ModelError, Observe
 from models.weights import find
 from retrieval.bank.residency import Residency, ResidencyMetrics, ResidencySettings
+from retrieval.bank.shards import ShardedBackend
 from retrieval.bank.vectors import FlatBackend, VectorBackend
 from retrieval.bank.vectors_gpu import GpuBackend
 from retrieval.ingest.deps import IngestDeps, analyser_for
@@ -232,11 +233,17 @@ async def _obtainable(model: str) -> bool:
 
 def _vector_backend(settings: Settings, stack: AsyncExitStack) -> VectorBackend:
     wanted = settings.banks.vector_backend
+    whole: VectorBackend
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
-        return FlatBackend()
-    backend = GpuBackend(budget_bytes=settings.banks.gpu_bank_memory_bytes)
-    stack.callback(backend.close)
-    return backend
+        whole = FlatBackend()
+    else:
+        whole = device = GpuBackend(budget_bytes=settings.banks.gpu_bank_memory_bytes)
+        stack.callback(device.close)
+    if not settings.banks.bank_shard_rows:
+        return whole
+    split = ShardedBackend(whole, settings.banks.bank_shard_rows, ARRAY_THREADS)
+    stack.callback(split.close)
+    return split
 
 
 async def open_residency(settings: Settings, pool: Pool, stack: AsyncExitStack) -> Residency:

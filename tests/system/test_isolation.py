@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import pytest
-from retrieval.ingest.curation import delete_memory
 
 from retrieval.bank.residency import Residency, ResidencySettings
+from retrieval.ingest.curation import delete_memory
 from retrieval.ingest.importing import import_memories
 from retrieval.recall import RecallEngine
 from retrieval.store import banks
