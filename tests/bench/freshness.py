@@ -3,8 +3,9 @@
     fourfold bench freshness [--size 5000] [--writes-per-s 4] [--batch 10] [--seconds 40]
 
 Whole recalls (embedding included, no cross-encoder), one after the other in this process, while
-another process imports: nothing; into another bank; into the bank that is asked. The three take
-turns every three seconds, so that they see the same machine. `p95 over quiet` of the last is what
+another process imports: nothing; into another bank; into the bank that is asked. The writer draws
+vectors instead of embedding, as if its model ran on a device of its own. The three take turns every
+three seconds, so that they see the same machine. `p95 over quiet` of the last is what
 writers cost readers, all told; `p95 over other` is the part that is due to fresh reads, and not to
 two processes sharing cores, disk and database.
 """
@@ -31,9 +32,9 @@ from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.importing import import_memories
 from retrieval.store import tenants
 from retrieval.store.pool import PoolSettings, open_pool
-from retrieval.types import Include, RecallQuery
+from retrieval.types import Floats, Include, RecallQuery
 from tests.bench import report, synthetic
-from tests.bench.harness import System, packaged, system
+from tests.bench.harness import System, system
 
 TURN_S = 3.0
 SETTLE_S = 0.3
@@ -42,12 +43,32 @@ TURNS = (QUIET, OTHER, OWN)
 COLUMNS = ("recalls", "p50 ms", "p95 ms", "p99 ms", "CPU-ms", "p95 over quiet", "p95 over other")
 
 
-async def _write(dsn: str, per_s: float, batch: int, turn: Synchronized[int]) -> None:
+class Drawn:
+    """An embedder that costs nothing, with the name of another: unit vectors drawn at random."""
+
+    def __init__(self, model_id: str, dimension: int) -> None:
+        self.model_id = model_id
+        self.dimension = dimension
+        self._random = np.random.default_rng(3)
+
+    async def embed_queries(
+        self, texts: Sequence[str], *, tenant: str = "", deadline: float | None = None
+    ) -> Floats:
+        vectors = self._random.standard_normal((len(texts), self.dimension), dtype=np.float32)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors
+
+    embed_passages = embed_queries
+
+
+async def _write(
+    dsn: str, model: tuple[str, int], per_s: float, batch: int, turn: Synchronized[int]
+) -> None:
     """Imports at a steady rate into the bank whose turn it is, until turn -1."""
     async with AsyncExitStack() as stack:
         pool = await open_pool(PoolSettings(dsn))
         stack.push_async_callback(pool.close)
-        embedder = await packaged(stack, 1)
+        embedder = Drawn(*model)
         residency = Residency(pool, ResidencySettings())
         stack.push_async_callback(residency.close)
         deps = IngestDeps(pool, embedder, residency)
@@ -66,8 +87,10 @@ async def _write(dsn: str, per_s: float, batch: int, turn: Synchronized[int]) ->
             await asyncio.sleep(max(0.0, 1 / per_s - (time.monotonic() - begin)))
 
 
-def _writer(dsn: str, per_s: float, batch: int, turn: Synchronized[int]) -> None:
-    asyncio.run(_write(dsn, per_s, batch, turn))
+def _writer(
+    dsn: str, model: tuple[str, int], per_s: float, batch: int, turn: Synchronized[int]
+) -> None:
+    asyncio.run(_write(dsn, model, per_s, batch, turn))
 
 
 async def measure(
@@ -120,7 +143,8 @@ async def bench(size: int, per_s: float, batch: int, seconds: float) -> dict[str
         await run.import_bank("other", made.memories[: size // 10])
         spawn = multiprocessing.get_context("spawn")
         turn = spawn.Value("i", 0)
-        writer = spawn.Process(target=_writer, args=(run.dsn, per_s, batch, turn))
+        model = run.embedder.model_id, run.embedder.dimension
+        writer = spawn.Process(target=_writer, args=(run.dsn, model, per_s, batch, turn))
         writer.start()
         try:
             rows = await measure(run, [q.text for q in made.questions], seconds, turn)

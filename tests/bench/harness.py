@@ -105,7 +105,7 @@ async def system(
         stack.push_async_callback(pool.close)
         await migrate(pool)
         if embedder is None:
-            embedder = await packaged(stack, threads)
+            embedder = await _packaged(stack, threads)
         banks = Residency(pool, residency or ResidencySettings())
         stack.push_async_callback(banks.close)
         executor = ThreadPoolExecutor(threads, "search")
@@ -124,7 +124,7 @@ async def system(
         )
 
 
-async def packaged(stack: AsyncExitStack, threads: int) -> Embedder:
+async def _packaged(stack: AsyncExitStack, threads: int) -> Embedder:
     """The embedding model that comes with the installation, started."""
     settings = EmbedderSettings(model="packaged", compute=Compute(device="cpu", threads=threads))
     embedder = build_embedder(settings)
