@@ -93,7 +93,7 @@ def _postings(count: int, chance: np.random.Generator) -> dict[str, NDArray[Any]
 
 
 async def store(
-    pool: Pool, bank: int, first: int, count: int, entities: int, segment: int = 20_000
+    pool: Pool, bank: int, first: int, count: int, entities: int, segment: int = 10_000
 ) -> None:
     """Commits `count` more memories of a bank in one write, `segment` of them a segment."""
 
