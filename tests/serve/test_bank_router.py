@@ -125,7 +125,7 @@ def _held(http: httpx.Client, server: Server) -> Counter[int]:
 @pytest.mark.serve
 @pytest.mark.timeout(240)
 def test_banks_have_a_replica_and_outlive_it(server: Server) -> None:
-    banks = [f"bank-{number}" for number in range(16)]
+    banks = [f"bank-{number}" for number in range(24)]
     with httpx.Client(base_url=server.url, timeout=60) as http:
         for bank in banks:
             memory = {"key": "k", "text": f"The {bank} keeps a lantern."}
