@@ -7,11 +7,13 @@ answers unless a test brings its own reranker.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 
 import pytest
 import pytest_asyncio
 
 from retrieval.settings import RecallSettings
+from retrieval.types import Filters, TemporalMode, Window
 from tests.bench.harness import System, system
 from tests.system import stories
 from tests.system.asking import Bank, bank
@@ -76,3 +78,122 @@ async def test_a_chain_of_causes_is_followed_both_ways(
     assert told.named(results)[:3] == chain
     assert [r["explain"].get("path", {}).get("hop", 0) for r in results[:3]] == [0, 1, 2]
     assert {r["explain"]["path"]["link"] for r in results[1:3]} == {"causal"}
+
+
+@pytest.mark.parametrize(
+    ("question", "event", "relation", "start", "end", "found", "outside"),
+    [
+        ("What did Alice do before she joined Google?", "joined", "before",
+         None, "2023-02-28T23:59:59.999999+00:00", "bakery", "bread-club"),
+        ("What did we eat while we were in Lisbon?", "lisbon", "during",
+         "2023-07-01T00:00:00+00:00", "2023-07-14T00:00:00+00:00", "sardines", "dumplings"),
+        ("What has Alice started since joining Google?", "joined", "since",
+         "2023-03-01T00:00:00+00:00", None, "bread-club", "bakery"),
+        ("What did Alice do after she joined Google?", "joined", "after",
+         "2023-03-01T00:00:00.000001+00:00", None, "bread-club", "bakery"),
+        ("What did Alice do until she joined Google?", "joined", "until",
+         None, "2023-03-01T00:00:00+00:00", "bakery", "bread-club"),
+        ("What did support write during the outage of the payment service?", "outage", "during",
+         "2024-02-12T00:00:00+00:00", "2024-02-12T23:59:59.999999+00:00", "apology", "review"),
+    ],
+)  # fmt: skip
+async def test_an_event_gives_the_window(
+    life: Bank, question: str, event: str, relation: str, start: str | None, end: str | None,
+    found: str, outside: str,
+) -> None:  # fmt: skip
+    body = (await life.recall(question, trace=True)).body
+    asked = body["trace"]["query"]
+    used, window = asked["temporal_event"], asked["temporal_constraint"]
+    assert (used["memory_id"], used["relation"]) == (life.ids[event], relation)
+    assert used["confidence"] > 0.5
+    assert window["rule"] == f"event:{relation}"
+    assert [t and t.isoformat() for t in (window["start"], window["end"])] == [start, end]
+    order = life.named(body["results"])
+    assert order.index(found) < order.index(outside)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "How many days are there between Alice joining Google and our trip to Lisbon?",
+        "How long ago did Alice join Google?",
+        "How long after Alice joined Google did we go to Lisbon?",
+        "When did Alice join Google?",
+        "What did Alice do after the landing on the moon?",
+    ],
+)
+async def test_no_window_where_dates_are_asked_for_or_the_event_is_unknown(
+    life: Bank, question: str
+) -> None:
+    asked = (await life.recall(question, trace=True)).body["trace"]["query"]
+    assert asked["temporal_constraint"] is None
+    assert "temporal_event" not in asked
+
+
+async def test_dates_are_found_for_a_length_of_time(life: Bank) -> None:
+    question = "How many days are there between Alice joining Google and our trip to Lisbon?"
+    assert {"joined", "lisbon"} <= set((await life.keys(question))[:5])
+
+
+async def test_an_event_that_was_not_known_yet_gives_no_window(life: Bank) -> None:
+    question = "What did support write after the outage of the payment service?"
+    then = Filters(as_of=datetime(2024, 1, 1, tzinfo=UTC))
+    for filters, known in ((Filters(), True), (then, False)):
+        asked = (await life.recall(question, trace=True, filters=filters)).body["trace"]["query"]
+        assert ("temporal_event" in asked) is known
+
+
+@pytest.mark.parametrize(
+    ("question", "true", "past"),
+    [
+        ("Where does Wiebke live now?", "ghent", "porto"),
+        ("Where does Wiebke work now?", "teacher", "nurse"),
+        ("What does Wiebke work as at the moment?", "teacher", "nurse"),
+    ],
+)
+async def test_what_is_true_now_comes_before_what_was(
+    life: Bank, question: str, true: str, past: str
+) -> None:
+    found = await life.keys(question)
+    assert found.index(true) < found.index(past)
+    then = await life.keys(question, now=datetime(2021, 6, 1, tzinfo=UTC))
+    assert then.index(past) < then.index(true)
+
+
+async def test_what_was_true_is_not_lost(life: Bank) -> None:
+    found = await life.keys("Did Wiebke work as a nurse at the Saint Lucas hospital?")
+    assert found[0] == "nurse"
+
+
+async def test_a_window_as_a_filter_leaves_nothing_outside(life: Bank) -> None:
+    question = "What did we eat in July 2023?"
+    ranked, hard = (
+        await life.keys(question),
+        await life.keys(question, temporal_mode=TemporalMode.FILTER),
+    )
+    assert set(hard) == {"lisbon", "sardines"}
+    assert {"sardines", "dumplings"} <= set(ranked)
+
+
+async def test_an_event_filters_too(life: Bank) -> None:
+    question = "What did we eat while we were in Lisbon?"
+    assert set(await life.keys(question, temporal_mode=TemporalMode.FILTER)) == {
+        "lisbon",
+        "sardines",
+    }
+
+
+@pytest.mark.parametrize(("month", "inside"), [(7, "sardines"), (11, "dumplings")])
+async def test_the_callers_window_is_taken_as_it_is(life: Bank, month: int, inside: str) -> None:
+    window = Window(datetime(2023, month, 1, tzinfo=UTC), datetime(2023, month, 30, tzinfo=UTC))
+    answer = await life.recall("Where did we eat today?", window=window, trace=True)
+    constraint = answer.body["trace"]["query"]["temporal_constraint"]
+    assert constraint == {"start": window.start, "end": window.end, "rule": "explicit"}
+    assert life.named(answer.body["results"])[0] == inside
+
+
+async def test_only_what_was_known_then(life: Bank) -> None:
+    then = Filters(as_of=datetime(2023, 3, 1, tzinfo=UTC))
+    known = await life.keys("Alice", filters=then)
+    assert {"bakery", "joined"} <= set(known)
+    assert not {"bread-club", "lisbon", "outage"} & set(known)
