@@ -38,7 +38,6 @@ ALIKE = ((0, int(LinkType.SEMANTIC), 0.8),)
         (Memory(b"b" * 16, occurred_start=year(2030), entities=(ANNA,), links=ALIKE), False),
         (Memory(b"b" * 16, entities=(ANNA,), links=ALIKE), False),
     ],
-    ids=[
         "later",
         "said-later",
         "other-subject",
