@@ -38,16 +38,6 @@ ALIKE = ((0, int(LinkType.SEMANTIC), 0.8),)
         (Memory(b"b" * 16, occurred_start=year(2030), entities=(ANNA,), links=ALIKE), False),
         (Memory(b"b" * 16, entities=(ANNA,), links=ALIKE), False),
     ],
-        "later",
-        "said-later",
-        "other-subject",
-        "no-subject",
-        "unlike",
-        "same-day",
-        "earlier",
-        "future",
-        "undated",
-    ],
 )
 def test_a_later_memory_that_says_nearly_the_same_supersedes(later: Memory, over: bool) -> None:
     first = Memory(b"a" * 16, occurred_start=year(2020), entities=(ANNA,))
