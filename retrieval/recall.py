@@ -39,6 +39,7 @@ from retrieval.shortlist import Shortlist
 from retrieval.store import memories
 from retrieval.types import (
     FactType,
+    Floats,
     Ints,
     MemoryRow,
     RecallQuery,
@@ -160,21 +161,23 @@ class RecallEngine:
         if shortlist.texts is not None:
             documents = [document(*text) for text in shortlist.texts]
         deadline = None if query.deadline is None else query.deadline - RERANK_RESERVE_S
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
         try:
-            answer = await self._reranker.rerank(
-                query.text,
-                documents,
-                tenant=query.tenant,
-                bank=query.bank_id,
-                deadline=deadline,
-            )
+            async with asyncio.timeout(left):  # whether or not it keeps to its deadline itself
+                answer = await self._reranker.rerank(
+                    query.text,
+                    documents,
+                    tenant=query.tenant,
+                    bank=query.bank_id,
+                    deadline=deadline,
+                )
         except asyncio.CancelledError:
             raise
         except Exception as error:  # a lost reranker costs quality, never the answer
             _log.warning("reranker failed (%s: %s)", type(error).__name__, error)
             return Scores(None, "unknown", "fused", degraded=True)
-        if answer.scores is not None and len(answer.scores) != len(shortlist):
-            _log.warning("reranker %s gave a wrong number of scores", answer.member)
+        if answer.scores is not None and not _usable(answer.scores, len(shortlist)):
+            _log.warning("reranker %s gave unusable scores", answer.member)
             return Scores(None, "unknown", "fused", degraded=True)
         return Scores(
             None if answer.scores is None else np.asarray(answer.scores, np.float64),
@@ -219,6 +222,10 @@ class RecallEngine:
         if names:
             body["entities"] = extras.entity_map(rows.values(), names)
         return body
+
+
+def _usable(scores: Floats, count: int) -> bool:
+    return len(scores) == count and bool(np.isfinite(scores).any())
 
 
 def _prefers_observations(query: RecallQuery, settings: RecallSettings) -> bool:

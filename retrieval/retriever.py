@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
-from datetime import timedelta
 from typing import TypeVar, TypeVarTuple, Unpack
+from uuid import UUID
 
 import asyncpg
 import numpy as np
 
-from retrieval import search, timex
+from retrieval import anchor, search, timex
 from retrieval.arms import semantic
 from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
@@ -29,7 +29,7 @@ from retrieval.settings import RecallSettings
 from retrieval.shortlist import EventFound, Question, Shortlist, empty
 from retrieval.store import banks, memories
 from retrieval.store.heads import BankHead, vector_set
-from retrieval.types import Floats, Ints, RecallQuery, TemporalMode, Window
+from retrieval.types import Floats, Ints, RecallQuery, TemporalMode
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class LocalRetriever:
             if question.window is None and event is not None and settings.event_windows and usable:
                 assert vectors is not None
                 question = await self._anchored(
-                    bank, question, event, vectors[1], analyser, settings
+                    bank, query, question, event, vectors[1], analyser, settings
                 )
             if late:
                 searching = self._asked_elsewhere(bank, query, question, settings, budget, metadata)
@@ -207,6 +207,7 @@ class LocalRetriever:
     async def _anchored(
         self,
         bank: ResidentBank,
+        query: RecallQuery,
         question: Question,
         event: timex.EventReference,
         vector: Floats,
@@ -215,26 +216,19 @@ class LocalRetriever:
     ) -> Question:
         """The question with the window that its event gives, if the bank knows the event."""
         found = await self._compute(
-            bank, search.find_event, bank, analyser.query(event.phrase), vector, settings
+            bank, search.find_event, bank, query, analyser.query(event.phrase), vector, settings
         )
         if found is None:
             return question
-        ordinal, start, end, confidence = found
-        window = {
-            "before": Window(None, start - timedelta(microseconds=1)),
-            "until": Window(None, end),
-            "after": Window(end + timedelta(microseconds=1), None),
-            "since": Window(start, None),
-            "during": Window(start, end),
-        }[event.relation]
-        anchor = EventFound(
+        named = EventFound(
             event.phrase,
             event.relation,
-            ordinal,
-            search.uuid_of(bank.columns.id[ordinal]),
-            confidence,
+            found.ordinal,
+            str(UUID(bytes=bank.columns.id[found.ordinal].tobytes())),
+            found.confidence,
         )
-        return Question(question.text, window, f"event:{event.relation}", anchor)
+        window = anchor.window(found, event.relation)
+        return Question(question.text, window, f"event:{event.relation}", named)
 
     async def _compute(
         self, bank: ResidentBank, function: Callable[[Unpack[Args]], T], *args: *Args

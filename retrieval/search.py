@@ -8,14 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from typing import TypeVar
-from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval import cues, filters
+from retrieval import anchor, cues, filters, standing
 from retrieval.arms import graph, semantic, temporal
 from retrieval.arms.adjacency import GraphHits, GraphSettings
 from retrieval.arms.bank_graph import BankGraph
@@ -30,11 +28,11 @@ from retrieval.ranking.score_fusion import Scale, spread
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import ArmList, Facts, Paths, Question, Shortlist
 from retrieval.types import (
-    NO_TIME,
     Arm,
     Bools,
     Doubles,
     FactType,
+    Filters,
     Floats,
     Hits,
     Ints,
@@ -44,9 +42,7 @@ from retrieval.types import (
 
 T = TypeVar("T")
 
-DAY_US = 86_400_000_000
 NO_TERMS = Query(np.empty(0, np.uint64), np.empty(0, np.float32))
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,47 +164,19 @@ def take(shortlist: Shortlist, index: Ints) -> Shortlist:
 
 
 def find_event(
-    bank: ResidentBank, phrase: Query, vector: Floats, settings: RecallSettings
-) -> tuple[int, datetime, datetime, float] | None:
-    """The dated memory that an event phrase means: (ordinal, start, end, confidence), or None.
-
-    The best by similarity must also share words with the phrase, or be very similar, and have an
-    occurred date; confidence is its similarity. A doubtful event gives no window: a wrong one
-    would hide the answer.
-    """
-    scan = bank.vectors.scan(vector)
+    bank: ResidentBank, query: RecallQuery, phrase: Query, vector: Floats, settings: RecallSettings
+) -> anchor.Anchor | None:
+    """The memory that an event phrase means, or None; among those that the tags and the time of
+    knowledge of `query` leave, whatever else it asks for."""
+    asked = Filters(
+        tags=query.filters.tags,
+        tags_match=query.filters.tags_match,
+        tag_groups=query.filters.tag_groups,
+        as_of=query.filters.as_of,
+    )
+    allowed = filters.allowed(bank, asked)
     matches = bm25.scores(bank.postings, phrase, bank.live, k1=settings.bm25_k1, b=settings.bm25_b)
-    dated = bank.live & (bank.columns.occurred_start != NO_TIME)
-    best: tuple[float, int] | None = None
-    for kind in FactType:
-        hits = scan.top(10, dated, kind)
-        shared = matches.at(hits.ordinals)
-        most = float(matches.scores.max()) if len(matches) else 0.0
-        share = shared / most if most > 0 else np.zeros(len(hits))
-        score = hits.scores + 0.3 * share
-        good = (hits.scores >= _EVENT_SIMILAR) | (
-            (hits.scores >= _EVENT_SIMILAR_WITH_WORDS) & (share >= _EVENT_WORDS)
-        )
-        for ordinal, value, passes in zip(hits.ordinals, score, good, strict=True):
-            if passes and (best is None or value > best[0]):
-                best = (float(value), int(ordinal))
-    if best is None:
-        return None
-    ordinal = best[1]
-    start = int(bank.columns.occurred_start[ordinal])
-    end = int(bank.columns.occurred_end[ordinal])
-    first = _EPOCH + timedelta(microseconds=start)
-    last = first if end == NO_TIME else _EPOCH + timedelta(microseconds=end)
-    return ordinal, first, max(first, last), min(1.0, best[0] / 1.3)
-
-
-_EVENT_SIMILAR = 0.62
-_EVENT_SIMILAR_WITH_WORDS = 0.45
-_EVENT_WORDS = 0.5
-
-
-def uuid_of(raw: NDArray[np.uint8]) -> str:
-    return str(UUID(bytes=raw.tobytes()))
+    return anchor.find(bank, bank.vectors.scan(vector), matches, allowed)
 
 
 def _senses(bank: ResidentBank, plan: Plan) -> _Senses:
@@ -360,13 +328,9 @@ def _timely(bank: ResidentBank, plan: Plan, ordinals: Ints) -> Bools | None:
 
 
 def _over(bank: ResidentBank, plan: Plan, ordinals: Ints) -> Bools | None:
-    """Spans longer than a day that ended before now; a day's event is no state that could end."""
     if not cues.asks_about_now(plan.question.text):
         return None
-    start, end = bank.columns.occurred_start[ordinals], bank.columns.occurred_end[ordinals]
-    known = (start != NO_TIME) & (end != NO_TIME)
-    over: Bools = known & (end < filters.microseconds(plan.query.now)) & (end - start > DAY_US)
-    return over
+    return standing.over(bank, ordinals, filters.microseconds(plan.query.now))
 
 
 def _evidence(ordinals: Ints, walked: GraphHits | None) -> tuple[Floats, Ints]:

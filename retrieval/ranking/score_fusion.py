@@ -18,7 +18,7 @@ The fused score adds what stands around a memory and what leads to it:
           + 1.3 * ln((1 + min(tokens, 48)) / (1 + 48))
           + 0.5 if the memory before it asks, - 0.5 if it asks itself
           + 1.0 if it touches the time window of the question
-          - 1.5 if it is a span that is over and the question asks about now
+          - 1.5 if the question asks about now and the memory does not hold now
 
 *Coverage* is BM25 that credits each term of the question once over a small window of the document:
 in full in the memory itself, 0.4 one step away, 0.3 two steps away, the best of these. Steps are
@@ -133,8 +133,8 @@ def fused_scores(
     the memory is about; evidence float32 (n,) from the graph walk, 0 where it did not come by, and
     support int32 (n,), the ordinal that it comes from, -1 for none;
     asks bool (n, 2): the memory, and the one before it, end with a question mark; None: not known.
-    timely bool (n,): touches the time window of the question; over bool (n,): a span that has
-    ended, where the question asks how things are now; None: the question asks for no time.
+    timely bool (n,): touches the time window of the question; over bool (n,): does not hold
+    now, where the question asks how things are now; None: the question asks for no time.
 
     Pure; no value depends on the order of the candidates.
     """

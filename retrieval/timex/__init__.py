@@ -20,7 +20,7 @@ from retrieval.timex.analysis import (
     expression,
     whole_days,
 )
-from retrieval.timex.events import anchor_event, asks_for_date, asks_for_length
+from retrieval.timex.events import anchor_event, asks_for_length
 from retrieval.timex.expression import EventReference, Settings, TimeExpression
 from retrieval.timex.fallback import search
 from retrieval.timex.text import Folded
@@ -30,7 +30,6 @@ __all__ = [
     "Settings",
     "TimeExpression",
     "anchor_event",
-    "asks_for_date",
     "asks_for_length",
     "explicit_dates",
     "find",
