@@ -23,6 +23,11 @@ _WORDS = 0.5
 _WORDS_COUNT = 0.3
 """Least similarity, alone or with at least half the words of the best match; what words add."""
 
+_RIVAL = 0.05
+_SAME_TIME = 30 * 86_400_000_000  # microseconds
+"""A memory that fits within so much of the best, but so far away in time, leaves in doubt which of
+the two is meant."""
+
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
@@ -38,7 +43,8 @@ def find(bank: ResidentBank, scan: Scan, matches: ScoredMatches, allowed: Bools)
     """The dated memory that a phrase means, among those allowed; None where that is in doubt.
 
     `scan` and `matches` are those of the phrase. The best by similarity must also share words with
-    it, or be very similar, and have an occurred date: a wrong event would hide the answer.
+    it, or be very similar, and have an occurred date, and no rival of another time may fit about as
+    well: a wrong event would hide the answer.
     """
     columns = bank.columns
     dated = allowed & (columns.occurred_start != NO_TIME)
@@ -52,6 +58,9 @@ def find(bank: ResidentBank, scan: Scan, matches: ScoredMatches, allowed: Bools)
         return None
     score = np.where(sure, similarity + _WORDS_COUNT * share, -np.inf)
     best = int(score.argmax())
+    apart = np.abs(columns.occurred_start[ordinals] - columns.occurred_start[ordinals[best]])
+    if (apart[score >= score[best] - _RIVAL] > _SAME_TIME).any():
+        return None
     ordinal = int(ordinals[best])
     start = _moment(columns.occurred_start[ordinal])
     end = columns.occurred_end[ordinal]

@@ -14,7 +14,7 @@ from uuid import UUID
 import asyncpg
 import numpy as np
 
-from retrieval import anchor, search, timex
+from retrieval import anchor, cues, search, timex
 from retrieval.arms import semantic
 from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
@@ -32,6 +32,9 @@ from retrieval.store.heads import BankHead, vector_set
 from retrieval.types import Floats, Ints, RecallQuery, TemporalMode
 
 _log = logging.getLogger(__name__)
+
+_NAMELESS = frozenset({"season", "calendar period", "rolling", "ago", "day"})
+"""Rules of time expressions ("last spring") whose words no memory of that time is likely to say."""
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -108,7 +111,7 @@ class LocalRetriever:
             query=_filtered(query, question),
             settings=settings,
             question=question,
-            terms=analyser.query(question.text),
+            terms=analyser.query(question.besides or question.text),
             budget=budget,
             cap=reranker_cap(settings, query.budget),
             hops=graph_hops(settings, query.budget),
@@ -164,7 +167,7 @@ class LocalRetriever:
                     self._pool,
                     backend,
                     bank,
-                    question.text,
+                    question.besides or question.text,
                     asked.types,
                     await self._compute(bank, elsewhere.allowed, bank, asked, metadata),
                     limit=budget,
@@ -197,7 +200,12 @@ class LocalRetriever:
             return Question(query.text)
         if found is None:
             return Question(query.text)
-        return Question(query.text, found.window, found.rule)
+        besides = None
+        if cues.asks_what_happened(query.text):
+            named = found.rule not in _NAMELESS  # "March 2023" is among a memory's keywords
+            cut = found.start if named else found.end
+            besides = f"{query.text[: found.start]} {query.text[cut:]}"
+        return Question(query.text, found.window, found.rule, besides=besides)
 
     async def _metadata(self, head: BankHead, query: RecallQuery) -> Ints | None:
         if query.filters.metadata is None:

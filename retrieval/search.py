@@ -233,6 +233,9 @@ def _temporal(senses: _Senses, plan: Plan, lists: _Lists) -> temporal.TemporalHi
     window = plan.question.window
     if window is None or not plan.settings.enable_temporal_retrieval:
         return None
+    # "What happened in May?" resembles nothing that happened in May.
+    floor = plan.settings.temporal_semantic_min_similarity
+    floor = floor if plan.question.besides is None else -1.0
     parts = []
     for kind in plan.query.filters.types:
         begin = time.perf_counter()
@@ -243,7 +246,7 @@ def _temporal(senses: _Senses, plan: Plan, lists: _Lists) -> temporal.TemporalHi
             kind,
             filters.bounds(window),
             limit=plan.budget,
-            min_similarity=plan.settings.temporal_semantic_min_similarity,
+            min_similarity=floor,
         )
         parts.append(part)
         lists.keep(Arm.TEMPORAL, kind, Hits(part.ordinals, part.scores), begin)
@@ -310,6 +313,7 @@ def _fused(senses: _Senses, plan: Plan, kept: Candidates, walked: GraphHits | No
         support=support,
         asks=asking & (window[:, :2] >= 0),
         timely=_timely(bank, plan, ordinals),
+        happened=plan.question.besides is not None,
         over=_over(bank, plan, ordinals),
     )
 

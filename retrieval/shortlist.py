@@ -16,12 +16,14 @@ from retrieval.types import Arm, Doubles, FactType, Floats, Hits, Ints, Longs, W
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A recall's text, cleaned, and what was read from it."""
+    """A recall's text, cleaned, and what was read from it. `besides`: where it asks for all that
+    happened in its window, what the keyword arm reads; None elsewhere."""
 
     text: str
     window: Window | None = None
     rule: str | None = None
     event: EventFound | None = None
+    besides: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ The fused score adds what stands around a memory and what leads to it:
           + 0.7 if the question names what the memory is about
           + 1.3 * ln((1 + min(tokens, 48)) / (1 + 48))
           + 0.5 if the memory before it asks, - 0.5 if it asks itself
-          + 1.0 if it touches the time window of the question
+          + 1.0 if it touches the time window of the question, 5.0 if the question asks for all
+            that happened then
           - 1.5 if the question asks about now and the memory does not hold now
 
 *Coverage* is BM25 that credits each term of the question once over a small window of the document:
@@ -54,7 +55,7 @@ _ASKS = 0.5
 _EVIDENCE = 1.5
 _BEHIND, _LONGEST_PATH = 1.0, 3
 _PRIOR_COUNT, _PRIOR_DEVIATION = 10, 0.1
-_TIMELY = 1.0
+_TIMELY, _HAPPENED = 1.0, 5.0
 _OVER = 1.5
 _SHARPNESS = 0.5
 """The formula's constants: one set for every bank, chosen on LoCoMo (six conversations), MuSiQue,
@@ -123,6 +124,7 @@ def fused_scores(
     support: Ints,
     asks: Bools | None = None,
     timely: Bools | None = None,
+    happened: bool = False,
     over: Bools | None = None,
 ) -> Doubles:
     """The fused score of n candidates, float64 (n,) in (0, 1], 1 for the best; empty for none.
@@ -133,7 +135,8 @@ def fused_scores(
     the memory is about; evidence float32 (n,) from the graph walk, 0 where it did not come by, and
     support int32 (n,), the ordinal that it comes from, -1 for none;
     asks bool (n, 2): the memory, and the one before it, end with a question mark; None: not known.
-    timely bool (n,): touches the time window of the question; over bool (n,): does not hold
+    timely bool (n,): touches the time window of the question; happened: the question asks for
+    whatever happened then; over bool (n,): does not hold
     now, where the question asks how things are now; None: the question asks for no time.
 
     Pure; no value depends on the order of the candidates.
@@ -165,7 +168,7 @@ def fused_scores(
     if asks is not None:
         score += _ASKS * (asks[:, 1].astype(np.float64) - asks[:, 0])
     if timely is not None:
-        score += _TIMELY * timely
+        score += (_HAPPENED if happened else _TIMELY) * timely
     if over is not None:
         score -= _OVER * over
     score = _lifted(score, _EVIDENCE * evidence.astype(np.float64), _places(window[:, 0], support))
