@@ -11,8 +11,9 @@ it. Neither part grows with the bank, as a z-score of keyword scores would: most
 The fused score adds what stands around a memory and what leads to it:
 
     own = (own similarity - mean) / deviation  +  4 * coverage / best coverage
-    score = own + 0.5 * best own score in the same document
-          + 0.5 * best affinity one step away  +  0.4 * best affinity two steps away
+    near = min(1, 96 / tokens): a long text stands by itself
+    score = own + 0.5 * (own + near * (best own score in the same document - own))
+          + near * (0.5 * best affinity one step away  +  0.4 * best affinity two steps away)
           + 1.5 * evidence of the graph walk
           + 0.7 if the question names what the memory is about
           + 1.3 * ln((1 + min(tokens, 48)) / (1 + 48))
@@ -49,6 +50,7 @@ _KEYWORD = 4.0
 _COVER_ONE, _COVER_TWO = 0.4, 0.3
 _ONE_STEP, _TWO_STEPS = 0.5, 0.4
 _DOCUMENT = 0.5
+_SHORT = 96
 _NAMED = 0.7
 _LENGTH, _FULL_LENGTH = 1.3, 48
 _ASKS = 0.5
@@ -157,11 +159,13 @@ def fused_scores(
         ]
     ).sum(axis=0)
     own = _deviations(similarity[:, 0], scale) + _KEYWORD * _share(covered, covered.max())
+    near = np.minimum(1.0, _SHORT / np.maximum(tokens, 1))
+    one_step = _best(around[:, 1:3], present[:, 1:3])
+    two_steps = _best(around[:, 3:5], present[:, 3:5])
     score = (
         own
-        + _ONE_STEP * _best(around[:, 1:3], present[:, 1:3])
-        + _TWO_STEPS * _best(around[:, 3:5], present[:, 3:5])
-        + _DOCUMENT * _best_in_document(own, document)
+        + _DOCUMENT * (own + near * (_best_in_document(own, document) - own))
+        + near * (_ONE_STEP * one_step + _TWO_STEPS * two_steps)
         + _NAMED * named
         + _LENGTH * np.log((1 + np.minimum(tokens, _FULL_LENGTH)) / (1 + _FULL_LENGTH))
     )
