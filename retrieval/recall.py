@@ -153,6 +153,8 @@ class RecallEngine:
         self, query: RecallQuery, shortlist: Shortlist, settings: RecallSettings
     ) -> Scores:
         """The cross-encoder's scores, or which passthrough orders the list."""
+        if settings.fusion == "interleave":
+            return Scores(None, "unknown", "interleave")
         if not settings.enable_reranking:
             return Scores(None, "unknown", "rrf")
         if len(shortlist) == 0:

@@ -46,7 +46,8 @@ class Ranked:
 def rank(
     query: RecallQuery, shortlist: Shortlist, scores: Scores, settings: RecallSettings
 ) -> Ranked:
-    """Base score x recency x proximity x proof, plus strategy boosts; floors; best first."""
+    """Base score x recency x proximity x proof, plus strategy boosts; floors; best first. What
+    was interleaved keeps its order, whatever the signals say."""
     facts = shortlist.facts
     raw: Doubles | None = None
     if scores.scores is not None:
@@ -56,6 +57,8 @@ def rank(
             # The same score for every candidate says nothing: without the fused order in it,
             # recency would be all that is left.
             base = base * shortlist.fused
+    elif scores.member == "interleave":
+        base = shortlist.found.rrf
     elif scores.member == "rrf":
         base = scoring.passthrough(len(shortlist))
     else:
@@ -71,9 +74,11 @@ def rank(
     )
     near = np.where(np.isnan(shortlist.proximity), scoring.NEUTRAL, shortlist.proximity)
     proven = scoring.proof(facts.proof)
-    combined = scoring.combine(base, recent, near, proven)
-    strategy = boosts.parse(settings.recall_strategy_boosts)
-    weight = combined + boosts.addends(shortlist.found, strategy) if strategy else combined
+    combined = weight = base
+    if scores.member != "interleave":
+        combined = scoring.combine(base, recent, near, proven)
+        strategy = boosts.parse(settings.recall_strategy_boosts)
+        weight = combined + boosts.addends(shortlist.found, strategy) if strategy else combined
     first = np.argsort(-base, kind="stable")
     order = first[np.argsort(-weight[first], kind="stable")].astype(np.int32)
     dropped: dict[int, str] = {}
