@@ -25,7 +25,7 @@ from retrieval.ranking import boosts, fusion, score_fusion
 from retrieval.ranking.fusion import Candidates
 from retrieval.ranking.score_fusion import Scale, spread
 from retrieval.settings import RecallSettings
-from retrieval.shortlist import ArmList, Facts, Paths, Question, Shortlist
+from retrieval.shortlist import ArmList, Facts, Question, Shortlist
 from retrieval.types import (
     Arm,
     Bools,
@@ -146,7 +146,7 @@ def run(bank: ResidentBank, plan: Plan) -> Shortlist:
 
 def take(shortlist: Shortlist, index: Ints) -> Shortlist:
     """The shortlist with only the candidates at these positions, in that order."""
-    facts, paths = shortlist.facts, shortlist.paths
+    facts = shortlist.facts
     counts = np.diff(shortlist.source_ptr)[index]
     starts = shortlist.source_ptr[index]
     values = [shortlist.source_ordinals[s : s + n] for s, n in zip(starts, counts, strict=True)]
@@ -158,12 +158,7 @@ def take(shortlist: Shortlist, index: Ints) -> Shortlist:
         fused=shortlist.fused[index],
         source_ptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
         source_ordinals=np.concatenate([np.empty(0, np.int32), *values]).astype(np.int32),
-        paths=Paths(
-            paths.hop[index],
-            paths.parent[index],
-            paths.link[index],
-            tuple(paths.via[i] for i in index.tolist()),
-        ),
+        paths=shortlist.paths.take(index),
         vectors=None if shortlist.vectors is None else shortlist.vectors[index],
     )
 

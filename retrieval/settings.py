@@ -74,7 +74,10 @@ class RecallSettings:
     reranker_max_candidates_low: int = 0
     reranker_max_candidates_mid: int = 0
     reranker_max_candidates_high: int = 0
+    # What only links found: read by a reranker with its path in front, and how many of them keep
+    # a place whatever it reads (retrieval/ranking/survival.py).
     rerank_graph_paths: bool = False
+    graph_quota: int = 0
     default_tags_match: Literal["any", "any_strict"] = "any"
 
     def with_overrides(self, overrides: Mapping[str, Any]) -> RecallSettings:

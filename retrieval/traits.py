@@ -78,11 +78,15 @@ def paths(bank: ResidentBank, ordinals: Ints, walked: GraphHits | None) -> Paths
         hop[there], link[there] = walked.hop[at], walked.link[at]
         parent[there], via[there] = walked.parent[at], walked.via[at]
     names = bank.entities.name
+    handed, support = evidence(ordinals, walked)
     return Paths(
         hop,
         bank.columns.id[np.maximum(parent, 0)],
+        parent,
         link,
         tuple(names[entity] if entity >= 0 else None for entity in via.tolist()),
+        handed,
+        support,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from retrieval.filters import microseconds
-from retrieval.ranking import boosts, scoring
+from retrieval.ranking import boosts, scoring, survival
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import Shortlist
 from retrieval.types import Bools, Doubles, FactType, Ints, RecallQuery
@@ -28,7 +28,8 @@ class Scores:
 class Ranked:
     """The shortlist after scoring: everything float64 (c,), in the shortlist's order.
 
-    `order` lists the survivors of the floors, best first; `raw` is None where nothing reranked.
+    `order` lists the survivors of the floors, best first; `raw` is None where nothing reranked;
+    `lifted` bool (c,): stands where it does because of what leads to it.
     """
 
     order: Ints
@@ -39,6 +40,7 @@ class Ranked:
     recency: Doubles
     proximity: Doubles
     proof: Doubles
+    lifted: Bools
     member: str
     dropped: Mapping[int, str]
 
@@ -81,6 +83,13 @@ def rank(
         weight = combined + boosts.addends(shortlist.found, strategy) if strategy else combined
     first = np.argsort(-base, kind="stable")
     order = first[np.argsort(-weight[first], kind="stable")].astype(np.int32)
+    lifted: Bools = np.zeros(len(shortlist), np.bool_)
+    if raw is not None and settings.graph_quota > 0 and len(shortlist):
+        paths = shortlist.paths
+        support = survival.places(shortlist.found.ordinals, paths.support)
+        weight, order, lifted = survival.lift(
+            weight, order, paths.evidence, support, settings.graph_quota
+        )
     dropped: dict[int, str] = {}
     floors = query.min_scores
     if floors.reranker is not None and raw is not None:
@@ -88,7 +97,7 @@ def rank(
     if floors.final is not None:
         order = _floor(order, weight >= floors.final, "min_scores.final", dropped)
     return Ranked(
-        order, weight, combined, base, raw, recent, near, proven, scores.member, dropped
+        order, weight, combined, base, raw, recent, near, proven, lifted, scores.member, dropped
     )  # fmt: skip
 
 

@@ -250,3 +250,46 @@ async def test_plain_link_expansion_starts_from_what_is_similar(run: System) -> 
     assert await expanded(similar["lead"] - 1e-4) == ["uses"]
     # Words alone make no seed.
     assert await expanded(similar["lead"] + 1e-4) == []
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def complained(run: System) -> Bank:
+    return await bank(run, "complained", stories.ATLAS, stories.COMPLAINTS, stories.distractors())
+
+
+AFFECTED = "Is Alice with her project affected by recent issues?"
+
+
+async def test_a_reader_of_words_alone_buries_the_outage(complained: Bank) -> None:
+    assert "outage" not in (await complained.keys(AFFECTED, reranker=Scripted(overlap)))[:10]
+
+
+async def test_the_outage_survives_a_reader_of_words_that_reads_its_path(complained: Bank) -> None:
+    reader = Scripted(overlap)
+    found = await complained.keys(AFFECTED, RecallSettings(rerank_graph_paths=True), reader)
+    assert "outage" in found[:5]
+    read = next(document for document in reader.read if document.endswith("outage Tuesday"))
+    assert read == (
+        "Alice is the tech lead on Project Atlas; Project Atlas uses Kubernetes; "
+        "Kubernetes cluster had an outage Tuesday"
+    )
+    plain = [text for text in reader.read if "; " not in text]
+    assert any("issues at home" in text for text in plain)
+    assert "Alice is the tech lead on Project Atlas" in plain
+
+
+async def test_a_place_is_kept_for_what_strong_links_lead_to(complained: Bank) -> None:
+    body = (
+        await complained.recall(AFFECTED, RecallSettings(graph_quota=1), Scripted(overlap))
+    ).body
+    found = complained.named(body["results"])
+    place = found.index("outage")
+    assert place < 5
+    assert found[place - 1] == "uses"
+    assert [r["explain"].get("lifted", False) for r in body["results"]].count(True) == 1
+    assert body["results"][place]["explain"]["lifted"] is True
+    finals = [r["scores"]["final"] for r in body["results"]]
+    assert finals == sorted(finals, reverse=True)
+    # The fused order weighs links by itself: no place is kept in it.
+    fused = (await complained.recall(AFFECTED, RecallSettings(graph_quota=1))).body
+    assert not any("lifted" in result["explain"] for result in fused["results"])
