@@ -233,20 +233,23 @@ def _temporal(senses: _Senses, plan: Plan, lists: _Lists) -> temporal.TemporalHi
     window = plan.question.window
     if window is None or not plan.settings.enable_temporal_retrieval:
         return None
-    parts = []
+    span, parts = filters.bounds(window), []
+    begin = time.perf_counter()
+    inside = temporal.touching(senses.bank, senses.allowed, span)
     for kind in plan.query.filters.types:
-        begin = time.perf_counter()
         part = temporal.search(
             senses.bank,
             senses.scan,
             senses.allowed,
+            inside,
             kind,
-            filters.bounds(window),
+            span,
             limit=plan.budget,
             min_similarity=plan.settings.temporal_semantic_min_similarity,
         )
         parts.append(part)
         lists.keep(Arm.TEMPORAL, kind, Hits(part.ordinals, part.scores), begin)
+        begin = time.perf_counter()
     merged = temporal.merge(parts, [senses.scan.at(part.ordinals) for part in parts])
     return merged if len(merged) else None
 
