@@ -121,7 +121,9 @@ def run(bank: ResidentBank, plan: Plan) -> Shortlist:
     kept = lists.timed(
         "rerank_prefilter", lambda: boosts.cut(found, strategy, plan.cap, by_rank=by_rank)
     )
-    fused = lists.timed("score_fusion", lambda: _fused(senses, plan, kept, walked))
+    fused = kept.rrf
+    if settings.fusion != "convex":
+        fused = lists.timed("score_fusion", lambda: _fused(senses, plan, kept, walked))
     source_ptr, source_ordinals = traits.sources(bank, kept.ordinals)
     return Shortlist(
         head=bank.head,
