@@ -25,7 +25,7 @@ def of(
 
     The explanation holds, per arm that surfaced the memory, [rank, score]; its place and score in
     the fusion; who ordered the list and the base score; the signals of recency, time and proof;
-    and the path by which the graph arm came to it, if it did.
+    the path by which the graph arm came to it, if it did; and whether that lifted it.
     """
     found, paths = shortlist.found, shortlist.paths
     raw = found.scores[positions]
@@ -63,6 +63,8 @@ def of(
             }
             if paths.via[position] is not None:
                 why["path"]["via"] = paths.via[position]
+        if ranked.lifted[position]:
+            why["lifted"] = True
         yield (
             {
                 "final": final[i],

@@ -14,8 +14,9 @@ import dataclasses
 import logging
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Protocol
 
 import asyncpg
@@ -24,7 +25,7 @@ import numpy as np
 from retrieval import explain, extras, tokens, trace
 from retrieval.errors import DeadlineExceeded, InvalidInput
 from retrieval.protocols import Reranker
-from retrieval.ranking import packing
+from retrieval.ranking import packing, survival
 from retrieval.ranking.document import document
 from retrieval.ranking.weights import (
     Ranked,
@@ -153,13 +154,15 @@ class RecallEngine:
         self, query: RecallQuery, shortlist: Shortlist, settings: RecallSettings
     ) -> Scores:
         """The cross-encoder's scores, or which passthrough orders the list."""
+        if settings.fusion == "interleave":
+            return Scores(None, "unknown", "interleave")
         if not settings.enable_reranking:
             return Scores(None, "unknown", "rrf")
         if len(shortlist) == 0:
             return Scores(None, "unknown", "fused")
         documents: list[str] = []
         if shortlist.texts is not None:
-            documents = [document(*text) for text in shortlist.texts]
+            documents = _documents(shortlist, shortlist.texts, settings)
         deadline = None if query.deadline is None else query.deadline - RERANK_RESERVE_S
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         try:
@@ -222,6 +225,20 @@ class RecallEngine:
         if names:
             body["entities"] = extras.entity_map(rows.values(), names)
         return body
+
+
+def _documents(
+    shortlist: Shortlist,
+    texts: Sequence[tuple[str, str | None, datetime | None]],
+    settings: RecallSettings,
+) -> list[str]:
+    """What the cross-encoder reads, in the shortlist's order."""
+    documents = [document(*text) for text in texts]
+    if not settings.rerank_graph_paths:
+        return documents
+    paths = shortlist.paths
+    led = survival.places(shortlist.found.ordinals, paths.source)
+    return survival.led_documents([text for text, *_ in texts], documents, led, paths.link)
 
 
 def _usable(scores: Floats, count: int) -> bool:

@@ -122,7 +122,7 @@ class LocalRetriever:
             degraded=("keyword",) if doubtful else (),
         )
         shortlist = await self._compute(bank, search.run, bank, plan)
-        if texts and settings.enable_reranking:
+        if texts and settings.enable_reranking and settings.fusion != "interleave":
             shortlist = await self._hydrated(shortlist)
         return replace(shortlist, seconds={**seconds, **shortlist.seconds})
 

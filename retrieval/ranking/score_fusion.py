@@ -41,6 +41,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieval.ranking.survival import places
 from retrieval.types import Bools, Doubles, Floats, Ints
 
 STEPS = (0, -1, 1, -2, 2)
@@ -175,7 +176,7 @@ def fused_scores(
         score += (_HAPPENED if happened else _TIMELY) * timely
     if over is not None:
         score -= _OVER * over
-    score = _lifted(score, _EVIDENCE * evidence.astype(np.float64), _places(window[:, 0], support))
+    score = _lifted(score, _EVIDENCE * evidence.astype(np.float64), places(window[:, 0], support))
     fused: Doubles = np.exp(_SHARPNESS * (score - score.max()))
     return np.maximum(fused, np.finfo(np.float64).tiny)
 
@@ -194,13 +195,6 @@ def _best(values: Doubles, present: Bools) -> Doubles:
     """The best present value of each row, 0 where there is none."""
     best: Doubles = np.where(present, values, -np.inf).max(axis=1)
     return np.where(np.isfinite(best), best, 0.0)
-
-
-def _places(ordinals: Ints, support: Ints) -> NDArray[np.intp]:
-    """Where each of `support` stands in `ordinals`, -1 nowhere."""
-    order = np.argsort(ordinals, kind="stable")
-    at = order[np.minimum(np.searchsorted(ordinals, support, sorter=order), len(order) - 1)]
-    return np.where(ordinals[at] == support, at, -1)
 
 
 def _lifted(score: Doubles, by: Doubles, support: NDArray[np.intp]) -> Doubles:

@@ -347,6 +347,7 @@ class Settings(BaseModel):
             recall.recall_budget_min <= recall.recall_budget_max,
             "at least recall_budget_min",
         )
+        _need("graph_quota", 0 <= recall.graph_quota <= 10, "from 0 to 10")
         _need("recall_max_query_tokens", recall.recall_max_query_tokens >= 0, "0 or more")
         for name in ("recall_max_concurrent", "recall_timeout_s", "link_expansion_timeout_s"):
             _need(name, getattr(recall, name) > 0)

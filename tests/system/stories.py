@@ -49,6 +49,12 @@ ATLAS: list[Memory] = [
     },
 ]
 
+COMPLAINTS: list[Memory] = [
+    {"key": f"complaint-{person}", "text": f"{person} told everybody about issues at home"}
+    for person in _PEOPLE
+]
+"""They share words with the question about the outage, and nothing else."""
+
 MANAGER: list[Memory] = [
     {
         "key": "works",

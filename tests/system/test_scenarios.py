@@ -17,6 +17,7 @@ from retrieval.types import Filters, TemporalMode, Window
 from tests.bench.harness import System, system
 from tests.system import stories
 from tests.system.asking import Bank, bank
+from tests.system.rerankers import Scripted, overlap
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
@@ -197,3 +198,98 @@ async def test_only_what_was_known_then(life: Bank) -> None:
     known = await life.keys("Alice", filters=then)
     assert {"bakery", "joined"} <= set(known)
     assert not {"bread-club", "lisbon", "outage"} & set(known)
+
+
+async def test_calibrated_scores_pick_the_candidates_where_they_are_asked_to(life: Bank) -> None:
+    """The cut to the reranker's cap keeps what the fused order has on top, not what ranks have."""
+    question = "What did support write after the outage of the payment service?"
+    wide = RecallSettings(fusion="convex")
+    narrow = RecallSettings(fusion="convex", reranker_max_candidates=4)
+    results = (await life.recall(question, wide)).body["results"]
+    by_place = sorted(results, key=lambda result: result["explain"]["fused_rank"])
+    fused = [result["explain"]["rrf"] for result in by_place]
+    assert fused == sorted(fused, reverse=True)
+    assert fused[0] == 1.0
+    assert fused == [pytest.approx(result["explain"]["base"]) for result in by_place]
+    kept = await life.keys(question, narrow)
+    assert set(kept) == set(life.named(by_place[:4]))
+    by_rank = RecallSettings(reranker_max_candidates=4)
+    assert set(kept) != set(await life.keys(question, by_rank))
+
+
+async def test_turns_are_served_as_they_are_taken(life: Bank) -> None:
+    question = "Where does Wiebke live now?"
+    reader = Scripted(overlap)
+    turns = RecallSettings(fusion="interleave")
+    results = (await life.recall(question, turns, reader)).body["results"]
+    finals = [result["scores"]["final"] for result in results]
+    assert finals == list(range(len(finals), 0, -1))
+    assert reader.read == []
+    first = [result["explain"]["arms"] for result in results[:3]]
+    assert min(rank for arms in first for rank, _ in arms.values()) == 1
+    assert results[0]["explain"]["arms"]["semantic"][0] == 1
+
+
+async def test_plain_link_expansion_starts_from_what_is_similar(run: System) -> None:
+    told = await bank(run, "plain", stories.ATLAS, stories.distractors())
+    question = "Was Alice affected by recent issues?"
+
+    async def expanded(floor: float) -> list[str]:
+        plain = RecallSettings(graph_hub_damping=False, graph_seed_min_similarity=floor)
+        body = (await told.recall(question, plain, trace=True)).body
+        (world, *_) = [r for r in body["trace"]["retrieval_results"] if r["method_name"] == "graph"]
+        return told.named([{"id": row["node_id"]} for row in world["results"]])
+
+    body = (await told.recall(question, RecallSettings(enable_graph_retrieval=False))).body
+    similar = {
+        key: result["scores"]["semantic"]
+        for key, result in zip(told.named(body["results"]), body["results"], strict=True)
+    }
+    assert similar["lead"] == max(similar.values())
+    # Only the lead is a seed: one hop along its entities, itself not in the answer.
+    assert await expanded(similar["lead"] - 1e-4) == ["uses"]
+    # Words alone make no seed.
+    assert await expanded(similar["lead"] + 1e-4) == []
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def complained(run: System) -> Bank:
+    return await bank(run, "complained", stories.ATLAS, stories.COMPLAINTS, stories.distractors())
+
+
+AFFECTED = "Is Alice with her project affected by recent issues?"
+
+
+async def test_a_reader_of_words_alone_buries_the_outage(complained: Bank) -> None:
+    assert "outage" not in (await complained.keys(AFFECTED, reranker=Scripted(overlap)))[:10]
+
+
+async def test_the_outage_survives_a_reader_of_words_that_reads_its_path(complained: Bank) -> None:
+    reader = Scripted(overlap)
+    found = await complained.keys(AFFECTED, RecallSettings(rerank_graph_paths=True), reader)
+    assert "outage" in found[:5]
+    read = next(document for document in reader.read if document.endswith("outage Tuesday"))
+    assert read == (
+        "Alice is the tech lead on Project Atlas; Project Atlas uses Kubernetes; "
+        "Kubernetes cluster had an outage Tuesday"
+    )
+    plain = [text for text in reader.read if "; " not in text]
+    assert any("issues at home" in text for text in plain)
+    assert "Alice is the tech lead on Project Atlas" in plain
+
+
+async def test_a_place_is_kept_for_what_strong_links_lead_to(complained: Bank) -> None:
+    body = (
+        await complained.recall(AFFECTED, RecallSettings(graph_quota=1), Scripted(overlap))
+    ).body
+    found = complained.named(body["results"])
+    place = found.index("outage")
+    assert place < 5
+    assert found[place - 1] == "uses"
+    assert [r["explain"].get("lifted", False) for r in body["results"]].count(True) == 1
+    assert body["results"][place]["explain"]["lifted"] is True
+    finals = [r["scores"]["final"] for r in body["results"]]
+    assert finals == sorted(finals, reverse=True)
+    # The fused order weighs links by itself: no place is kept in it.
+    fused = (await complained.recall(AFFECTED, RecallSettings(graph_quota=1))).body
+    assert not any("lifted" in result["explain"] for result in fused["results"])
