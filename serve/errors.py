@@ -53,9 +53,17 @@ def refusal(error: Exception) -> Response:
         return json_response({"detail": str(error)}, 401, {"WWW-Authenticate": "Bearer"})
     for kind, status in STATUS:
         if isinstance(error, kind):
-            return json_response({"detail": str(error)}, status, _retry_after(error, status))
+            return json_response(_body(error), status, _retry_after(error, status))
     log.error("unexpected error", exc_info=error)
     return json_response({"detail": "an unexpected error happened; the server's log has it"}, 500)
+
+
+def _body(error: Exception) -> dict[str, Any]:
+    body: dict[str, Any] = {"detail": str(error)}
+    if isinstance(error, errors.DeadlineExceeded):
+        body["stage"] = error.stage
+        body["finished"] = {name: round(spent, 6) for name, spent in error.finished.items()}
+    return body
 
 
 def _retry_after(error: Exception, status: int) -> dict[str, str] | None:
