@@ -263,6 +263,12 @@ def test_the_command_line(server: Server, tmp_path: Path) -> None:
     assert key.startswith("ff_")
     assert "valid  test" in fourfold("keys", "list", *data)
     assert "revoked" in fourfold("keys", "revoke", key, *data)
+    limited = fourfold(
+        "tenants", "limit", "t1", "--recalls-per-s", "2.5", "--max-items", "9", *data
+    )
+    assert limited.split() == ["t1", "recalls_per_s=2.5", "max_items=9"]
+    fourfold("tenants", "limit", "t1", "--unset", "max-items", *data)
+    assert "t1  0 keys  recalls_per_s=2.5\n" in fourfold("tenants", "list", *data)
 
 
 def test_killed_parts_come_back(server: Server) -> None:
