@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 from fastapi import Depends, Request
 from starlette.exceptions import HTTPException
@@ -67,6 +67,24 @@ class Writer(Protocol):
 
     async def patch_document(
         self, tenant: str, bank_id: str, document_id: str, tags: Sequence[str]
+    ) -> dict[str, Any]: ...
+
+
+@runtime_checkable
+class Curator(Protocol):
+    """A writer that can also change which entity a name stands for. Same rules as Writer."""
+
+    async def merge_entities(
+        self, tenant: str, bank_id: str, into: str, others: Sequence[str]
+    ) -> dict[str, Any]: ...
+
+    async def split_entity(
+        self,
+        tenant: str,
+        bank_id: str,
+        entity_id: str,
+        name: str,
+        memory_ids: Sequence[str] | None,
     ) -> dict[str, Any]: ...
 
 
