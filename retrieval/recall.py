@@ -23,7 +23,7 @@ import asyncpg
 import numpy as np
 
 from retrieval import explain, extras, tokens, trace
-from retrieval.errors import DeadlineExceeded, InvalidInput
+from retrieval.errors import InvalidInput
 from retrieval.protocols import Reranker
 from retrieval.ranking import packing, survival
 from retrieval.ranking.document import document
@@ -37,6 +37,7 @@ from retrieval.ranking.weights import (
 )
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import Shortlist
+from retrieval.stopwatch import Stopwatch
 from retrieval.store import memories
 from retrieval.types import (
     FactType,
@@ -53,6 +54,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 RERANK_RESERVE_S = 0.15
 """Time kept back from a reranker for packing and fetching, so that its lateness degrades the
 answer instead of ending it."""
+
+RETRIEVAL_GRACE_S = 0.1
+"""How much longer than it may take the retriever is waited for: its own error says more."""
 
 
 class Retriever(Protocol):
@@ -98,7 +102,8 @@ class RecallEngine:
         query = self._checked(query)
         if not query.filters.types:
             return RecallResult({"results": []})
-        async with clock.stage("parallel_retrieval", query.deadline):
+        patience = None if query.deadline is None else query.deadline + RETRIEVAL_GRACE_S
+        async with clock.stage("parallel_retrieval", patience):
             shortlist = await self._retriever.retrieve(query, texts=self._reranker.reads_text)
         settings = self._settings.with_overrides(shortlist.head.config)
         degraded = list(shortlist.degraded)
@@ -251,48 +256,3 @@ def _prefers_observations(query: RecallQuery, settings: RecallSettings) -> bool:
         wanted = settings.recall_prefer_observations
     types = set(query.filters.types)
     return wanted and FactType.OBSERVATION in types and len(types) > 1
-
-
-class Stopwatch:
-    """Seconds per stage; a stage that outlives the request's deadline raises and names itself."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    def step(self, name: str) -> _Step:
-        return _Step(self.seconds, name)
-
-    def stage(self, name: str, deadline: float | None) -> _Stage:
-        return _Stage(self.seconds, name, deadline)
-
-
-class _Step:
-    def __init__(self, seconds: dict[str, float], name: str) -> None:
-        self._seconds, self._name = seconds, name
-
-    def __enter__(self) -> None:
-        self._begin = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        spent = time.perf_counter() - self._begin
-        self._seconds[self._name] = self._seconds.get(self._name, 0.0) + spent
-
-
-class _Stage:
-    def __init__(self, seconds: dict[str, float], name: str, deadline: float | None) -> None:
-        self._step, self._name = _Step(seconds, name), name
-        left = None if deadline is None else max(0.0, deadline - time.monotonic())
-        self._timeout = asyncio.timeout(left)
-
-    async def __aenter__(self) -> None:
-        self._step.__enter__()
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, *exc: Any) -> None:
-        self._step.__exit__()
-        try:
-            await self._timeout.__aexit__(*exc)
-        except TimeoutError as error:
-            if self._timeout.expired():
-                raise DeadlineExceeded(self._name) from error
-            raise

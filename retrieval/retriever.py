@@ -27,6 +27,7 @@ from retrieval.protocols import Embedder
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import EventFound, Question, Shortlist, empty
+from retrieval.stopwatch import Stopwatch
 from retrieval.store import banks, memories
 from retrieval.store.heads import BankHead, vector_set
 from retrieval.types import Floats, Ints, RecallQuery, TemporalMode
@@ -66,20 +67,28 @@ class LocalRetriever:
 
     async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
         """See retrieval.recall.Retriever."""
-        seconds: dict[str, float] = {}
+        clock = Stopwatch()
+        async with clock.stage("parallel_retrieval", query.deadline):
+            return await self._retrieve(query, texts, clock)
+
+    async def _retrieve(self, query: RecallQuery, texts: bool, clock: Stopwatch) -> Shortlist:
+        seconds = clock.seconds
         begin = time.perf_counter()
         event = timex.anchor_event(query.text) if query.window is None else None
         asked = [query.text] if event is None else [query.text, event.phrase]
         embedding = asyncio.create_task(self._embed(asked, query))
         searching: asyncio.Task[ScoredMatches | None] | None = None
         try:
+            clock.running = "backend_acquisition"
             head = await banks.head(self._pool, query.tenant, query.bank_id)
             seconds["backend_acquisition"] = time.perf_counter() - begin
             settings = self._settings.with_overrides(head.config)
             budget = recall_budget(settings, query.budget, query.max_tokens)
+            clock.running = "query_analysis"
             question = await self._question(query, settings)
             if head.next_ordinal == 0:
                 return empty(head, question, budget)
+            clock.running = "bank_open"
             bank, metadata = await asyncio.gather(
                 self._residency.open(head), self._metadata(head, query)
             )
@@ -87,8 +96,10 @@ class LocalRetriever:
             late = event is not None and query.temporal_mode is TemporalMode.FILTER
             if not late:
                 searching = self._asked_elsewhere(bank, query, question, settings, budget, metadata)
+            clock.running = "generate_query_embedding"
             vectors = await embedding
             seconds["generate_query_embedding"] = time.perf_counter() - begin
+            clock.running = None
             analyser = self._analysers(bank.head)
             ours = vector_set(self._embedder.model_id, self._embedder.dimension)
             usable = vectors is not None and bank.head.vector_set == ours
@@ -123,6 +134,7 @@ class LocalRetriever:
         )
         shortlist = await self._compute(bank, search.run, bank, plan)
         if texts and settings.enable_reranking and settings.fusion != "interleave":
+            clock.running = "hydrate_results"
             shortlist = await self._hydrated(shortlist)
         return replace(shortlist, seconds={**seconds, **shortlist.seconds})
 
@@ -132,11 +144,9 @@ class LocalRetriever:
             vectors = await self._embedder.embed_queries(
                 texts, tenant=query.tenant, deadline=query.deadline
             )
-        except (FourfoldError, TimeoutError) as error:
+        except Exception as error:  # costs an arm, never the answer
             _log.warning("embedding failed (%s: %s)", type(error).__name__, error)
-            return None
-        except Exception:
-            _log.exception("embedding failed")
+            _log.debug("where embedding failed", exc_info=error)
             return None
         if vectors.shape[0] != len(texts) or not np.isfinite(vectors).all():
             _log.warning("the embedder gave unusable vectors")

@@ -11,7 +11,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from pydantic import SecretStr
@@ -34,16 +34,19 @@ from retrieval.maintenance.upkeep import Upkeep
 from retrieval.protocols import Embedder, Reranker
 from retrieval.recall import RecallEngine, Retriever
 from retrieval.retriever import LocalRetriever
+from retrieval.store import limits as tenant_limits
 from retrieval.store.heads import BankHead
 from retrieval.store.pool import Pool, PoolSettings, open_pool
 from serve import metrics
-from serve.door import Door
+from serve.door import Door, Limits
 from serve.services import Services, Writer
 from serve.settings import Settings
 from serve.settings.model import RESIDENT, RerankerMember
 from serve.writer import LocalWriter
 
 log = logging.getLogger(__name__)
+
+N = TypeVar("N", int, float)
 
 ARRAY_THREADS = 2
 """Threads for array work that would hold up the event loop; numpy lets go of the lock inside."""
@@ -296,6 +299,41 @@ async def open_writer(
     return LocalWriter(deps)
 
 
+def recall_door(settings: Settings, pool: Pool) -> Door:
+    """The door of recalls; a tenant's own limits win over those of the settings."""
+    common = settings.limits
+
+    async def limits(tenant: str) -> Limits:
+        own = await tenant_limits.of(pool, tenant)
+        return Limits(
+            _first(own.recalls_at_once, common.tenant_max_concurrent),
+            _first(own.recalls_per_s, common.tenant_requests_per_s),
+            _first(own.recall_burst, common.tenant_burst),
+        )
+
+    return Door(settings.recall.recall_max_concurrent, common.recall_queue_max, limits=limits)
+
+
+def write_door(settings: Settings, pool: Pool) -> Door:
+    """The door of writes; only tenants with limits of their own have any."""
+
+    async def limits(tenant: str) -> Limits:
+        own = await tenant_limits.of(pool, tenant)
+        return Limits(
+            own.writes_at_once or 0,
+            own.writes_per_s or 0.0,
+            _first(own.write_burst, settings.limits.tenant_burst),
+        )
+
+    return Door(
+        settings.limits.write_max_concurrent, settings.limits.write_queue_max, limits=limits
+    )
+
+
+def _first(own: N | None, common: N) -> N:
+    return common if own is None else own
+
+
 async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitStack) -> Services:
     """Everything that the endpoints call, with what is not `elsewhere` in this process."""
     pool = await open_database(settings, stack)
@@ -320,14 +358,8 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         pool=pool,
         recaller=RecallEngine(pool, retriever, reranker, settings.recall),
         writer=writer,
-        recall_door=Door(
-            settings.recall.recall_max_concurrent,
-            settings.limits.recall_queue_max,
-            tenant_max=settings.limits.tenant_max_concurrent,
-            rate_per_s=settings.limits.tenant_requests_per_s,
-            burst=settings.limits.tenant_burst,
-        ),
-        write_door=Door(settings.limits.write_max_concurrent, settings.limits.write_queue_max),
+        recall_door=recall_door(settings, pool),
+        write_door=write_door(settings, pool),
         models={
             "embedder": "in the retriever" if embedder is None else embedder.model_id,
             "reranker": name_of(reranker),

@@ -26,7 +26,7 @@ import httpx
 from pydantic import SecretStr
 
 from retrieval.store.embedded import EmbeddedPostgres
-from serve import haproxy, logs, metrics, processes, sample
+from serve import haproxy, logs, loopback, metrics, processes, sample
 from serve.processes import InUse
 from serve.settings import Settings
 
@@ -164,6 +164,7 @@ def _environment(settings: Settings, data: Path, folder: Path) -> Mapping[str, s
         "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
         "RAY_SERVE_PROXY_GRACEFUL_SHUTDOWN_TIMEOUT_S": "1",
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+        **loopback.ENVIRONMENT,
         processes.RUN: str(folder),
         metrics.MULTIPROCESS: str(shared),
         logs.LOG_FILE: str(data / "server.log"),

@@ -86,8 +86,6 @@ class Database(Section):
     """DSN of PostgreSQL >= 15; unset starts the embedded one."""
     database_schema: str = "public"
     """Schema of our tables."""
-    read_database_url: Secret = None
-    """DSN of a replica that recalls may read from. Accepted, not used yet."""
     db_pool_min_size: Count = 5
     """Connections kept open per process."""
     db_pool_max_size: Positive = 100

@@ -136,3 +136,13 @@ def test_a_file_that_is_no_application(tmp_path: Path) -> None:
     path.write_text("a: [")
     with pytest.raises(SettingsError, match="YAML"):
         load(path, {})
+
+
+def test_a_read_replica_is_told_that_nothing_reads_from_it() -> None:
+    url = "postgresql://reader:secret@replica/db"
+    (warning,) = parse({}, {"HINDSIGHT_API_READ_DATABASE_URL": url}).warnings
+    assert warning.startswith("HINDSIGHT_API_READ_DATABASE_URL is accepted but has no effect here:")
+    assert "every acknowledged write" in warning
+    assert "secret" not in warning
+    with pytest.raises(SettingsError, match=r"database\.read_database_url: unknown setting"):
+        parse({"database": {"read_database_url": url}}, {})
