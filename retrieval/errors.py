@@ -16,10 +16,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 
 class FourfoldError(Exception):
-    """Base of every error that a caller may be told about: str() is a sentence for them."""
+    """Base of every error that a caller may be told about: str() is a sentence for them.
+
+    Every one survives pickling, its attributes included; cause and traceback stay behind.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args), vars(self)
+
+
+def _restored(kind: type[FourfoldError], args: tuple[Any, ...]) -> FourfoldError:
+    # Without the constructor, which would make a sentence of the sentence again.
+    return kind.__new__(kind, *args)
 
 
 class InvalidInput(FourfoldError):

@@ -22,7 +22,8 @@ from models.passthrough import Passthrough
 from models.settings import Compute, EmbedderSettings, RerankerSettings
 from models.types import ModelError, Observe
 from models.weights import find
-from retrieval.bank.residency import Residency, ResidencySettings
+from retrieval.bank.residency import Residency, ResidencyMetrics, ResidencySettings
+from retrieval.bank.shards import ShardedBackend
 from retrieval.bank.vectors import FlatBackend, VectorBackend
 from retrieval.bank.vectors_gpu import GpuBackend
 from retrieval.ingest.deps import IngestDeps, analyser_for
@@ -50,6 +51,8 @@ N = TypeVar("N", int, float)
 
 ARRAY_THREADS = 2
 """Threads for array work that would hold up the event loop; numpy lets go of the lock inside."""
+
+REPORT_PERIOD_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,11 +236,17 @@ async def _obtainable(model: str) -> bool:
 
 def _vector_backend(settings: Settings, stack: AsyncExitStack) -> VectorBackend:
     wanted = settings.banks.vector_backend
+    whole: VectorBackend
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
-        return FlatBackend()
-    backend = GpuBackend(budget_bytes=settings.banks.gpu_bank_memory_bytes)
-    stack.callback(backend.close)
-    return backend
+        whole = FlatBackend()
+    else:
+        whole = device = GpuBackend(budget_bytes=settings.banks.gpu_bank_memory_bytes)
+        stack.callback(device.close)
+    if not settings.banks.bank_shard_rows:
+        return whole
+    split = ShardedBackend(whole, settings.banks.bank_shard_rows, ARRAY_THREADS)
+    stack.callback(split.close)
+    return split
 
 
 async def open_residency(settings: Settings, pool: Pool, stack: AsyncExitStack) -> Residency:
@@ -248,7 +257,19 @@ async def open_residency(settings: Settings, pool: Pool, stack: AsyncExitStack) 
     )
     residency = Residency(pool, sizes)
     stack.push_async_callback(residency.close)
+    reporting = asyncio.create_task(_report(residency))
+    stack.callback(reporting.cancel)
     return residency
+
+
+async def _report(residency: Residency) -> None:
+    """Keeps the metrics of what is resident."""
+    before: ResidencyMetrics | None = None
+    while True:
+        now = residency.metrics()
+        metrics.resident(now, before)
+        before = now
+        await asyncio.sleep(REPORT_PERIOD_S)
 
 
 def keyword_backend(settings: Settings) -> KeywordBackend | None:
@@ -288,7 +309,7 @@ async def open_writer(
     settings: Settings, pool: Pool, residency: Residency, embedder: Embedder, stack: AsyncExitStack
 ) -> LocalWriter:
     """The writer, and beside it the worker of queued operations and the upkeep of banks."""
-    deps = IngestDeps(pool, embedder, residency, settings.retain)
+    deps = IngestDeps(pool, embedder, residency, settings.retain, committed=residency.refresh)
     if settings.worker.worker_enabled:
         worker = Worker(deps, poll_s=settings.worker.worker_poll_interval_ms / 1000)
         await worker.start()

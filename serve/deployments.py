@@ -16,14 +16,15 @@ from typing import Any
 from fastapi import FastAPI
 from ray import serve
 from ray.serve.config import RequestRouterConfig
-from ray.serve.experimental.consistent_hash_router import ConsistentHashRouter
 
 from models.types import Load, Scores
+from retrieval.errors import FourfoldError
 from retrieval.shortlist import Shortlist
 from retrieval.types import Floats, RecallQuery
 from serve import app, autoscaling, composition, logs, remote
+from serve.bank_router import BankRouter
 from serve.composition import Stages
-from serve.remote import Failure, Handle, outcome
+from serve.remote import Handle, outcome
 from serve.settings import Settings, parse
 from serve.settings.model import Stage
 
@@ -80,7 +81,7 @@ class EmbedderReplica(_Model):
 
     async def embed(
         self, texts: Sequence[str], passages: bool, tenant: str, left_s: float | None
-    ) -> Floats | Failure:
+    ) -> Floats | FourfoldError:
         embed = self.model.embed_passages if passages else self.model.embed_queries
         return await outcome(embed(texts, tenant=tenant, deadline=remote.deadline(left_s)))
 
@@ -100,7 +101,7 @@ class RerankerReplica(_Model):
         tenant: str,
         bank: str,
         left_s: float | None,
-    ) -> Scores | Failure:
+    ) -> Scores | FourfoldError:
         return await outcome(
             self.model.rerank(
                 query, documents, tenant=tenant, bank=bank, deadline=remote.deadline(left_s)
@@ -118,7 +119,7 @@ class RetrieverReplica(_Replica):
 
     async def retrieve(
         self, query: RecallQuery, texts: bool, left_s: float | None
-    ) -> Shortlist | Failure:
+    ) -> Shortlist | FourfoldError:
         return await outcome(
             self.retriever.retrieve(remote.with_deadline(query, left_s), texts=texts)
         )
@@ -132,7 +133,7 @@ class IngestReplica(_Replica):
         stages = Stages(embedder=await _embedder(embedder))
         self.writer = await composition.open_writer_alone(settings, stages, self._stack)
 
-    async def do(self, method: str, args: Sequence[Any]) -> dict[str, Any] | Failure:
+    async def do(self, method: str, args: Sequence[Any]) -> dict[str, Any] | FourfoldError:
         """One call of `serve.services.Writer`, by name."""
         work = getattr(self.writer, method)
         return await outcome(work(*args))
@@ -210,7 +211,7 @@ def _deployed(
     }
     if name == "Retriever":  # a bank's recalls go where its arrays are
         options["request_router_config"] = RequestRouterConfig(
-            request_router_class=ConsistentHashRouter,  # type: ignore[arg-type]
+            request_router_class=BankRouter,  # type: ignore[arg-type]
         )
     if stage.autoscale is None:
         options["num_replicas"] = stage.replicas

@@ -10,7 +10,9 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
+import psutil
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
@@ -20,7 +22,9 @@ from prometheus_client import (
     Metric,
     generate_latest,
 )
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+from retrieval.bank.residency import ResidencyMetrics
 
 MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -60,6 +64,24 @@ WAITING = Gauge(
     multiprocess_mode="livesum",
 )  # fmt: skip
 
+BANKS = Gauge(
+    "fourfold_banks_resident", "Banks that a process holds in memory", registry=registry,
+    multiprocess_mode="liveall",
+)  # fmt: skip
+BANK_BYTES = Gauge(
+    "fourfold_banks_bytes", "Memory of the banks that a process holds", ("memory",),
+    registry=registry, multiprocess_mode="liveall",
+)  # fmt: skip
+BANK_EVENTS = Counter(
+    "fourfold_banks_events_total",
+    "Openings of banks: found at the newest version (hit), not held (miss); and what came of them",
+    ("event",), registry=registry,
+)  # fmt: skip
+BANK_SECONDS = Counter(
+    "fourfold_banks_seconds_total", "Time spent loading banks and applying deltas", ("work",),
+    registry=registry,
+)  # fmt: skip
+
 
 @contextmanager
 def measured(operation: str) -> Iterator[None]:
@@ -82,6 +104,32 @@ def recalled(seconds: Mapping[str, float], degraded: tuple[str, ...], results: i
     RESULTS.inc(results)
 
 
+def resident(now: ResidencyMetrics, before: ResidencyMetrics | None) -> None:
+    """What this process holds of banks, and what happened since `before` (None: the start)."""
+    BANKS.set(now.resident_banks)
+    BANK_BYTES.labels("host").set(now.resident_bytes)
+    BANK_BYTES.labels("device").set(now.device_bytes)
+
+    def since(name: str) -> float:
+        was = 0.0 if before is None else float(getattr(before, name))
+        return float(getattr(now, name)) - was
+
+    for event, name in _EVENTS.items():
+        BANK_EVENTS.labels(event).inc(since(name))
+    for work in ("load", "delta"):
+        BANK_SECONDS.labels(work).inc(since(f"{work}_seconds"))
+
+
+_EVENTS = {
+    "hit": "hits",
+    "miss": "misses",
+    "delta": "deltas",
+    "version": "delta_versions",
+    "eviction": "evictions",
+    "abandoned": "abandoned",
+}
+
+
 class _Ours:
     """The sum over the processes of this node, without what other libraries left in the folder."""
 
@@ -92,8 +140,17 @@ class _Ours:
 
 def render() -> bytes:
     """The scrape, in Prometheus' text format."""
-    if os.environ.get(MULTIPROCESS):
+    if folder := os.environ.get(MULTIPROCESS):
+        _forget_dead(Path(folder))
         whole = CollectorRegistry()
         whole.register(_Ours())
         return generate_latest(whole)
     return generate_latest(registry)
+
+
+def _forget_dead(folder: Path) -> None:
+    """The gauges of processes that are gone: nobody cleans up after a kill."""
+    for file in folder.glob("gauge_live*_*.db"):
+        pid = int(file.stem.rpartition("_")[2])
+        if not psutil.pid_exists(pid):
+            mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call]

@@ -10,7 +10,6 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from ray.exceptions import RayActorError
@@ -30,44 +29,20 @@ MARGIN_S = 0.05
 """A caller waits a little longer than the callee may take: the callee's own error says more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """An expected error, on its way to the caller."""
-
-    kind: str
-    message: str
-    retry_after_s: float | None = None
-
-    def error(self) -> errors.FourfoldError:
-        kind = getattr(errors, self.kind)
-        error: errors.FourfoldError = kind.__new__(kind)
-        Exception.__init__(error, self.message)
-        vars(error).update(
-            field=None, stage=self.message, part=self.message, retry_after_s=self.retry_after_s
-        )
-        return error
-
-
-_KINDS: tuple[tuple[type[Exception], str], ...] = (
-    (model_errors.Overloaded, "Overloaded"),
-    (model_errors.DeadlineExceeded, "DeadlineExceeded"),
-    (model_errors.ModelError, "Unavailable"),
-    *((getattr(errors, name), name) for name in (
-        "InvalidInput", "NotFound", "Conflict", "RateLimited", "Overloaded",
-        "DeadlineExceeded", "Unavailable", "NeedsModel",
-    )),
-)  # fmt: skip
-
-
-async def outcome(work: Awaitable[T]) -> T | Failure:
+async def outcome(work: Awaitable[T]) -> T | errors.FourfoldError:
     """Callee's side: the result, or an expected error as a value."""
     try:
         return await work
-    except (errors.FourfoldError, model_errors.ModelError) as error:
-        for kind, name in _KINDS:
-            if isinstance(error, kind):
-                return Failure(name, str(error), getattr(error, "retry_after_s", None))
-        raise
+    except errors.FourfoldError as error:
+        return error
+    except model_errors.Overloaded as error:
+        return errors.Overloaded(str(error), error.retry_after_s)
+    except model_errors.DeadlineExceeded as error:
+        return errors.DeadlineExceeded(error.stage)
+    except model_errors.Unavailable as error:
+        return errors.Unavailable(error.part, error.reason)
+    except model_errors.ModelError as error:
+        return errors.Unavailable("the model", str(error))
 
 
 async def call(stage: str, method: Callable[..., Any], *args: Any, left_s: float | None) -> Any:
@@ -88,8 +63,8 @@ async def call(stage: str, method: Callable[..., Any], *args: Any, left_s: float
         raise errors.Overloaded(f"the queue before the {stage} is full") from None
     except (RayActorError, DeploymentUnavailableError) as error:
         raise errors.Unavailable(f"the {stage}", type(error).__name__) from error
-    if isinstance(answer, Failure):
-        raise answer.error()
+    if isinstance(answer, errors.FourfoldError):
+        raise answer
     return answer
 
 
@@ -199,6 +174,15 @@ class RemoteRetriever:
         self._handle = handle
 
     async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
+        """Asked once more where the replica died over it: reading twice does no harm."""
+        try:
+            return await self._ask(query, texts)
+        except errors.Unavailable as error:
+            if not isinstance(error.__cause__, RayActorError):
+                raise
+        return await self._ask(query, texts)
+
+    async def _ask(self, query: RecallQuery, texts: bool) -> Shortlist:
         seconds = left(query.deadline)
         near = self._handle.options(session_id=f"{query.tenant}/{query.bank_id}")
         sent = dataclasses.replace(query, deadline=None)

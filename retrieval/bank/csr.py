@@ -49,21 +49,24 @@ class Column(Generic[S]):
     def __len__(self) -> int:
         return len(self.values)
 
-    def extended(self, rows: NDArray[Any]) -> Column[S]:
-        """These rows and then `rows` (m, ...), cast to this column's dtype. Cost O(m), amortised.
+    def extended(self, *blocks: NDArray[Any]) -> Column[S]:
+        """These rows and then the rows of each block (m, ...), cast to this column's dtype. Cost
+        O(m), amortised.
 
         A snapshot that was already extended is copied, so a second branch never overwrites.
         """
-        if not len(rows):
+        size, total = len(self), len(self) + sum(len(block) for block in blocks)
+        if total == size:
             return self
-        size, total = len(self), len(self) + len(rows)
         storage = self._storage
         if storage.used != size or total > len(storage.data):
             room = max(int(total * (_GROWTH if size else _SPARE)), total + _SLACK)
             data = np.empty((room, *storage.data.shape[1:]), storage.data.dtype)
             data[:size] = self.values
             storage = _Storage(data, size)
-        storage.data[size:total] = rows
+        for block in blocks:
+            storage.data[size : size + len(block)] = block
+            size += len(block)
         storage.used = total
         return Column(storage, total)
 

@@ -18,9 +18,9 @@ from retrieval.bank.segment import unpack
 from retrieval.bank.vectors import VectorBackend, without_vector
 from retrieval.keyword.postings import Postings
 from retrieval.keyword.postings import merge as merge_postings
+from retrieval.store.deltas import Delta
 from retrieval.store.heads import BankHead
-from retrieval.store.segments import Delta
-from retrieval.types import Bools, Ints
+from retrieval.types import Bools, Floats, Ints
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 SegmentRow: TypeAlias = tuple[int, int, bytes]
@@ -98,9 +98,11 @@ def next_snapshot(
 
     store = held.vectors
     if len(types) or len(dead):
-        table, absent = _vectors(delta.segments.get(vectors_kind, ()), first, size, store.dimension)
+        blocks, absent = _vectors(
+            delta.segments.get(vectors_kind, ()), first, size, store.dimension
+        )
         pause()
-        store = store.extended(table, absent, population)
+        store = store.extended(blocks, absent, population)
         pause()
 
     postings = _postings(held.postings, delta.segments.get(postings_kind, ()), first)
@@ -191,25 +193,23 @@ def _edges(
 
 def _vectors(
     segments: Sequence[SegmentRow], first: int, size: int, dimension: int
-) -> tuple[NDArray[np.float32], Bools]:
-    """(vectors, absent) of ordinals first .. size - 1; rows that no segment covers are absent."""
-    parts = []
-    for start, count, payload in sorted(segments, key=lambda s: s[0]):
-        if start + count > first:
-            skip = max(0, first - start)
-            parts.append((start + skip - first, unpack(payload)["vectors"][skip:]))
-    covered = sum(len(rows) for _, rows in parts)
-    if len(parts) == 1 and covered == size - first:
-        table = parts[0][1]
-    else:
-        width = parts[0][1].shape[1] if parts else dimension
-        table = np.zeros((size - first, width), np.float32)
-        for at, rows in parts:
-            table[at : at + len(rows)] = rows
-    absent = without_vector(table)
-    if absent.any():
-        table = np.where(absent[:, None], np.float32(0), table)
-    return table, absent
+) -> tuple[list[Floats], Bools]:
+    """(blocks of rows, absent) of ordinals first .. size - 1, as they lie in the segments; rows
+    that no segment covers are absent, and zeros."""
+    held = [(a, unpack(payload)["vectors"]) for a, n, payload in segments if a + n > first]
+    width = held[0][1].shape[1] if held else dimension
+    blocks: list[Floats] = []
+    at = first
+    for start, rows in [*sorted(held, key=lambda h: h[0]), (size, np.empty((0, width), "f4"))]:
+        if start > at:
+            blocks.append(np.zeros((start - at, width), np.float32))
+        blocks.append(rows[max(0, at - start) :])
+        at = max(at, start + len(rows))
+    absent = [without_vector(rows) for rows in blocks]
+    for i, none in enumerate(absent):
+        if none.any():
+            blocks[i] = np.where(none[:, None], np.float32(0), blocks[i])
+    return blocks, np.concatenate(absent)
 
 
 def _postings(held: Postings, segments: Sequence[SegmentRow], first: int) -> Postings:

@@ -18,6 +18,12 @@ LEAST = 8.0
 """A load (requests in flight) that a replica may carry whatever the mean: in a quiet hour a bank is
 not loaded a second time only because its replica has something to do."""
 
+HALF_LIFE_S = 10.0
+"""How fast traffic is forgotten: some loads of a bank long, so that a burst is worth a copy."""
+
+_SCALE = 2.0**20
+_FORGOTTEN = 0.01
+
 
 def ranked(bank: str, replicas: Sequence[str]) -> list[str]:
     """The replicas in the order in which they should serve `bank`; the same in every process."""
@@ -54,6 +60,36 @@ def owners(
 def copies_for(share: float, replicas: int) -> int:
     """How many replicas a bank with this share (0..1) of all load needs to stay under the mean."""
     return max(1, min(replicas, -int(-share * replicas // 1)))
+
+
+class Traffic:
+    """Each bank's share of recent requests: a request counts half after `HALF_LIFE_S`."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, float] = {}
+        self._total = 0.0
+        self._began: float | None = None
+
+    def __len__(self) -> int:
+        """Banks remembered."""
+        return len(self._counts)
+
+    def seen(self, bank: str, now: float) -> float:
+        """Counts a request at `now` (seconds, never falling); the bank's share of all, in (0, 1].
+
+        Newer requests count more, which spares every older count a pass; now and then all are
+        brought back to scale, and banks that nobody asks for any more are forgotten.
+        """
+        if self._began is None:
+            self._began = now
+        weight = 2.0 ** ((now - self._began) / HALF_LIFE_S)
+        if weight > _SCALE:
+            kept = {b: c / weight for b, c in self._counts.items() if c > _FORGOTTEN * weight}
+            self._counts, self._total = kept, sum(kept.values())
+            self._began, weight = now, 1.0
+        self._counts[bank] = self._counts.get(bank, 0.0) + weight
+        self._total += weight
+        return self._counts[bank] / self._total
 
 
 def shard_ranges(size: int, shard: int) -> list[tuple[int, int]]:

@@ -22,10 +22,10 @@ from retrieval.bank.loader import kinds, next_snapshot
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors import FlatBackend, VectorBackend
 from retrieval.errors import Unavailable
-from retrieval.store import segments
+from retrieval.store import deltas
+from retrieval.store.deltas import Delta
 from retrieval.store.heads import BankHead
 from retrieval.store.pool import Pool
-from retrieval.store.segments import Delta
 from retrieval.types import Floats, Ints
 
 P = ParamSpec("P")
@@ -116,7 +116,7 @@ class Residency:
     """Banks in memory, least recently used ones leaving first."""
 
     def __init__(
-        self, pool: Pool, settings: ResidencySettings, *, load: Load = segments.load
+        self, pool: Pool, settings: ResidencySettings, *, load: Load = deltas.load
     ) -> None:
         self._pool = pool
         self._settings = settings

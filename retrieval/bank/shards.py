@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from retrieval.bank.columns import Population
 from retrieval.bank.placement import shard_ranges
 from retrieval.bank.selection import best, best_per_row, no_nearest
-from retrieval.bank.vectors import Scan, VectorBackend, VectorStore, checked
+from retrieval.bank.vectors import Scan, VectorBackend, VectorStore, checked, width_of
 from retrieval.types import Bools, FactType, Floats, Hits, Ints, no_hits
 
 R = TypeVar("R")
@@ -26,7 +26,8 @@ S = TypeVar("S")
 
 
 class ShardedBackend:
-    """Splits banks into ranges of `shard_rows` ordinals, each a store of `inner`.
+    """Splits banks into ranges of `shard_rows` ordinals, each a store of `inner`; a bank of one
+    range is searched as if it were not split.
 
     `threads`: how many ranges are searched at a time; 1 searches them in the caller's thread.
     """
@@ -42,6 +43,11 @@ class ShardedBackend:
     def each(self, work: Callable[[S], R], shards: Iterable[S]) -> list[R]:
         """`work` on every shard, in their order."""
         return list(map(work, shards) if self._pool is None else self._pool.map(work, shards))
+
+    def close(self) -> None:
+        """Ends the threads; stores cannot be searched afterwards."""
+        if self._pool is not None:
+            self._pool.shutdown()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +71,32 @@ class ShardedVectors:
     def device_nbytes(self) -> int:
         return sum(s.device_nbytes for s in self.shards)
 
-    def extended(self, vectors: Floats, absent: Bools, population: Population) -> ShardedVectors:
-        if self.dimension and len(vectors) and vectors.shape[1] != self.dimension:
-            raise ValueError(
-                f"vectors of {vectors.shape[1]} dimensions in a bank of {self.dimension}"
-            )
+    def extended(
+        self, blocks: Sequence[Floats], absent: Bools, population: Population
+    ) -> ShardedVectors:
+        width_of(blocks, self.dimension)
+        ranges = shard_ranges(population.size, self.backend.shard_rows)
         shards = []
-        for i, (first, end) in enumerate(shard_ranges(population.size, self.backend.shard_rows)):
+        for i, (first, end) in enumerate(ranges):
             shard = self.shards[i] if i < len(self.shards) else self.backend.inner.empty()
-            new = slice(max(first, self.size) - self.size, max(end, self.size) - self.size)
-            shards.append(shard.extended(vectors[new], absent[new], population.between(first, end)))
+            if end > self.size or self._changed(population, first, end):
+                new = slice(max(first, self.size) - self.size, max(end, self.size) - self.size)
+                own = population if len(ranges) == 1 else population.between(first, end)
+                shard = shard.extended(_within(blocks, new), absent[new], own)
+            shards.append(shard)
         return ShardedVectors(self.backend, population.size, tuple(shards), population)
 
     def scan(self, query: Floats) -> Scan:
         query = checked(query, self.dimension)
+        if len(self.shards) == 1:
+            return self.shards[0].scan(query)
         return ShardedScan(self, [s.scan(query) for s in self.shards])
 
     def scan_many(self, queries: Floats) -> Sequence[Scan]:
         queries = checked(queries, self.dimension)
         each = [s.scan_many(queries) for s in self.shards]
+        if len(each) == 1:
+            return each[0]
         return [ShardedScan(self, [scans[i] for scans in each]) for i in range(len(queries))]
 
     def nearest(
@@ -112,8 +125,23 @@ class ShardedVectors:
         owner = ordinals // self.backend.shard_rows
         return [(int(i), np.flatnonzero(owner == i)) for i in np.unique(owner)]
 
+    def _changed(self, population: Population, first: int, end: int) -> bool:
+        """Did somebody of this range die?"""
+        return not np.array_equal(population.live[first:end], self.population.live[first:end])
+
     def _offset(self, shard: int) -> np.int32:
         return np.int32(shard * self.backend.shard_rows)
+
+
+def _within(blocks: Sequence[Floats], rows: slice) -> list[Floats]:
+    """The parts of the blocks that hold these of all their rows."""
+    parts, at = [], 0
+    for block in blocks:
+        part = block[max(0, rows.start - at) : max(0, rows.stop - at)]
+        if len(part):
+            parts.append(part)
+        at += len(block)
+    return parts
 
 
 class ShardedScan:

@@ -87,9 +87,14 @@ class VectorStore(Protocol):
         """Accelerator memory held."""
         ...
 
-    def extended(self, vectors: Floats, absent: Bools, population: Population) -> VectorStore:
-        """With these unit rows (m, d) added; absent[i]: row i has no vector. `population` is the
-        bank's newest and covers all rows."""
+    def extended(
+        self, blocks: Sequence[Floats], absent: Bools, population: Population
+    ) -> VectorStore:
+        """With the unit rows of these blocks, one after the other, added: (m, d) in all.
+
+        absent[i]: row i has no vector. `population` is the bank's newest and covers all rows.
+        Blocks are copied where they lie, so a caller need not join them first.
+        """
         ...
 
     def scan(self, query: Floats) -> Scan:
@@ -120,6 +125,15 @@ class VectorBackend(Protocol):
     """Makes the empty store of a bank: on the host, or on an accelerator."""
 
     def empty(self) -> VectorStore: ...
+
+
+def width_of(blocks: Sequence[Floats], dimension: int) -> int:
+    """The dimension of a bank of `dimension` (0: unknown) and these rows; ValueError if unlike."""
+    for width in (block.shape[1] for block in blocks if len(block)):
+        if dimension and width != dimension:
+            raise ValueError(f"vectors of {width} dimensions in a bank of {dimension}")
+        dimension = width
+    return dimension
 
 
 def checked(queries: Floats, dimension: int) -> Floats:
@@ -176,17 +190,15 @@ class FlatVectors:
     def device_nbytes(self) -> int:
         return 0
 
-    def extended(self, vectors: Floats, absent: Bools, population: Population) -> FlatVectors:
+    def extended(
+        self, blocks: Sequence[Floats], absent: Bools, population: Population
+    ) -> FlatVectors:
         matrix = self._matrix
-        if not self.dimension and len(vectors):
-            matrix = Column.empty(np.float32, (vectors.shape[1],))
-            if len(self._absent):
-                matrix = matrix.extended(np.zeros((len(self._absent), vectors.shape[1]), "f4"))
-        if len(vectors) and vectors.shape[1] != matrix.values.shape[1]:
-            raise ValueError(
-                f"vectors of {vectors.shape[1]} dimensions in a bank of {matrix.values.shape[1]}"
-            )
-        return FlatVectors(matrix.extended(vectors), self._absent.extended(absent), population)
+        width = width_of(blocks, self.dimension)
+        if width and not self.dimension:
+            matrix = Column.empty(np.float32, (width,))
+            blocks = [np.zeros((self.size, width), np.float32), *blocks]
+        return FlatVectors(matrix.extended(*blocks), self._absent.extended(absent), population)
 
     def scan(self, query: Floats) -> HostScan:
         query = checked(query, self.dimension)

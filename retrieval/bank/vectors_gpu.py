@@ -34,6 +34,7 @@ from retrieval.bank.vectors import (
     Scan,
     VectorStore,
     checked,
+    width_of,
 )
 from retrieval.errors import Unavailable
 from retrieval.types import Bools, FactType, Floats, Ints
@@ -136,7 +137,7 @@ class GpuBackend:
         rows = chance.standard_normal((4096, 64), dtype=np.float32)
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         population = Population.empty().extended(np.zeros(4096, np.uint8), np.empty(0, np.int32))
-        store = self.empty().extended(rows, np.zeros(4096, np.bool_), population)
+        store = self.empty().extended([rows], np.zeros(4096, np.bool_), population)
         if not isinstance(store, GpuVectors):
             raise Unavailable("the accelerator", "its budget does not hold the self-test")
         truth = rows @ rows[7]
@@ -255,21 +256,19 @@ class GpuVectors:
     def device_nbytes(self) -> int:
         return 0 if self.extent is None else 2 * self.extent.capacity * self.dimension + self.size
 
-    def extended(self, vectors: Floats, absent: Bools, population: Population) -> VectorStore:
-        dimension = self.dimension or vectors.shape[1]
-        if len(vectors) and self.dimension and vectors.shape[1] != dimension:
-            raise ValueError(
-                f"vectors of {vectors.shape[1]} dimensions in a bank of {self.dimension}"
-            )
+    def extended(
+        self, blocks: Sequence[Floats], absent: Bools, population: Population
+    ) -> VectorStore:
+        dimension = width_of(blocks, self.dimension)
         gone = self.absent.extended(absent)
         kinds = np.full(population.size, NOBODY, np.uint8)
         for fact_type, rows in zip(FactType, population.rows, strict=True):
             kinds[rows] = fact_type
         kinds[gone.values] = NOBODY
-        extent = self._room(len(vectors), dimension) if dimension else None
+        extent = self._room(len(absent), dimension) if dimension else None
         if dimension and extent is None:
-            return self._on_host(vectors, gone.values, population, dimension)
-        device_kinds = self.backend.run(partial(self._write, extent, vectors, kinds))
+            return self._on_host(blocks, gone.values, population, dimension)
+        device_kinds = self.backend.run(partial(self._write, extent, blocks, kinds))
         return GpuVectors(
             self.backend,
             extent,
@@ -357,27 +356,31 @@ class GpuVectors:
         room = self.backend.room
         return Extent.of(room, wanted, dimension) or Extent.of(room, total, dimension)
 
-    def _write(self, extent: Extent | None, vectors: Floats, kinds: NDArray[np.uint8]) -> Tensor:
+    def _write(
+        self, extent: Extent | None, blocks: Sequence[Floats], kinds: NDArray[np.uint8]
+    ) -> Tensor:
         if extent is not None:
-            rows = extent.rows(self.backend.slab, self.size + len(vectors))
+            rows = extent.rows(self.backend.slab, len(kinds))
             if extent is not self.extent:
                 rows[: self.size] = self.extent_rows() if self.extent is not None else 0
             step = max(1, self.backend.temp_bytes // (4 * max(1, extent.dimension)))
-            for first in range(0, len(vectors), step):
-                at = self.size + first
-                part = self.backend.upload(vectors[first : first + step])
-                rows[at : at + len(part)] = part
-            extent.used = self.size + len(vectors)
+            at = self.size
+            for block in blocks:
+                for first in range(0, len(block), step):
+                    part = self.backend.upload(block[first : first + step])
+                    rows[at : at + len(part)] = part
+                    at += len(part)
+            extent.used = len(kinds)
         return self.backend.upload(kinds)
 
     def _on_host(
-        self, vectors: Floats, absent: Bools, population: Population, dimension: int
+        self, blocks: Sequence[Floats], absent: Bools, population: Population, dimension: int
     ) -> VectorStore:
         self.backend.spilled += 1
         held = np.zeros((self.size, dimension), np.float32)
         if self.extent is not None:
             held = self.rows(np.arange(self.size, dtype=np.int32))
-        return FlatBackend().empty().extended(np.concatenate([held, vectors]), absent, population)
+        return FlatBackend().empty().extended([held, *blocks], absent, population)
 
     def _nearest(
         self, vectors: Floats, types: NDArray[np.uint8], k: int, floor: float

@@ -13,7 +13,7 @@ from functools import lru_cache
 from retrieval.keyword.analyser import Analyser
 from retrieval.protocols import LLM, Embedder, Neighbours
 from retrieval.settings import RetainSettings
-from retrieval.store.heads import vector_set
+from retrieval.store.heads import BankHead, vector_set
 from retrieval.store.pool import Pool
 
 
@@ -61,7 +61,8 @@ class Turns:
 
 @dataclass(frozen=True, slots=True)
 class IngestDeps:
-    """`llm` may be None: extraction then stores chunks as they are."""
+    """`llm` may be None: extraction then stores chunks as they are. `committed` is told the head of
+    a bank after each write to it; it must return at once."""
 
     pool: Pool
     embedder: Embedder
@@ -71,6 +72,7 @@ class IngestDeps:
     analyser: Callable[[RetainSettings], Analyser] = analyser_for
     clock: Callable[[], datetime] = utc_now
     turns: Turns = field(default_factory=Turns)
+    committed: Callable[[BankHead], None] = lambda head: None
 
     @property
     def vector_set(self) -> str:

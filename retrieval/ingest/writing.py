@@ -58,16 +58,17 @@ async def write(
     again if the connection is lost before the commit, so it must not keep state outside.
     """
 
-    async def transaction(connection: Connection) -> T:
+    async def transaction(connection: Connection) -> tuple[T, BankHead]:
         if create:
             await banks.ensure(connection, tenant, bank_id)
         change = Change(deps, connection, await banks.lock(connection, tenant, bank_id))
         result = await work(change)
-        await change.finish()
-        return result
+        return result, await change.finish()
 
     async with deps.turns.of(deps.pool, tenant, bank_id):
-        return await transact(deps.pool, transaction)
+        result, head = await transact(deps.pool, transaction)
+    deps.committed(head)
+    return result
 
 
 class Change:
@@ -87,10 +88,10 @@ class Change:
         self._wrote_document = False
         self._serving = (held.vector_set, held.analyser)
 
-    async def finish(self) -> None:
-        """Tombstones and the new version; nothing if nothing was done."""
+    async def finish(self) -> BankHead:
+        """Tombstones and the new version; nothing if nothing was done. The bank's head then."""
         if not self._touched:
-            return
+            return self.held
         await self.connection.execute(
             "insert into tombstones (bank, ordinal, version)"
             " select $1, o, $2 from unnest($3::int[]) o on conflict do nothing",
@@ -110,6 +111,13 @@ class Change:
             vector_set,
             analyser,
             self._wrote_document,
+        )
+        return replace(
+            self.held,
+            version=self.version,
+            next_ordinal=self._next_ordinal,
+            vector_set=vector_set,
+            analyser=analyser,
         )
 
     def touch(self) -> None:

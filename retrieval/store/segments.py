@@ -1,6 +1,6 @@
 """Segments in the database: what replicas load, and their upkeep.
 
-A write appends one segment per kind. `load` reads what a replica lacks in one snapshot. In the
+A write appends one segment per kind, replicas read them (`retrieval.store.deltas`). In the
 background `merge` joins small neighbours (nothing a reader sees changes) and `compact` gives
 ordinals anew once many are dead (the bank's generation rises, replicas load it afresh).
 """
@@ -11,7 +11,6 @@ import asyncio
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,8 @@ import orjson
 from retrieval.bank.segment import pack, unpack
 from retrieval.store import banks
 from retrieval.store.heads import BankHead
-from retrieval.store.pool import Connection, Pool, read, write
-from retrieval.store.splice import Part, after, join, take
+from retrieval.store.pool import Connection, Pool, write
+from retrieval.store.splice import Part, join, take
 from retrieval.types import Floats, Ints
 
 MERGE_FAN = 6
@@ -37,108 +36,6 @@ COMPACT_SHARE = 0.3
 
 COMPACT_LEAST = 1000
 """Dead ordinals below which it never is."""
-
-
-@dataclass(frozen=True, slots=True)
-class EntityRow:
-    """An entity as replicas know it; `merged_into` is the number of the entity it now is."""
-
-    entity_no: int
-    id: bytes
-    name: str
-    merged_into: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Delta:
-    """What a replica lacks, read in one snapshot.
-
-    head: the bank's state of that snapshot. full: drop everything held and take this alone.
-    segments: per kind (first_ordinal, count, payload), ascending; none begins below the
-    replica's own next ordinal. tombstones: int32 ascending. entities: rows changed since, by
-    number, including merges. tags: (tag_no, tag) rows new since.
-    """
-
-    head: BankHead
-    full: bool
-    segments: Mapping[str, Sequence[tuple[int, int, bytes]]]
-    tombstones: Ints
-    entities: Sequence[EntityRow]
-    tags: Sequence[tuple[int, str]]
-
-
-async def load(
-    pool: Pool,
-    head: BankHead,
-    *,
-    have_generation: int,
-    have_version: int,
-    have_ordinal: int,
-    kinds: Sequence[str],
-) -> Delta:
-    """What a replica that holds (generation, version, ordinals below have_ordinal) lacks.
-
-    The answer is of the newest committed state, `head.version` or later. With nothing held pass
-    -1, -1 and 0. NotFound if the bank is gone.
-    """
-
-    async def snapshot(connection: Connection) -> Delta:
-        async with connection.transaction(isolation="repeatable_read", readonly=True):
-            now = await banks.head_of(connection, head.tenant, head.bank_id)
-            full = now.generation != have_generation or now.bank != head.bank
-            version, ordinal = (-1, 0) if full else (have_version, have_ordinal)
-            found: dict[str, list[tuple[int, int, bytes]]] = {kind: [] for kind in kinds}
-            if full or now.next_ordinal > ordinal:
-                rows = await connection.fetch(
-                    "select kind, first_ordinal, count, payload from segments"
-                    " where bank = $1 and kind = any($2) and first_ordinal + count > $3"
-                    " order by kind, first_ordinal",
-                    now.bank,
-                    list(kinds),
-                    ordinal,
-                )
-                for row in rows:
-                    found[row["kind"]].append(
-                        _from(
-                            row["kind"], row["first_ordinal"], row["count"], row["payload"], ordinal
-                        )
-                    )
-            dead = await connection.fetch(
-                "select ordinal from tombstones where bank = $1 and version > $2 order by ordinal",
-                now.bank,
-                version,
-            )
-            entities = await connection.fetch(
-                "select entity_no, id, canonical_name, merged_into from entities"
-                " where bank = $1 and version > $2 order by entity_no",
-                now.bank,
-                version,
-            )
-            tags = await connection.fetch(
-                "select tag_no, tag from tags where bank = $1 and version > $2 order by tag_no",
-                now.bank,
-                version,
-            )
-        return Delta(
-            head=now,
-            full=full,
-            segments=found,
-            tombstones=np.fromiter((row[0] for row in dead), np.int32, len(dead)),
-            entities=[EntityRow(r[0], r[1].bytes, r[2], r[3]) for r in entities],
-            tags=[(row[0], row[1]) for row in tags],
-        )
-
-    return await read(pool, snapshot)
-
-
-def _from(
-    kind: str, first: int, count: int, payload: bytes, ordinal: int
-) -> tuple[int, int, bytes]:
-    if first >= ordinal:
-        return first, count, payload
-    # Merged across what the replica holds already.
-    rest = after(kind, Part(first, count, unpack(payload)), ordinal)
-    return rest.first, rest.count, pack(rest.arrays)
 
 
 async def append(
@@ -387,8 +284,3 @@ async def _renumber_segments(connection: Connection, held: BankHead, renumber: I
                     connection, held.bank, kind, kept.first, kept.count, held.version + 1,
                     pack(kept.arrays),
                 )  # fmt: skip
-
-
-def unpacked(delta: Delta, kind: str) -> list[Part]:
-    """The delta's segments of one kind, as arrays."""
-    return [Part(first, count, unpack(payload)) for first, count, payload in delta.segments[kind]]

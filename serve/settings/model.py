@@ -113,6 +113,8 @@ class Banks(Section):
     """GPU memory of the vectors of resident banks."""
     vector_backend: Literal["auto", "cpu", "gpu"] = "auto"
     """Where vectors are scanned; auto takes the GPU that the stage was given."""
+    bank_shard_rows: Count = 500_000
+    """Vectors of a larger bank are held and searched in ranges of so many memories; 0 = in one."""
     vector_extension: Literal["pgvector", "vchord", "pgvectorscale", "scann"] = "pgvector"
     """Accepted for compatibility: vectors are served from memory."""
     text_search_extension: Literal[

@@ -31,8 +31,8 @@ from retrieval.keyword.analyser import Document
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
 from retrieval.settings import RecallSettings, RetainSettings
 from retrieval.shortlist import Question
+from retrieval.store.deltas import Delta, EntityRow
 from retrieval.store.heads import BankHead
-from retrieval.store.segments import Delta, EntityRow
 from retrieval.types import NO_TIME, Arm, Budget, Floats, LinkType, RecallQuery
 from tests.bench import report, synthetic
 from tests.bench.sets import Bank

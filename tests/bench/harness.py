@@ -35,7 +35,7 @@ IMPORT_BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """One running system. `postgres` is the process id of the database server."""
+    """One running system. `postgres` is the database's process, `dsn` its address."""
 
     pool: Pool
     residency: Residency
@@ -43,6 +43,7 @@ class System:
     ingest: IngestDeps
     executor: ThreadPoolExecutor
     postgres: int
+    dsn: str
     tenant: str = tenants.DEFAULT_TENANT
 
     def retriever(self, settings: RecallSettings) -> LocalRetriever:
@@ -114,9 +115,12 @@ async def system(
             pool=pool,
             residency=banks,
             embedder=embedder,
-            ingest=IngestDeps(pool, embedder, banks, retain or RetainSettings()),
+            ingest=IngestDeps(
+                pool, embedder, banks, retain or RetainSettings(), committed=banks.refresh
+            ),
             executor=executor,
             postgres=postgres.pid,
+            dsn=dsn,
         )
 
 

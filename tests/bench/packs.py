@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.bank.segment import pack
+from retrieval.store.deltas import EntityRow
 from retrieval.store.pool import Pool, write
-from retrieval.store.segments import EntityRow, append
+from retrieval.store.segments import append
 from retrieval.types import NO_TIME, Longs
 
 VECTORS, ANALYSER = "bench:384", "bench"

@@ -23,8 +23,8 @@ from retrieval.bank.loader import next_snapshot
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.segment import pack
 from retrieval.bank.vectors import FlatBackend, Scan
+from retrieval.store.deltas import Delta
 from retrieval.store.heads import BankHead
-from retrieval.store.segments import Delta
 from retrieval.types import NO_TIME, FactType, Floats, Ints, Longs
 from tests.bench import report
 

@@ -94,7 +94,7 @@ def exact(store: FlatVectors, queries: Floats, allowed: Bools | None) -> list[In
 def measure(size: int, batches: Sequence[int]) -> tuple[FlatVectors, Floats, list[Figure]]:
     rows = vectors(size)
     population = Population.empty().extended(np.zeros(size, np.uint8), np.empty(0, np.int32))
-    store = FlatBackend().empty().extended(rows, np.zeros(size, np.bool_), population)
+    store = FlatBackend().empty().extended([rows], np.zeros(size, np.bool_), population)
     index = faiss.IndexFlatIP(DIMENSION)
     index.add(rows)
     del rows
@@ -237,7 +237,7 @@ def crossover(size: int) -> Table:
     """Gathering rows one by one against one pass over all: where the second starts to win."""
     rows = vectors(size)
     population = Population.empty().extended(np.zeros(size, np.uint8), np.empty(0, np.int32))
-    store = FlatBackend().empty().extended(rows, np.zeros(size, np.bool_), population)
+    store = FlatBackend().empty().extended([rows], np.zeros(size, np.bool_), population)
     query = vectors(1, seed=1)[0]
     table = Table(title=f"Gather or scan, {size:,} rows", title_justify="left", box=None)
     for name in ("share", "gather ms", "scan ms"):

@@ -38,7 +38,7 @@ def test_a_scan_runs_at_the_speed_of_memory(device: GpuBackend) -> None:
     rows = np.random.default_rng(0).standard_normal((1_000_000, 384), dtype=np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     population = Population.empty().extended(np.zeros(len(rows), np.uint8), np.empty(0, np.int32))
-    store = device.empty().extended(rows, np.zeros(len(rows), np.bool_), population)
+    store = device.empty().extended([rows], np.zeros(len(rows), np.bool_), population)
     assert isinstance(store, GpuVectors)
 
     def seconds(work: object, times: int = 20) -> float:

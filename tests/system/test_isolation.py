@@ -1,5 +1,6 @@
-"""Many banks with the same texts, read by two replicas while they are written to and evicted:
-no recall shows another bank's memory, a deleted one, an old text, or half a write.
+"""Many banks with the same texts, read by several replicas while they are written to and evicted,
+and while replicas are lost: no recall shows another bank's memory, a deleted one, an old text, or
+half a write.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import pytest
-from retrieval.ingest.curation import delete_memory
 
 from retrieval.bank.residency import Residency, ResidencySettings
+from retrieval.errors import Unavailable
+from retrieval.ingest.curation import delete_memory
 from retrieval.ingest.importing import import_memories
 from retrieval.recall import RecallEngine
 from retrieval.store import banks
@@ -45,12 +47,17 @@ async def replicas(count: int, budget_bytes: int = 1 << 30) -> AsyncIterator[lis
     """Systems over one database, each with banks in memory of its own."""
     settings = ResidencySettings(budget_bytes=budget_bytes)
     async with system(embedder=HashEmbedder(), residency=settings) as first:
-        others = [Residency(first.pool, settings) for _ in range(count - 1)]
+        runs = [first, *(another(first, settings) for _ in range(count - 1))]
         try:
-            yield [first, *(replace(first, residency=residency) for residency in others)]
+            yield runs
         finally:
-            for residency in others:
-                await residency.close()
+            for run in runs[1:]:
+                await run.residency.close()
+
+
+def another(run: System, settings: ResidencySettings) -> System:
+    """A replica that holds nothing yet."""
+    return replace(run, residency=Residency(run.pool, settings))
 
 
 async def write(run: System, bank: Bank, chance: random.Random) -> None:
@@ -107,9 +114,17 @@ async def read(engine: RecallEngine, tenant: str, bank: Bank) -> None:
 
 
 async def storm(
-    runs: list[System], names: int, writes: int, recalls: int, readers: int, seed: int
+    runs: list[System],
+    names: int,
+    writes: int,
+    recalls: int,
+    readers: int,
+    seed: int,
+    *,
+    kill_every_s: float | None = None,
 ) -> list[Bank]:
-    """Writers, readers on every replica and evictions at once; the banks with their histories."""
+    """Writers, readers on every replica, evictions and lost replicas at once; the banks with their
+    histories. All replicas but the writers' own may be lost."""
     chance = random.Random(seed)
     filled = [Bank(f"bank-{number}") for number in range(names)]
     first = runs[0]
@@ -125,10 +140,16 @@ async def storm(
 
     async def reader(number: int) -> None:
         own = random.Random(seed + 1000 + number)
-        run = runs[number % len(runs)]
-        engine = run.engine()
         for _ in range(recalls // readers):
-            await read(engine, run.tenant, own.choice(filled))
+            bank = own.choice(filled)
+            while True:
+                run = runs[number % len(runs)]
+                try:
+                    await read(run.engine(), run.tenant, bank)
+                except Unavailable:  # it was lost meanwhile: ask its successor
+                    assert runs[number % len(runs)] is not run
+                else:
+                    break
 
     async def evictor() -> None:
         own = random.Random(seed + 1)
@@ -136,7 +157,16 @@ async def storm(
             own.choice(runs).residency.evict(own.choice(numbers))
             await asyncio.sleep(0.005)
 
+    async def killer(every_s: float) -> None:
+        own = random.Random(seed + 2)
+        while not over.is_set():
+            await asyncio.sleep(every_s)
+            index = own.randrange(1, len(runs))
+            lost, runs[index] = runs[index], another(first, ResidencySettings())
+            await lost.residency.close()
+
     evicting = asyncio.create_task(evictor())
+    killing = None if kill_every_s is None else asyncio.create_task(killer(kill_every_s))
     async with asyncio.TaskGroup() as tasks:
         for number, bank in enumerate(filled):
             tasks.create_task(writer(bank, random.Random(seed + 2000 + number)))
@@ -144,6 +174,8 @@ async def storm(
             tasks.create_task(reader(number))
     over.set()
     await evicting
+    if killing is not None:
+        await killing
     for bank in filled:
         for run in runs:
             await read(run.engine(), run.tenant, bank)
@@ -168,7 +200,9 @@ def check(filled: list[Bank], recalls: int) -> None:
 @pytest.mark.integration
 async def test_every_recall_sees_one_state_of_its_own_bank() -> None:
     async with replicas(2) as runs:
-        filled = await storm(runs, names=8, writes=10, recalls=250, readers=10, seed=5)
+        filled = await storm(
+            runs, names=8, writes=10, recalls=250, readers=10, seed=5, kill_every_s=0.3
+        )
     check(filled, 250)
 
 
@@ -185,8 +219,13 @@ async def test_the_same_where_few_banks_fit_into_memory() -> None:
 @pytest.mark.timeout(3600)
 async def test_fifty_banks_ten_thousand_recalls() -> None:
     async with replicas(3, budget_bytes=1 << 22) as runs:
-        filled = await storm(runs, names=50, writes=40, recalls=10_000, readers=40, seed=7)
+        filled = await storm(
+            runs, names=50, writes=40, recalls=10_000, readers=40, seed=7, kill_every_s=2.0
+        )
     check(filled, 10_000)
+    reads = sum(len(bank.history.reads) for bank in filled)
+    done = sum(len(bank.history.writes) for bank in filled)
+    print(f"{len(filled)} banks, {reads} recalls, {done} writes: nothing foreign, old or deleted")
 
 
 @pytest.mark.integration

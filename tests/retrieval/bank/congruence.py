@@ -48,7 +48,7 @@ def case(
     for first, end in itertools.pairwise(edges):
         gone = dead[dead < end]  # some were there before this write
         population = population.extended(types[first:end], gone)
-        store = store.extended(vectors[first:end], absent[first:end], population)
+        store = store.extended([vectors[first:end]], absent[first:end], population)
     return Case(store, vectors, types, population.live & ~absent, tolerance)
 
 

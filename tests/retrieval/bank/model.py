@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from retrieval.bank.loader import SegmentRow
 from retrieval.bank.segment import pack
+from retrieval.store.deltas import Delta, EntityRow
 from retrieval.store.heads import BankHead
-from retrieval.store.segments import Delta, EntityRow
 from retrieval.types import NO_TIME, FactType
 
 DIMENSION = 8

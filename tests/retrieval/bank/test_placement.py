@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from retrieval.bank.placement import copies_for, owners, ranked, shard_ranges
+from retrieval.bank.placement import HALF_LIFE_S, Traffic, copies_for, owners, ranked, shard_ranges
 
 pytestmark = pytest.mark.unit
 
@@ -70,3 +70,22 @@ def test_ordinal_ranges_cover_a_bank_once() -> None:
     assert shard_ranges(10, 4) == [(0, 4), (4, 8), (8, 10)]
     assert shard_ranges(4, 4) == [(0, 4)]
     assert shard_ranges(0, 4) == [(0, 0)]
+
+
+def test_a_bank_s_share_follows_recent_traffic() -> None:
+    traffic = Traffic()
+    assert traffic.seen("a", 100.0) == 1.0
+    assert traffic.seen("b", 100.0) == 0.5
+    for _ in range(98):
+        traffic.seen("a", 100.0)
+    assert traffic.seen("b", 100.0) == pytest.approx(2 / 101)
+    # Ten half-lives later the old hundred weigh a tenth of a request.
+    assert traffic.seen("b", 100.0 + 10 * HALF_LIFE_S) > 0.9
+
+
+def test_forgotten_banks_leave_no_trace() -> None:
+    traffic = Traffic()
+    for number in range(1000):
+        traffic.seen(f"bank-{number}", float(number) * HALF_LIFE_S)
+    assert len(traffic) < 50
+    assert traffic.seen("bank-999", 999 * HALF_LIFE_S) == pytest.approx(2 / 3, rel=0.01)

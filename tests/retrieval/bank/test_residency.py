@@ -18,9 +18,9 @@ from retrieval.bank.residency import Residency, ResidencySettings
 from retrieval.bank.resident import ResidentBank
 from retrieval.errors import Unavailable
 from retrieval.protocols import Neighbours
+from retrieval.store.deltas import Delta
 from retrieval.store.heads import BankHead
 from retrieval.store.pool import Pool
-from retrieval.store.segments import Delta
 from retrieval.types import FactType
 from tests.retrieval.bank.model import DIMENSION, Ledger, Memory
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.unit
 
 
 class Database:
-    """Ledgers behind the signature of `segments.load`."""
+    """Ledgers behind the signature of `deltas.load`."""
 
     def __init__(self, delay: float = 0.0) -> None:
         self.ledgers: dict[int, Ledger] = {}

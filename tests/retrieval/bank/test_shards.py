@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from retrieval.bank.shards import ShardedBackend, ShardedVectors
-from retrieval.bank.vectors import FlatBackend, FlatVectors
+from retrieval.bank.vectors import FlatBackend, FlatVectors, HostScan
 from retrieval.bank.vectors_gpu import GpuBackend
 from retrieval.types import FactType
 from tests.retrieval.bank import congruence
@@ -50,8 +50,30 @@ def test_growing_copies_at_most_one_range() -> None:
     assert isinstance(store, ShardedVectors)
     population = store.population.extended(np.zeros(10, np.uint8), np.empty(0, np.int32))
     more = np.full((10, 48), 48**-0.5, np.float32)
-    grown = store.extended(more, np.zeros(10, np.bool_), population)
+    grown = store.extended([more], np.zeros(10, np.bool_), population)
     for before, after in zip(store.shards[:3], grown.shards[:3], strict=True):
-        assert isinstance(before, FlatVectors)
-        assert isinstance(after, FlatVectors)
-        assert np.shares_memory(before.matrix, after.matrix)
+        assert before is after
+    before, after = store.shards[3], grown.shards[3]
+    assert isinstance(before, FlatVectors)
+    assert isinstance(after, FlatVectors)
+    assert (before.size, after.size) == (8, 18)
+
+
+def test_a_death_reaches_its_range_and_no_other() -> None:
+    store = congruence.case(ShardedBackend(FlatBackend(), 64), 200).store
+    assert isinstance(store, ShardedVectors)
+    victim = int(np.flatnonzero(store.population.live[64:128])[0]) + 64
+    dead = np.array([victim], np.int32)
+    population = store.population.extended(np.empty(0, np.uint8), dead)
+    after = store.extended([], np.empty(0, np.bool_), population)
+    kept = [a is b for a, b in zip(store.shards, after.shards, strict=True)]
+    assert kept == [True, False, True, True]
+    query = np.ones(48, np.float32)
+    for fact_type in FactType:
+        assert victim not in after.scan(query).top(200, None, fact_type).ordinals
+
+
+def test_a_bank_of_one_range_is_searched_as_an_unsplit_one() -> None:
+    case = congruence.case(ShardedBackend(FlatBackend(), 64), 60)
+    congruence.check(case)
+    assert isinstance(case.store.scan(case.vectors[0]), HostScan)

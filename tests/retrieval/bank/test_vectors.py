@@ -47,11 +47,11 @@ def test_a_bank_without_vectors_finds_nothing() -> None:
     rows, _, _ = store.nearest(np.ones((2, 3), np.float32), np.zeros(2, np.uint8), 5, 0.0)
     assert len(rows) == 0
     population = Population.empty().extended(np.zeros(2, np.uint8), np.empty(0, np.int32))
-    bare = store.extended(np.empty((2, 0), np.float32), np.ones(2, np.bool_), population)
+    bare = store.extended([np.empty((2, 0), np.float32)], np.ones(2, np.bool_), population)
     assert len(bare.scan(np.ones(3, np.float32)).top(5, None, FactType.WORLD)) == 0
     assert bare.scan(np.ones(3, np.float32)).at(np.array([0, 1], np.int32)).tolist() == [0, 0]
     population = population.extended(np.zeros(1, np.uint8), np.empty(0, np.int32))
-    later = bare.extended(np.ones((1, 3), np.float32), np.zeros(1, np.bool_), population)
+    later = bare.extended([np.ones((1, 3), np.float32)], np.zeros(1, np.bool_), population)
     assert later.scan(np.ones(3, np.float32)).top(5, None, FactType.WORLD).ordinals.tolist() == [2]
 
 
@@ -63,7 +63,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
         case.store.scan(np.full(48, np.nan, np.float32))
     population = Population.empty().extended(case.types, np.empty(0, np.int32))
     with pytest.raises(ValueError, match="dimensions"):
-        case.store.extended(np.ones((1, 47), np.float32), np.zeros(1, np.bool_), population)
+        case.store.extended([np.ones((1, 47), np.float32)], np.zeros(1, np.bool_), population)
 
 
 def test_older_stores_stay_as_they_were() -> None:
@@ -72,8 +72,8 @@ def test_older_stores_stay_as_they_were() -> None:
     before = case.store.scan(case.vectors[3]).at(everyone)
     population = Population.empty().extended(np.zeros(301, np.uint8), np.empty(0, np.int32))
     extra, none = np.ones((1, 48), np.float32), np.zeros(1, np.bool_)
-    first = case.store.extended(extra, none, population)
-    second = case.store.extended(-extra, none, population)  # a second branch
+    first = case.store.extended([extra], none, population)
+    second = case.store.extended([-extra], none, population)  # a second branch
     assert first.rows(np.array([300], np.int32))[0, 0] == 1
     assert second.rows(np.array([300], np.int32))[0, 0] == -1
     assert np.array_equal(case.store.scan(case.vectors[3]).at(everyone), before)

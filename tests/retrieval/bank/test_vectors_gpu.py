@@ -49,7 +49,7 @@ def test_a_filter_or_a_large_k_never_brings_another_type_or_a_placeholder(
 
 def _grown(device: GpuBackend, rows: Floats) -> GpuVectors:
     population = Population.empty().extended(np.zeros(len(rows), np.uint8), np.empty(0, np.int32))
-    store = device.empty().extended(rows, np.zeros(len(rows), np.bool_), population)
+    store = device.empty().extended([rows], np.zeros(len(rows), np.bool_), population)
     assert isinstance(store, GpuVectors)
     return store
 
@@ -59,7 +59,7 @@ def test_extents_go_back_when_the_last_snapshot_is_gone(device: GpuBackend) -> N
     free = device.room.free
     store = _grown(device, np.eye(16, dtype=np.float32))
     population = store.population.extended(np.zeros(1, np.uint8), np.empty(0, np.int32))
-    later = store.extended(np.full((1, 16), 0.25, np.float32), np.zeros(1, np.bool_), population)
+    later = store.extended([np.full((1, 16), 0.25, np.float32)], np.zeros(1, np.bool_), population)
     scan = later.scan(np.eye(16, dtype=np.float32)[0])
     del store, later
     gc.collect()

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from retrieval.ingest.deps import IngestDeps
 from retrieval.settings import RetainSettings
-from retrieval.store import segments
+from retrieval.store import deltas
 from retrieval.store.embedded import EmbeddedPostgres
 from retrieval.store.heads import BankHead
 from retrieval.store.migrate import migrate
@@ -134,14 +134,14 @@ class ExactNeighbours:
 class Replica:
     """What a replica would hold of a bank, loaded whole; for looking at in tests."""
 
-    def __init__(self, delta: segments.Delta) -> None:
+    def __init__(self, delta: deltas.Delta) -> None:
         self.head = delta.head
         self.delta = delta
         size = delta.head.next_ordinal
         self.live = np.ones(size, np.bool_)
         self.live[delta.tombstones] = False
-        self.columns = segments.unpacked(delta, "columns")
-        self.parts = {kind: segments.unpacked(delta, kind) for kind in delta.segments}
+        self.columns = deltas.unpacked(delta, "columns")
+        self.parts = {kind: deltas.unpacked(delta, kind) for kind in delta.segments}
         assert [p.first for p in self.columns] == [0, *[p.end for p in self.columns[:-1]]][
             : len(self.columns)
         ]
@@ -155,7 +155,7 @@ class Replica:
     @staticmethod
     async def of(pool: Pool, head: BankHead) -> Replica:
         kinds = ["columns", "links", f"vectors:{head.vector_set}", f"postings:{head.analyser}"]
-        delta = await segments.load(
+        delta = await deltas.load(
             pool, head, have_generation=-1, have_version=-1, have_ordinal=0, kinds=kinds
         )
         return Replica(delta)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from retrieval.ingest.importing import import_memories
-from retrieval.store import banks, segments
+from retrieval.store import banks, deltas, segments
 from retrieval.store.pool import Pool
 from retrieval.store.splice import Part, after, join
 from tests.retrieval.store.servers import Replica, deps
@@ -85,7 +85,7 @@ async def test_a_delta_is_what_a_full_load_has_more(pool: Pool) -> None:
     head = await banks.head(pool, "default", bank)
     new = await Replica.of(pool, head)
     await segments.merge(pool, head.bank)  # across the point that the replica holds
-    delta = await segments.load(
+    delta = await deltas.load(
         pool,
         head,
         have_generation=old.head.generation,
@@ -97,7 +97,7 @@ async def test_a_delta_is_what_a_full_load_has_more(pool: Pool) -> None:
     assert set(new.delta.tombstones) == {*old.delta.tombstones, *delta.tombstones}
     assert all(tag_no >= len(old.delta.tags) for tag_no, _ in delta.tags)
     for kind in await _kinds(new):
-        parts = segments.unpacked(delta, kind)
+        parts = deltas.unpacked(delta, kind)
         assert all(part.first >= old.head.next_ordinal for part in parts)
         for expected, found in zip(
             [after(kind, join(kind, new.parts[kind]), old.head.next_ordinal)],
@@ -116,7 +116,7 @@ async def test_nothing_new_is_an_empty_delta(pool: Pool) -> None:
     bank = f"e-{uuid4().hex[:8]}"
     await _write(pool, bank, 1, random.Random(3))
     head = await banks.head(pool, "default", bank)
-    delta = await segments.load(
+    delta = await deltas.load(
         pool,
         head,
         have_generation=head.generation,
@@ -173,7 +173,7 @@ async def test_compaction_keeps_the_living(pool: Pool) -> None:
     )
     assert [row[0] for row in rows] == after_compaction.ids()
     assert [row[1] for row in rows] == list(range(now.next_ordinal))
-    delta = await segments.load(
+    delta = await deltas.load(
         pool,
         now,
         have_generation=head.generation,
