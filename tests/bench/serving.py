@@ -24,6 +24,9 @@ import orjson
 from tests.bench import processes
 from tests.bench.sets import Bank
 
+SERVER, POSTGRES, CLIENT = SPENT = ("server", "Postgres", "client")
+"""CPU-ms per recall."""
+
 START_TIMEOUT_S = 180.0
 IDLE_S = 3.0
 
@@ -133,9 +136,9 @@ class Clients:
             "recalls/s": len(texts) / wall,
             "results": _results(bodies),
             "kB": sum(len(body) for _, body in asked) / len(texts) / 1000,
-            "CPU-ms server": 1000 * processes.spent(server_before, server_after) / len(texts),
-            "CPU-ms Postgres": 1000 * processes.spent(database_before, database_after) / len(texts),
-            "CPU-ms client": 1000 * own / len(texts),
+            SERVER: 1000 * processes.spent(server_before, server_after) / len(texts),
+            POSTGRES: 1000 * processes.spent(database_before, database_after) / len(texts),
+            CLIENT: 1000 * own / len(texts),
         }
 
     def _one(self, text: str) -> tuple[float, bytes]:

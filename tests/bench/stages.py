@@ -1,13 +1,17 @@
-"""CPU time of a recall by stage, in this process: each stage by itself, on the same questions.
+"""CPU time of a recall by stage, in this process, on the event loop that the server uses.
 
-CPU time of the whole process, so that a stage's threads and the driver's work count. What the whole
-recall costs beyond its stages (tasks, thread hops, gathering) is shown as `rest`.
+What runs in one go is timed inside whole recalls, by its thread's clock. What waits in between
+(embedding, reading from the database) is timed by itself, by the process's clock, so that the
+other threads' and the driver's work count. What the whole recall costs beyond that (tasks, thread
+hops, gathering) is the rest.
 """
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -17,12 +21,12 @@ import orjson
 
 from retrieval import search, timex
 from retrieval.bank.resident import ResidentBank
-from retrieval.recall import RecallResult
+from retrieval.recall import RecallEngine
 from retrieval.search import Plan
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import Shortlist
 from retrieval.store import banks, memories
-from retrieval.types import Include, RecallQuery
+from retrieval.types import Include, Ints, RecallQuery
 from tests.bench.harness import System
 
 T = TypeVar("T")
@@ -49,22 +53,60 @@ async def cpu_ms(work: Callable[[T], Awaitable[R]], asked: Sequence[T]) -> tuple
     return 1000 * (time.process_time() - begin) / len(asked), answers
 
 
+class _Watch:
+    """Parts of a recall that are put aside while it runs."""
+
+    def __init__(self) -> None:
+        self.seconds = {"time expression": 0.0, "search": 0.0, "answer": 0.0, "serialise": 0.0}
+        self.kept: list[tuple[int, Ints]] = []
+        self._search, self._parse, self._answer = search.run, timex.parse, RecallEngine._answer
+
+    def installed(self) -> ExitStack:
+        stack = ExitStack()
+        stack.enter_context(patch.object(search, "run", self._run))
+        stack.enter_context(patch.object(timex, "parse", self._read))
+        stack.enter_context(patch.object(RecallEngine, "_answer", self._shown()))
+        return stack
+
+    def _run(self, bank: ResidentBank, plan: Plan) -> Shortlist:
+        begin = time.thread_time()
+        shortlist = self._search(bank, plan)
+        self.seconds["search"] += time.thread_time() - begin
+        self.kept.append((shortlist.head.bank, shortlist.found.ordinals))
+        return shortlist
+
+    def _read(self, *arguments: Any) -> timex.TimeExpression | None:
+        begin = time.thread_time()
+        answer = self._parse(*arguments)
+        self.seconds["time expression"] += time.thread_time() - begin
+        return answer
+
+    def _shown(self) -> Callable[..., Awaitable[dict[str, Any]]]:
+        watch = self
+
+        async def shown(engine: RecallEngine, *arguments: Any) -> dict[str, Any]:
+            begin = time.thread_time()
+            body = await watch._answer(engine, *arguments)  # without entity names it never waits
+            watch.seconds["answer"] += time.thread_time() - begin
+            return body
+
+        return shown
+
+
 async def by_stage(run: System, bank_id: str, rounds: Sequence[Sequence[str]]) -> dict[str, float]:
     """CPU-ms per recall: `recall` of the whole, then the stages that it consists of.
 
-    `rounds`: three lists of texts, of one length, no text twice: an embedding is remembered.
+    `rounds`: two lists of texts, no text twice: an embedding is remembered.
     """
-    engine, retriever = run.engine(RecallSettings()), run.retriever(RecallSettings())
-    whole_texts, found_texts, texts = rounds
-    plans: list[tuple[ResidentBank, Plan]] = []
-    search_run = search.run
+    engine = run.engine(RecallSettings())
+    texts, others = rounds
 
-    def noted(bank: ResidentBank, plan: Plan) -> Shortlist:
-        plans.append((bank, plan))
-        return search_run(bank, plan)
-
-    async def found(text: str) -> Shortlist:
-        return await retriever.retrieve(question(run, bank_id, text), texts=False)
+    async def whole(text: str) -> tuple[int, Mapping[str, float]]:
+        answer = await engine.recall(question(run, bank_id, text))
+        begin = time.thread_time()
+        orjson.dumps(answer.body, option=orjson.OPT_SERIALIZE_NUMPY)
+        watch.seconds["serialise"] += time.thread_time() - begin
+        return len(answer.body["results"]), answer.seconds
 
     async def embed(text: str) -> object:
         return await run.embedder.embed_queries([text])
@@ -72,44 +114,33 @@ async def by_stage(run: System, bank_id: str, rounds: Sequence[Sequence[str]]) -
     async def head(_: str) -> object:
         return await banks.head(run.pool, run.tenant, bank_id)
 
-    async def read_time(text: str) -> object:
-        timex.anchor_event(text)
-        return timex.parse(text, datetime.now(UTC))
-
-    async def searched(planned: tuple[ResidentBank, Plan]) -> Shortlist:
-        return search_run(*planned)
-
-    async def whole(text: str) -> RecallResult:
-        return await engine.recall(question(run, bank_id, text))
-
     async def rows(kept: tuple[int, Any]) -> object:
         return await memories.rows(run.pool, *kept)
 
-    async def serialise(answer: RecallResult) -> bytes:
-        return orjson.dumps(answer.body, option=orjson.OPT_SERIALIZE_NUMPY)
+    watch = _Watch()
+    gc.collect()
+    gc.freeze()  # as Serve does when a replica is ready
+    with watch.installed():
+        whole_ms, answers = await cpu_ms(whole, texts)
+    mean = {name: 1000 * seconds / len(texts) for name, seconds in watch.seconds.items()}
+    results = int(np.median([count for count, _ in answers]))
+    shown = [(bank, ordinals[:results]) for bank, ordinals in watch.kept]
+    seconds = [row for _, row in answers]
+    fuse = _steps(seconds, FUSE)
+    ms = {
+        "embed": (await cpu_ms(embed, others))[0],
+        "bank version": (await cpu_ms(head, others))[0],
+        "time expression": mean["time expression"],
+        "arms": mean["search"] - fuse,
+        "fuse": fuse,
+        "rank and pack": _steps(seconds, PACK),
+        "hydrate": (await cpu_ms(rows, shown))[0],
+        "answer": mean["answer"],
+        "serialise": mean["serialise"],
+    }
+    return {"recall": whole_ms, **ms, "rest": whole_ms - sum(ms.values())}
 
-    ms: dict[str, float] = {}
-    ms["recall"], answers = await cpu_ms(whole, whole_texts)
-    with patch.object(search, "run", noted):
-        retrieved, shortlists = await cpu_ms(found, found_texts)
-    ms["embed"], _ = await cpu_ms(embed, texts)
-    ms["bank version"], _ = await cpu_ms(head, texts)
-    ms["time expression"], _ = await cpu_ms(read_time, texts)
-    arms_and_fuse, _ = await cpu_ms(searched, plans)
-    ms["fuse"] = _steps((s.seconds for s in shortlists), FUSE)
-    ms["arms"] = arms_and_fuse - ms["fuse"]
-    ms["rank and pack"] = _steps((a.seconds for a in answers), PACK)
-    kept = int(np.median([len(a.body["results"]) for a in answers]))
-    ms["hydrate"], _ = await cpu_ms(
-        rows, [(s.head.bank, s.found.ordinals[:kept]) for s in shortlists]
-    )
-    ms["serialise"], _ = await cpu_ms(serialise, answers)
-    ms["answer"] = ms["recall"] - retrieved - ms["hydrate"] - ms["rank and pack"]
-    alone = ("embed", "bank version", "time expression", "arms", "fuse")
-    ms["rest"] = retrieved - sum(ms[name] for name in alone)
-    return ms
 
-
-def _steps(seconds: Iterable[Any], names: Sequence[str]) -> float:
+def _steps(seconds: Sequence[Mapping[str, float]], names: Sequence[str]) -> float:
     """Median ms of steps that neither wait nor leave their thread: wall time is CPU time there."""
     return 1000 * float(np.median([sum(row.get(n, 0.0) for n in names) for row in seconds]))
