@@ -195,16 +195,18 @@ class LocalRetriever:
             return Question(query.text)
         if query.window is not None:
             return Question(query.text, query.window, "explicit")
-        loop = asyncio.get_running_loop()
         options = timex.Settings(
             hemisphere=settings.hemisphere,
             fiscal_year_start_month=settings.fiscal_year_start_month,
             day_first=settings.temporal_day_first,
         )
         try:
-            found = await loop.run_in_executor(
-                self._executor, timex.parse, query.text, query.now, options
-            )
+            if timex.is_quick(query.text):  # the way to a thread and back costs more
+                found = timex.parse(query.text, query.now, options)
+            else:
+                found = await asyncio.get_running_loop().run_in_executor(
+                    self._executor, timex.parse, query.text, query.now, options
+                )
         except Exception:
             _log.exception("time analysis failed")
             return Question(query.text)

@@ -22,6 +22,7 @@ from models.passthrough import Passthrough
 from models.settings import Compute, EmbedderSettings, RerankerSettings
 from models.types import ModelError, Observe
 from models.weights import find
+from retrieval import timex
 from retrieval.bank.residency import Residency, ResidencyMetrics, ResidencySettings
 from retrieval.bank.shards import ShardedBackend
 from retrieval.bank.vectors import FlatBackend, VectorBackend
@@ -42,7 +43,7 @@ from serve import metrics
 from serve.door import Door, Limits
 from serve.services import Services, Writer
 from serve.settings import Settings
-from serve.settings.model import RESIDENT, RerankerMember
+from serve.settings.model import RESIDENT, RerankerMember, Stage
 from serve.writer import LocalWriter
 
 log = logging.getLogger(__name__)
@@ -142,15 +143,22 @@ def embedder_settings(settings: Settings) -> EmbedderSettings:
             device="cpu" if own.embeddings_local_force_cpu else "auto",
             allow_mps=own.embeddings_local_allow_mps,
             precision=own.embeddings_local_precision,
-            threads=own.embeddings_local_threads,
+            threads=own.embeddings_local_threads or _reserved(settings, settings.stages.embedder),
             trust_remote_code=own.embeddings_local_trust_remote_code,
             init_timeout_s=own.model_init_timeout_s,
         ),
     )
 
 
-def reranker_settings(member: RerankerMember, init_timeout_s: float) -> RerankerSettings:
+def _reserved(settings: Settings, stage: Stage) -> int:
+    """CPUs reserved where a model runs, 0 where none are: then it takes what the process has."""
+    home = stage if stage.placement == "deployment" else settings.stages.recall
+    return int(home.cpus)
+
+
+def reranker_settings(settings: Settings, member: RerankerMember) -> RerankerSettings:
     """What the models package needs to know of one member of the chain."""
+    init_timeout_s = settings.embeddings.model_init_timeout_s
 
     def own(name: str) -> Any:
         return getattr(member, f"{member.provider}_{name}", None)
@@ -166,7 +174,7 @@ def reranker_settings(member: RerankerMember, init_timeout_s: float) -> Reranker
                 device="cpu" if member.local_force_cpu else "auto",
                 allow_mps=member.local_allow_mps,
                 precision="fp16" if member.local_fp16 else member.local_precision,
-                threads=member.local_threads,
+                threads=member.local_threads or _reserved(settings, settings.stages.reranker),
                 trust_remote_code=member.local_trust_remote_code,
                 init_timeout_s=init_timeout_s,
             ),
@@ -215,9 +223,8 @@ async def open_reranker(settings: Settings, stack: AsyncExitStack) -> Member:
     if members == (RerankerMember(),) and not await _obtainable(members[0].local_model):
         reranker = Passthrough("fused")
     else:
-        timeout = settings.embeddings.model_init_timeout_s
         reranker = build_reranker(
-            [reranker_settings(member, timeout) for member in members],
+            [reranker_settings(settings, member) for member in members],
             observe=observer("reranker"),
         )
     stack.push_async_callback(reranker.close)
@@ -288,6 +295,7 @@ def keyword_backend(settings: Settings) -> KeywordBackend | None:
 def open_retriever(
     settings: Settings, pool: Pool, residency: Residency, embedder: Embedder, stack: AsyncExitStack
 ) -> LocalRetriever:
+    timex.warm()
     threads = ThreadPoolExecutor(ARRAY_THREADS, "arrays")
     stack.callback(threads.shutdown, wait=False, cancel_futures=True)
 
