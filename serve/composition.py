@@ -27,6 +27,7 @@ from retrieval.bank.residency import Residency, ResidencyMetrics, ResidencySetti
 from retrieval.bank.shards import ShardedBackend
 from retrieval.bank.vectors import FlatBackend, VectorBackend
 from retrieval.bank.vectors_gpu import GpuBackend
+from retrieval.bank.vectors_ivf import IvfBackend
 from retrieval.ingest.deps import IngestDeps, analyser_for
 from retrieval.ingest.worker import Worker
 from retrieval.keyword import backends
@@ -245,7 +246,8 @@ def _vector_backend(settings: Settings, stack: AsyncExitStack) -> VectorBackend:
     wanted = settings.banks.vector_backend
     whole: VectorBackend
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
-        whole = FlatBackend()
+        rows = settings.banks.bank_ivf_rows
+        whole = IvfBackend(rows, settings.banks.bank_ivf_recall) if rows else FlatBackend()
     else:
         whole = device = GpuBackend(budget_bytes=settings.banks.gpu_bank_memory_bytes)
         stack.callback(device.close)

@@ -115,6 +115,11 @@ class Banks(Section):
     """Where vectors are scanned; auto takes the GPU that the stage was given."""
     bank_shard_rows: Count = 500_000
     """Vectors of a larger bank are held and searched in ranges of so many memories; 0 = in one."""
+    bank_ivf_rows: Count = 0
+    """On the CPU, banks (or ranges of one) from this size on are searched approximately, through
+    inverted lists; 0 = always exactly. Worth it from some 200,000 memories on."""
+    bank_ivf_recall: Annotated[float, Field(gt=0, le=1)] = 0.95
+    """Share of the true hits for which inverted lists are read, as measured on the bank."""
     vector_extension: Literal["pgvector", "vchord", "pgvectorscale", "scann"] = "pgvector"
     """Accepted for compatibility: vectors are served from memory."""
     text_search_extension: Literal[
