@@ -429,13 +429,10 @@ def _paths(bank: ResidentBank, ordinals: Ints, walked: GraphHits | None) -> Path
         at = where[there]
         hop[there], link[there] = walked.hop[at], walked.link[at]
         parent[there], via[there] = walked.parent[at], walked.via[at]
-    names = bank.entities.name
-    return Paths(
-        hop,
-        bank.columns.id[np.maximum(parent, 0)],
-        link,
-        tuple(names[entity] if entity >= 0 else None for entity in via.tolist()),
-    )
+    names: list[str | None] = [None] * count
+    for i in np.flatnonzero(via >= 0).tolist():
+        names[i] = bank.entities.name[via[i]]
+    return Paths(hop, bank.columns.id[np.maximum(parent, 0)], link, tuple(names))
 
 
 def _trace(bank: ResidentBank, lists: _Lists) -> tuple[ArmList, ...]:
