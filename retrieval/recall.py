@@ -127,7 +127,7 @@ class RecallEngine:
         with clock.step("token_filtering"):
             packed = packing.pack(shortlist.facts.tokens[order], query.max_tokens)
             kept = order[packed.kept]
-            dropped.update((int(i), "tokens") for i in np.setdiff1d(order, kept))
+            dropped.update(dict.fromkeys(np.setdiff1d(order, kept).tolist(), "tokens"))
 
         async with clock.stage("hydrate_results", query.deadline):
             rows = await self._rows(shortlist, kept)

@@ -77,14 +77,16 @@ def paths(bank: ResidentBank, ordinals: Ints, walked: GraphHits | None) -> Paths
         at = where[there]
         hop[there], link[there] = walked.hop[at], walked.link[at]
         parent[there], via[there] = walked.parent[at], walked.via[at]
-    names = bank.entities.name
+    names: list[str | None] = [None] * count
+    for i in np.flatnonzero(via >= 0).tolist():
+        names[i] = bank.entities.name[via[i]]
     handed, support = evidence(ordinals, walked)
     return Paths(
         hop,
         bank.columns.id[np.maximum(parent, 0)],
         parent,
         link,
-        tuple(names[entity] if entity >= 0 else None for entity in via.tolist()),
+        tuple(names),
         handed,
         support,
     )

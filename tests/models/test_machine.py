@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import asyncio
 import json
 import socket
@@ -68,7 +69,7 @@ def test_the_control_group_limits_threads(
 def test_a_model_has_the_threads_that_the_control_group_allows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(device.os, "sched_getaffinity", lambda _: range(4), raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4), raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(device, "_cgroup_cpus", list)
     assert allowed_cpus() == 4
