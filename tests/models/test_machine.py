@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import asyncio
 import json
+import os
 import socket
 import time
 from pathlib import Path
