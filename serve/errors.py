@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -77,10 +77,19 @@ def _retry_after(error: Exception, status: int) -> dict[str, str] | None:
 def problems(found: Sequence[Any]) -> Response:
     """422 with one entry per problem of a request: where, what, which kind."""
     detail = [
-        {"loc": list(problem["loc"]), "msg": problem["msg"], "type": problem["type"]}
+        {"loc": list(problem["loc"]), "msg": _sentence(problem), "type": problem["type"]}
         for problem in found[:100]
     ]
     return json_response({"detail": detail}, 422)
+
+
+def _sentence(problem: Mapping[str, Any]) -> str:
+    """What is wrong; the framework says little where a whole body cannot be read."""
+    if problem["type"] == "json_invalid":
+        return f"the body is no JSON: {problem.get('ctx', {}).get('error', problem['msg'])}"
+    if problem["type"] == "model_attributes_type" and tuple(problem["loc"]) == ("body",):
+        return "the body must be a JSON object, sent with content-type application/json"
+    return str(problem["msg"])
 
 
 def _methods(request: Request) -> list[str]:
