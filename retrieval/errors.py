@@ -6,13 +6,16 @@ FourfoldError
     Conflict              an id that is already used for something else                 (409)
     Overloaded            a bounded queue is full; carries retry_after_s                (503)
     RateLimited           a tenant's own limit; carries retry_after_s                   (429)
-    DeadlineExceeded      the request's time is over; names the stage                   (504)
+    DeadlineExceeded      the request's time is over; names the stage, and what was
+                          finished before it                                          (504)
     Unavailable           a part is gone for now (database, embedder); names the part   (503)
     NeedsModel            asked for something that needs an LLM and none is configured  (400)
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 
@@ -56,9 +59,26 @@ class RateLimited(Overloaded):
 
 
 class DeadlineExceeded(FourfoldError):
-    def __init__(self, stage: str) -> None:
+    """`finished`: seconds of each step that was done before `stage` ran out of time."""
+
+    finished: Mapping[str, float] = MappingProxyType({})
+
+    def __init__(self, stage: str, finished: Mapping[str, float] | None = None) -> None:
         super().__init__(f"the request ran out of time during {stage}")
         self.stage = stage
+        if finished:
+            self.finished = dict(finished)
+
+    def add(self, earlier: Mapping[str, float]) -> None:
+        """Puts steps that were finished before in front."""
+        self.finished = {**earlier, **self.finished}
+
+    def __str__(self) -> str:
+        said = super().__str__()
+        if not self.finished:
+            return said
+        done = ", ".join(f"{name} {spent * 1000:.0f} ms" for name, spent in self.finished.items())
+        return f"{said}; finished before: {done}"
 
 
 class Unavailable(FourfoldError):

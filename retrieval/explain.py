@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,7 @@ def of(
 
     The explanation holds, per arm that surfaced the memory, [rank, score]; its place and score in
     the fusion; who ordered the list and the base score; the signals of recency, time and proof;
-    and the path by which the graph arm came to it, if it did.
+    the path by which the graph arm came to it, if it did; and whether that lifted it.
     """
     found, paths = shortlist.found, shortlist.paths
     raw = found.scores[positions]
@@ -38,6 +37,7 @@ def of(
         np.stack([ranked.recency, ranked.proximity, ranked.proof], axis=1)[positions], 4
     ).tolist()
     hop = paths.hop[positions].tolist()
+    parents = paths.parent[positions].tobytes().hex()
     reranked = ranked.raw is not None
     for i, position in enumerate(positions.tolist()):
         recency, temporal, proof = signals[i]
@@ -57,12 +57,14 @@ def of(
         }
         if hop[i]:
             why["path"] = {
-                "from": str(UUID(bytes=paths.parent[position].tobytes())),
+                "from": _uuid(parents[32 * i : 32 * i + 32]),
                 "link": _LINKS[paths.link[position]],
                 "hop": hop[i],
             }
             if paths.via[position] is not None:
                 why["path"]["via"] = paths.via[position]
+        if ranked.lifted[position]:
+            why["lifted"] = True
         yield (
             {
                 "final": final[i],
@@ -72,6 +74,10 @@ def of(
             },
             why,
         )
+
+
+def _uuid(digits: str) -> str:
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def _or_none(score: float) -> float | None:

@@ -17,25 +17,32 @@ EntityNames = Mapping[int, Sequence[tuple[str, str]]]
 """ordinal -> (entity id, canonical name), in the order they are shown."""
 
 _PAGE = 64
+_TYPES = tuple(kind.wire for kind in FactType)
 
 
 def result(row: MemoryRow, names: EntityNames | None) -> dict[str, Any]:
     """One memory as the API shows it; keys without a value are left out."""
-    shown: dict[str, Any] = {"id": row.id, "text": row.text, "type": row.fact_type.wire}
+    shown: dict[str, Any] = {"id": row.id, "text": row.text, "type": _TYPES[row.fact_type]}
     if names is not None and (own := names.get(row.ordinal)):
         shown["entities"] = [name for _, name in own]
-    optional = {
-        "context": row.context,
-        "occurred_start": row.occurred_start,
-        "occurred_end": row.occurred_end,
-        "mentioned_at": row.mentioned_at,
-        "document_id": row.document_id,
-        "metadata": dict(row.metadata) if row.metadata else None,
-        "chunk_id": row.chunk_id,
-        "tags": list(row.tags) if row.tags else None,
-        "proof_count": row.proof_count,
-    }
-    shown.update((key, value) for key, value in optional.items() if value is not None)
+    if row.context is not None:
+        shown["context"] = row.context
+    if row.occurred_start is not None:
+        shown["occurred_start"] = row.occurred_start
+    if row.occurred_end is not None:
+        shown["occurred_end"] = row.occurred_end
+    if row.mentioned_at is not None:
+        shown["mentioned_at"] = row.mentioned_at
+    if row.document_id is not None:
+        shown["document_id"] = row.document_id
+    if row.metadata:
+        shown["metadata"] = dict(row.metadata)
+    if row.chunk_id is not None:
+        shown["chunk_id"] = row.chunk_id
+    if row.tags:
+        shown["tags"] = list(row.tags)
+    if row.proof_count is not None:
+        shown["proof_count"] = row.proof_count
     return shown
 
 

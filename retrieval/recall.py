@@ -14,17 +14,18 @@ import dataclasses
 import logging
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Protocol
 
 import asyncpg
 import numpy as np
 
 from retrieval import explain, extras, tokens, trace
-from retrieval.errors import DeadlineExceeded, InvalidInput
+from retrieval.errors import InvalidInput
 from retrieval.protocols import Reranker
-from retrieval.ranking import packing
+from retrieval.ranking import packing, survival
 from retrieval.ranking.document import document
 from retrieval.ranking.weights import (
     Ranked,
@@ -36,9 +37,11 @@ from retrieval.ranking.weights import (
 )
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import Shortlist
+from retrieval.stopwatch import Stopwatch
 from retrieval.store import memories
 from retrieval.types import (
     FactType,
+    Floats,
     Ints,
     MemoryRow,
     RecallQuery,
@@ -51,6 +54,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 RERANK_RESERVE_S = 0.15
 """Time kept back from a reranker for packing and fetching, so that its lateness degrades the
 answer instead of ending it."""
+
+RETRIEVAL_GRACE_S = 0.1
+"""How much longer than it may take the retriever is waited for: its own error says more."""
 
 
 class Retriever(Protocol):
@@ -96,7 +102,8 @@ class RecallEngine:
         query = self._checked(query)
         if not query.filters.types:
             return RecallResult({"results": []})
-        async with clock.stage("parallel_retrieval", query.deadline):
+        patience = None if query.deadline is None else query.deadline + RETRIEVAL_GRACE_S
+        async with clock.stage("parallel_retrieval", patience):
             shortlist = await self._retriever.retrieve(query, texts=self._reranker.reads_text)
         settings = self._settings.with_overrides(shortlist.head.config)
         degraded = list(shortlist.degraded)
@@ -120,7 +127,7 @@ class RecallEngine:
         with clock.step("token_filtering"):
             packed = packing.pack(shortlist.facts.tokens[order], query.max_tokens)
             kept = order[packed.kept]
-            dropped.update((int(i), "tokens") for i in np.setdiff1d(order, kept))
+            dropped.update(dict.fromkeys(np.setdiff1d(order, kept).tolist(), "tokens"))
 
         async with clock.stage("hydrate_results", query.deadline):
             rows = await self._rows(shortlist, kept)
@@ -152,29 +159,33 @@ class RecallEngine:
         self, query: RecallQuery, shortlist: Shortlist, settings: RecallSettings
     ) -> Scores:
         """The cross-encoder's scores, or which passthrough orders the list."""
+        if settings.fusion == "interleave":
+            return Scores(None, "unknown", "interleave")
         if not settings.enable_reranking:
             return Scores(None, "unknown", "rrf")
         if len(shortlist) == 0:
             return Scores(None, "unknown", "fused")
         documents: list[str] = []
         if shortlist.texts is not None:
-            documents = [document(*text) for text in shortlist.texts]
+            documents = _documents(shortlist, shortlist.texts, settings)
         deadline = None if query.deadline is None else query.deadline - RERANK_RESERVE_S
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
         try:
-            answer = await self._reranker.rerank(
-                query.text,
-                documents,
-                tenant=query.tenant,
-                bank=query.bank_id,
-                deadline=deadline,
-            )
+            async with asyncio.timeout(left):  # whether or not it keeps to its deadline itself
+                answer = await self._reranker.rerank(
+                    query.text,
+                    documents,
+                    tenant=query.tenant,
+                    bank=query.bank_id,
+                    deadline=deadline,
+                )
         except asyncio.CancelledError:
             raise
         except Exception as error:  # a lost reranker costs quality, never the answer
             _log.warning("reranker failed (%s: %s)", type(error).__name__, error)
             return Scores(None, "unknown", "fused", degraded=True)
-        if answer.scores is not None and len(answer.scores) != len(shortlist):
-            _log.warning("reranker %s gave a wrong number of scores", answer.member)
+        if answer.scores is not None and not _usable(answer.scores, len(shortlist)):
+            _log.warning("reranker %s gave unusable scores", answer.member)
             return Scores(None, "unknown", "fused", degraded=True)
         return Scores(
             None if answer.scores is None else np.asarray(answer.scores, np.float64),
@@ -221,54 +232,27 @@ class RecallEngine:
         return body
 
 
+def _documents(
+    shortlist: Shortlist,
+    texts: Sequence[tuple[str, str | None, datetime | None]],
+    settings: RecallSettings,
+) -> list[str]:
+    """What the cross-encoder reads, in the shortlist's order."""
+    documents = [document(*text) for text in texts]
+    if not settings.rerank_graph_paths:
+        return documents
+    paths = shortlist.paths
+    led = survival.places(shortlist.found.ordinals, paths.source)
+    return survival.led_documents([text for text, *_ in texts], documents, led, paths.link)
+
+
+def _usable(scores: Floats, count: int) -> bool:
+    return len(scores) == count and bool(np.isfinite(scores).any())
+
+
 def _prefers_observations(query: RecallQuery, settings: RecallSettings) -> bool:
     wanted = query.prefer_observations
     if wanted is None:
         wanted = settings.recall_prefer_observations
     types = set(query.filters.types)
     return wanted and FactType.OBSERVATION in types and len(types) > 1
-
-
-class Stopwatch:
-    """Seconds per stage; a stage that outlives the request's deadline raises and names itself."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    def step(self, name: str) -> _Step:
-        return _Step(self.seconds, name)
-
-    def stage(self, name: str, deadline: float | None) -> _Stage:
-        return _Stage(self.seconds, name, deadline)
-
-
-class _Step:
-    def __init__(self, seconds: dict[str, float], name: str) -> None:
-        self._seconds, self._name = seconds, name
-
-    def __enter__(self) -> None:
-        self._begin = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        spent = time.perf_counter() - self._begin
-        self._seconds[self._name] = self._seconds.get(self._name, 0.0) + spent
-
-
-class _Stage:
-    def __init__(self, seconds: dict[str, float], name: str, deadline: float | None) -> None:
-        self._step, self._name = _Step(seconds, name), name
-        left = None if deadline is None else max(0.0, deadline - time.monotonic())
-        self._timeout = asyncio.timeout(left)
-
-    async def __aenter__(self) -> None:
-        self._step.__enter__()
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, *exc: Any) -> None:
-        self._step.__exit__()
-        try:
-            await self._timeout.__aexit__(*exc)
-        except TimeoutError as error:
-            if self._timeout.expired():
-                raise DeadlineExceeded(self._name) from error
-            raise

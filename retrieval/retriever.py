@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
-from datetime import timedelta
 from typing import TypeVar, TypeVarTuple, Unpack
+from uuid import UUID
 
 import asyncpg
 import numpy as np
 
-from retrieval import search, timex
+from retrieval import anchor, cues, search, timex
 from retrieval.arms import semantic
 from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
@@ -27,11 +27,15 @@ from retrieval.protocols import Embedder
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import EventFound, Question, Shortlist, empty
+from retrieval.stopwatch import Stopwatch
 from retrieval.store import banks, memories
 from retrieval.store.heads import BankHead, vector_set
-from retrieval.types import Floats, Ints, RecallQuery, TemporalMode, Window
+from retrieval.types import Floats, Ints, RecallQuery, TemporalMode
 
 _log = logging.getLogger(__name__)
+
+_NAMELESS = frozenset({"season", "calendar period", "rolling", "ago", "day"})
+"""Rules of time expressions ("last spring") whose words no memory of that time is likely to say."""
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -63,20 +67,28 @@ class LocalRetriever:
 
     async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
         """See retrieval.recall.Retriever."""
-        seconds: dict[str, float] = {}
+        clock = Stopwatch()
+        async with clock.stage("parallel_retrieval", query.deadline):
+            return await self._retrieve(query, texts, clock)
+
+    async def _retrieve(self, query: RecallQuery, texts: bool, clock: Stopwatch) -> Shortlist:
+        seconds = clock.seconds
         begin = time.perf_counter()
         event = timex.anchor_event(query.text) if query.window is None else None
         asked = [query.text] if event is None else [query.text, event.phrase]
         embedding = asyncio.create_task(self._embed(asked, query))
         searching: asyncio.Task[ScoredMatches | None] | None = None
         try:
+            clock.running = "backend_acquisition"
             head = await banks.head(self._pool, query.tenant, query.bank_id)
             seconds["backend_acquisition"] = time.perf_counter() - begin
             settings = self._settings.with_overrides(head.config)
             budget = recall_budget(settings, query.budget, query.max_tokens)
+            clock.running = "query_analysis"
             question = await self._question(query, settings)
             if head.next_ordinal == 0:
                 return empty(head, question, budget)
+            clock.running = "bank_open"
             bank, metadata = await asyncio.gather(
                 self._residency.open(head), self._metadata(head, query)
             )
@@ -84,15 +96,17 @@ class LocalRetriever:
             late = event is not None and query.temporal_mode is TemporalMode.FILTER
             if not late:
                 searching = self._asked_elsewhere(bank, query, question, settings, budget, metadata)
+            clock.running = "generate_query_embedding"
             vectors = await embedding
             seconds["generate_query_embedding"] = time.perf_counter() - begin
+            clock.running = None
             analyser = self._analysers(bank.head)
             ours = vector_set(self._embedder.model_id, self._embedder.dimension)
             usable = vectors is not None and bank.head.vector_set == ours
             if question.window is None and event is not None and settings.event_windows and usable:
                 assert vectors is not None
                 question = await self._anchored(
-                    bank, question, event, vectors[1], analyser, settings
+                    bank, query, question, event, vectors[1], analyser, settings
                 )
             if late:
                 searching = self._asked_elsewhere(bank, query, question, settings, budget, metadata)
@@ -108,7 +122,7 @@ class LocalRetriever:
             query=_filtered(query, question),
             settings=settings,
             question=question,
-            terms=analyser.query(question.text),
+            terms=analyser.query(question.besides or question.text),
             budget=budget,
             cap=reranker_cap(settings, query.budget),
             hops=graph_hops(settings, query.budget),
@@ -119,7 +133,8 @@ class LocalRetriever:
             degraded=("keyword",) if doubtful else (),
         )
         shortlist = await self._compute(bank, search.run, bank, plan)
-        if texts and settings.enable_reranking:
+        if texts and settings.enable_reranking and settings.fusion != "interleave":
+            clock.running = "hydrate_results"
             shortlist = await self._hydrated(shortlist)
         return replace(shortlist, seconds={**seconds, **shortlist.seconds})
 
@@ -129,11 +144,9 @@ class LocalRetriever:
             vectors = await self._embedder.embed_queries(
                 texts, tenant=query.tenant, deadline=query.deadline
             )
-        except (FourfoldError, TimeoutError) as error:
+        except Exception as error:  # costs an arm, never the answer
             _log.warning("embedding failed (%s: %s)", type(error).__name__, error)
-            return None
-        except Exception:
-            _log.exception("embedding failed")
+            _log.debug("where embedding failed", exc_info=error)
             return None
         if vectors.shape[0] != len(texts) or not np.isfinite(vectors).all():
             _log.warning("the embedder gave unusable vectors")
@@ -164,7 +177,7 @@ class LocalRetriever:
                     self._pool,
                     backend,
                     bank,
-                    question.text,
+                    question.besides or question.text,
                     asked.types,
                     await self._compute(bank, elsewhere.allowed, bank, asked, metadata),
                     limit=budget,
@@ -182,22 +195,29 @@ class LocalRetriever:
             return Question(query.text)
         if query.window is not None:
             return Question(query.text, query.window, "explicit")
-        loop = asyncio.get_running_loop()
         options = timex.Settings(
             hemisphere=settings.hemisphere,
             fiscal_year_start_month=settings.fiscal_year_start_month,
             day_first=settings.temporal_day_first,
         )
         try:
-            found = await loop.run_in_executor(
-                self._executor, timex.parse, query.text, query.now, options
-            )
+            if timex.is_quick(query.text):  # the way to a thread and back costs more
+                found = timex.parse(query.text, query.now, options)
+            else:
+                found = await asyncio.get_running_loop().run_in_executor(
+                    self._executor, timex.parse, query.text, query.now, options
+                )
         except Exception:
             _log.exception("time analysis failed")
             return Question(query.text)
         if found is None:
             return Question(query.text)
-        return Question(query.text, found.window, found.rule)
+        besides = None
+        if cues.asks_what_happened(query.text):
+            named = found.rule not in _NAMELESS  # "March 2023" is among a memory's keywords
+            cut = found.start if named else found.end
+            besides = f"{query.text[: found.start]} {query.text[cut:]}"
+        return Question(query.text, found.window, found.rule, besides=besides)
 
     async def _metadata(self, head: BankHead, query: RecallQuery) -> Ints | None:
         if query.filters.metadata is None:
@@ -207,6 +227,7 @@ class LocalRetriever:
     async def _anchored(
         self,
         bank: ResidentBank,
+        query: RecallQuery,
         question: Question,
         event: timex.EventReference,
         vector: Floats,
@@ -215,26 +236,19 @@ class LocalRetriever:
     ) -> Question:
         """The question with the window that its event gives, if the bank knows the event."""
         found = await self._compute(
-            bank, search.find_event, bank, analyser.query(event.phrase), vector, settings
+            bank, search.find_event, bank, query, analyser.query(event.phrase), vector, settings
         )
         if found is None:
             return question
-        ordinal, start, end, confidence = found
-        window = {
-            "before": Window(None, start - timedelta(microseconds=1)),
-            "until": Window(None, end),
-            "after": Window(end + timedelta(microseconds=1), None),
-            "since": Window(start, None),
-            "during": Window(start, end),
-        }[event.relation]
-        anchor = EventFound(
+        named = EventFound(
             event.phrase,
             event.relation,
-            ordinal,
-            search.uuid_of(bank.columns.id[ordinal]),
-            confidence,
+            found.ordinal,
+            str(UUID(bytes=bank.columns.id[found.ordinal].tobytes())),
+            found.confidence,
         )
-        return Question(question.text, window, f"event:{event.relation}", anchor)
+        window = anchor.window(found, event.relation)
+        return Question(question.text, window, f"event:{event.relation}", named)
 
     async def _compute(
         self, bank: ResidentBank, function: Callable[[Unpack[Args]], T], *args: *Args

@@ -8,14 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from typing import TypeVar
-from uuid import UUID
 
 import numpy as np
-from numpy.typing import NDArray
 
-from retrieval import cues, filters
+from retrieval import anchor, cues, filters, standing, traits
 from retrieval.arms import graph, semantic, temporal
 from retrieval.arms.adjacency import GraphHits, GraphSettings
 from retrieval.arms.bank_graph import BankGraph
@@ -28,13 +25,13 @@ from retrieval.ranking import boosts, fusion, score_fusion
 from retrieval.ranking.fusion import Candidates
 from retrieval.ranking.score_fusion import Scale, spread
 from retrieval.settings import RecallSettings
-from retrieval.shortlist import ArmList, Facts, Paths, Question, Shortlist
+from retrieval.shortlist import ArmList, Facts, Question, Shortlist
 from retrieval.types import (
-    NO_TIME,
     Arm,
     Bools,
     Doubles,
     FactType,
+    Filters,
     Floats,
     Hits,
     Ints,
@@ -44,9 +41,7 @@ from retrieval.types import (
 
 T = TypeVar("T")
 
-DAY_US = 86_400_000_000
 NO_TERMS = Query(np.empty(0, np.uint64), np.empty(0, np.float32))
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +74,9 @@ class _Senses:
     scale: Scale
     allowed: Bools
 
+    def similarity(self, ordinals: Ints) -> Doubles:
+        return self.scan.at(ordinals).astype(np.float64)
+
     def affinity(self, ordinals: Ints) -> Doubles:
         return score_fusion.affinity(self.scan.at(ordinals), self.matches.at(ordinals), self.scale)
 
@@ -102,7 +100,7 @@ class _Lists:
 
 
 def run(bank: ResidentBank, plan: Plan) -> Shortlist:
-    """Semantic, keyword, temporal and graph arms; reciprocal rank fusion; the cut."""
+    """Semantic, keyword, temporal and graph arms; fusion; the cut."""
     settings, lists = plan.settings, _Lists()
     senses = lists.timed("keyword_and_vectors", lambda: _senses(bank, plan))
     alike = _semantic(senses, plan, lists)
@@ -116,23 +114,28 @@ def run(bank: ResidentBank, plan: Plan) -> Shortlist:
     if timely is not None:
         arms[Arm.TEMPORAL] = Hits(timely.ordinals, timely.scores)
     cap = settings.recall_max_candidates_per_source
-    found = lists.timed(
-        "rrf_merge", lambda: fusion.rrf([fusion.cap_per_source(hits, cap) for hits in arms])
-    )
+    arms = [fusion.cap_per_source(hits, cap) for hits in arms]
+    found = lists.timed("rrf_merge", lambda: _merged(senses, plan, arms, walked))
     strategy = boosts.parse(settings.recall_strategy_boosts)
-    kept = lists.timed("rerank_prefilter", lambda: boosts.cut(found, strategy, plan.cap))
-    fused = lists.timed("score_fusion", lambda: _fused(senses, plan, kept, walked))
+    by_rank = settings.fusion == "rrf"
+    kept = lists.timed(
+        "rerank_prefilter", lambda: boosts.cut(found, strategy, plan.cap, by_rank=by_rank)
+    )
+    fused = kept.rrf
+    if settings.fusion != "convex":
+        fused = lists.timed("score_fusion", lambda: _fused(senses, plan, kept, walked))
+    source_ptr, source_ordinals = traits.sources(bank, kept.ordinals)
     return Shortlist(
         head=bank.head,
         question=plan.question,
         budget=plan.budget,
         found=kept,
-        facts=_facts(bank, kept.ordinals),
-        proximity=_proximity(kept.ordinals, timely),
+        facts=traits.facts(bank, kept.ordinals),
+        proximity=traits.proximity(kept.ordinals, timely),
         fused=fused,
-        source_ptr=_sources(bank, kept.ordinals)[0],
-        source_ordinals=_sources(bank, kept.ordinals)[1],
-        paths=_paths(bank, kept.ordinals, walked),
+        source_ptr=source_ptr,
+        source_ordinals=source_ordinals,
+        paths=traits.paths(bank, kept.ordinals, walked),
         vectors=bank.vectors.rows(kept.ordinals) if plan.query.dedupe is not None else None,
         query_vector=plan.vector if plan.query.trace else None,
         dropped=len(found) - len(kept),
@@ -145,7 +148,7 @@ def run(bank: ResidentBank, plan: Plan) -> Shortlist:
 
 def take(shortlist: Shortlist, index: Ints) -> Shortlist:
     """The shortlist with only the candidates at these positions, in that order."""
-    facts, paths = shortlist.facts, shortlist.paths
+    facts = shortlist.facts
     counts = np.diff(shortlist.source_ptr)[index]
     starts = shortlist.source_ptr[index]
     values = [shortlist.source_ordinals[s : s + n] for s, n in zip(starts, counts, strict=True)]
@@ -157,58 +160,25 @@ def take(shortlist: Shortlist, index: Ints) -> Shortlist:
         fused=shortlist.fused[index],
         source_ptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
         source_ordinals=np.concatenate([np.empty(0, np.int32), *values]).astype(np.int32),
-        paths=Paths(
-            paths.hop[index],
-            paths.parent[index],
-            paths.link[index],
-            tuple(paths.via[i] for i in index.tolist()),
-        ),
+        paths=shortlist.paths.take(index),
         vectors=None if shortlist.vectors is None else shortlist.vectors[index],
     )
 
 
 def find_event(
-    bank: ResidentBank, phrase: Query, vector: Floats, settings: RecallSettings
-) -> tuple[int, datetime, datetime, float] | None:
-    """The dated memory that an event phrase means: (ordinal, start, end, confidence), or None.
-
-    The best by similarity must also share words with the phrase, or be very similar, and have an
-    occurred date; confidence is its similarity. A doubtful event gives no window: a wrong one
-    would hide the answer.
-    """
-    scan = bank.vectors.scan(vector)
+    bank: ResidentBank, query: RecallQuery, phrase: Query, vector: Floats, settings: RecallSettings
+) -> anchor.Anchor | None:
+    """The memory that an event phrase means, or None; among those that the tags and the time of
+    knowledge of `query` leave, whatever else it asks for."""
+    asked = Filters(
+        tags=query.filters.tags,
+        tags_match=query.filters.tags_match,
+        tag_groups=query.filters.tag_groups,
+        as_of=query.filters.as_of,
+    )
+    allowed = filters.allowed(bank, asked)
     matches = bm25.scores(bank.postings, phrase, bank.live, k1=settings.bm25_k1, b=settings.bm25_b)
-    dated = bank.live & (bank.columns.occurred_start != NO_TIME)
-    best: tuple[float, int] | None = None
-    for kind in FactType:
-        hits = scan.top(10, dated, kind)
-        shared = matches.at(hits.ordinals)
-        most = float(matches.scores.max()) if len(matches) else 0.0
-        share = shared / most if most > 0 else np.zeros(len(hits))
-        score = hits.scores + 0.3 * share
-        good = (hits.scores >= _EVENT_SIMILAR) | (
-            (hits.scores >= _EVENT_SIMILAR_WITH_WORDS) & (share >= _EVENT_WORDS)
-        )
-        for ordinal, value, passes in zip(hits.ordinals, score, good, strict=True):
-            if passes and (best is None or value > best[0]):
-                best = (float(value), int(ordinal))
-    if best is None:
-        return None
-    ordinal = best[1]
-    start = int(bank.columns.occurred_start[ordinal])
-    end = int(bank.columns.occurred_end[ordinal])
-    first = _EPOCH + timedelta(microseconds=start)
-    last = first if end == NO_TIME else _EPOCH + timedelta(microseconds=end)
-    return ordinal, first, max(first, last), min(1.0, best[0] / 1.3)
-
-
-_EVENT_SIMILAR = 0.62
-_EVENT_SIMILAR_WITH_WORDS = 0.45
-_EVENT_WORDS = 0.5
-
-
-def uuid_of(raw: NDArray[np.uint8]) -> str:
-    return str(UUID(bytes=raw.tobytes()))
+    return anchor.find(bank, bank.vectors.scan(vector), matches, allowed)
 
 
 def _senses(bank: ResidentBank, plan: Plan) -> _Senses:
@@ -265,20 +235,26 @@ def _temporal(senses: _Senses, plan: Plan, lists: _Lists) -> temporal.TemporalHi
     window = plan.question.window
     if window is None or not plan.settings.enable_temporal_retrieval:
         return None
-    parts = []
+    # "What happened in May?" resembles nothing that happened in May.
+    floor = plan.settings.temporal_semantic_min_similarity
+    floor = floor if plan.question.besides is None else -1.0
+    span, parts = filters.bounds(window), []
+    begin = time.perf_counter()
+    inside = temporal.touching(senses.bank, senses.allowed, span)
     for kind in plan.query.filters.types:
-        begin = time.perf_counter()
         part = temporal.search(
             senses.bank,
             senses.scan,
             senses.allowed,
+            inside,
             kind,
-            filters.bounds(window),
+            span,
             limit=plan.budget,
-            min_similarity=plan.settings.temporal_semantic_min_similarity,
+            min_similarity=floor,
         )
         parts.append(part)
         lists.keep(Arm.TEMPORAL, kind, Hits(part.ordinals, part.scores), begin)
+        begin = time.perf_counter()
     merged = temporal.merge(parts, [senses.scan.at(part.ordinals) for part in parts])
     return merged if len(merged) else None
 
@@ -286,22 +262,27 @@ def _temporal(senses: _Senses, plan: Plan, lists: _Lists) -> temporal.TemporalHi
 def _graph(senses: _Senses, plan: Plan, seeds: Sequence[Hits], lists: _Lists) -> GraphHits:
     settings, bank = plan.settings, senses.bank
     begin = time.perf_counter()
+    late = begin + settings.link_expansion_timeout_s
     asked = GraphSettings(
         hops=plan.hops,
         per_entity=settings.link_expansion_per_entity_limit,
         limit=plan.budget,
-        hub_damping=settings.graph_hub_damping,
         causes=cues.asks_why(plan.question.text),
     )
-    late = begin + settings.link_expansion_timeout_s
-    walked = graph.expand(
+
+    def is_late() -> bool:
+        return time.perf_counter() > late
+
+    if not settings.graph_hub_damping:
+        return _expanded(senses, plan, asked, lists, is_late)
+    walked = graph.walk(
         BankGraph(bank),
         graph.pick_seeds(seeds, senses.affinity),
         senses.affinity,
         senses.allowed,
         asked,
         named=bank.entities.find(plan.question.text),
-        late=lambda: time.perf_counter() > late,
+        late=is_late,
     )
     kinds = bank.columns.fact_type[walked.hits.ordinals]
     for kind in plan.query.filters.types:
@@ -311,12 +292,39 @@ def _graph(senses: _Senses, plan: Plan, seeds: Sequence[Hits], lists: _Lists) ->
     return walked
 
 
+def _expanded(
+    senses: _Senses, plan: Plan, asked: GraphSettings, lists: _Lists, late: Callable[[], bool]
+) -> GraphHits:
+    """Plain link expansion: every fact type from its own most similar memories."""
+    floor, parts = plan.settings.graph_seed_min_similarity, []
+    for kind in plan.query.filters.types:
+        begin = time.perf_counter()
+        own = senses.allowed & (senses.bank.columns.fact_type == kind)
+        seeds = semantic.search(senses.scan, own, kind, limit=graph.SEEDS, floor=floor).ordinals
+        part = graph.expand(BankGraph(senses.bank), seeds, senses.similarity, own, asked, late)
+        lists.keep(Arm.GRAPH, kind, part.hits, begin)
+        parts.append(part)
+    return graph.merged(parts)
+
+
 def _by_score(parts: Sequence[Hits]) -> Hits:
     """One arm over all fact types: by its own score, equal ones in the order of the types."""
     ordinals = np.concatenate([hits.ordinals for hits in parts])
     scores = np.concatenate([hits.scores for hits in parts])
     order = np.argsort(-scores, kind="stable")
     return Hits(ordinals[order], scores[order])
+
+
+def _merged(
+    senses: _Senses, plan: Plan, arms: Sequence[Hits], walked: GraphHits | None
+) -> Candidates:
+    """One list of what the arms found, ordered as the `fusion` setting says."""
+    if plan.settings.fusion == "rrf":
+        return fusion.rrf(arms)
+    if plan.settings.fusion == "interleave":
+        return fusion.interleave(arms)
+    found = fusion.gather(arms)
+    return fusion.by_score(found, _fused(senses, plan, found, walked))
 
 
 def _fused(senses: _Senses, plan: Plan, kept: Candidates, walked: GraphHits | None) -> Doubles:
@@ -329,7 +337,13 @@ def _fused(senses: _Senses, plan: Plan, kept: Candidates, walked: GraphHits | No
     if len(entities):
         named = np.isin(bank.subject[ordinals], entities)
     asking = (columns.flags[np.maximum(window[:, :2], 0)] & ASKS).astype(np.bool_)
-    evidence, support = _evidence(ordinals, walked)
+    evidence, support = traits.evidence(ordinals, walked)
+    window_asked = plan.question.window if plan.settings.enable_temporal_retrieval else None
+    timely = over = None
+    if window_asked is not None:
+        timely = traits.timely(bank, ordinals, window_asked)
+    if cues.asks_about_now(plan.question.text):
+        over = standing.over(bank, ordinals, filters.microseconds(plan.query.now))
     return score_fusion.fused_scores(
         window,
         senses.scan.at(flat).reshape(window.shape),
@@ -341,100 +355,9 @@ def _fused(senses: _Senses, plan: Plan, kept: Candidates, walked: GraphHits | No
         evidence=evidence,
         support=support,
         asks=asking & (window[:, :2] >= 0),
-        timely=_timely(bank, plan, ordinals),
-        over=_over(bank, plan, ordinals),
-    )
-
-
-def _timely(bank: ResidentBank, plan: Plan, ordinals: Ints) -> Bools | None:
-    window = plan.question.window
-    if window is None or not plan.settings.enable_temporal_retrieval:
-        return None
-    columns = bank.columns
-    return filters.overlaps(
-        columns.occurred_start[ordinals],
-        columns.occurred_end[ordinals],
-        columns.mentioned_at[ordinals],
-        filters.bounds(window),
-    )
-
-
-def _over(bank: ResidentBank, plan: Plan, ordinals: Ints) -> Bools | None:
-    """Spans longer than a day that ended before now; a day's event is no state that could end."""
-    if not cues.asks_about_now(plan.question.text):
-        return None
-    start, end = bank.columns.occurred_start[ordinals], bank.columns.occurred_end[ordinals]
-    known = (start != NO_TIME) & (end != NO_TIME)
-    over: Bools = known & (end < filters.microseconds(plan.query.now)) & (end - start > DAY_US)
-    return over
-
-
-def _evidence(ordinals: Ints, walked: GraphHits | None) -> tuple[Floats, Ints]:
-    """What the walk handed to each candidate, and the ordinal it comes from (-1 none)."""
-    evidence = np.zeros(len(ordinals), np.float32)
-    support = np.full(len(ordinals), -1, np.int32)
-    if walked is None or not len(walked):
-        return evidence, support
-    where, there = _lookup(walked.hits.ordinals, ordinals)
-    evidence[there] = walked.evidence[where[there]]
-    support[there] = walked.support[where[there]]
-    return evidence, support
-
-
-def _proximity(ordinals: Ints, timely: temporal.TemporalHits | None) -> Doubles:
-    """Nearness to the window where the temporal arm found the memory, NaN elsewhere; kept also
-    for memories that another arm found first."""
-    near = np.full(len(ordinals), np.nan)
-    if timely is None:
-        return near
-    where, there = _lookup(timely.ordinals, ordinals)
-    near[there] = timely.proximity[where[there]]
-    return near
-
-
-def _lookup(held: Ints, asked: Ints) -> tuple[NDArray[np.intp], Bools]:
-    """Where each asked ordinal stands in `held` (distinct, any order), and whether it is there."""
-    order = np.argsort(held, kind="stable")
-    place = np.searchsorted(held, asked, sorter=order)
-    where = order[np.minimum(place, len(held) - 1)]
-    return where, held[where] == asked
-
-
-def _facts(bank: ResidentBank, ordinals: Ints) -> Facts:
-    columns = bank.columns
-    return Facts(
-        ids=columns.id[ordinals],
-        fact_type=columns.fact_type[ordinals],
-        occurred_start=columns.occurred_start[ordinals],
-        occurred_end=columns.occurred_end[ordinals],
-        mentioned_at=columns.mentioned_at[ordinals],
-        proof=columns.proof[ordinals],
-        tokens=columns.tokens[ordinals],
-    )
-
-
-def _sources(bank: ResidentBank, ordinals: Ints) -> tuple[Ints, Ints]:
-    row, source = bank.columns.sources.take(ordinals)
-    counts = np.bincount(row, minlength=len(ordinals))
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), source
-
-
-def _paths(bank: ResidentBank, ordinals: Ints, walked: GraphHits | None) -> Paths:
-    """How the walk came to each candidate that is no seed."""
-    count = len(ordinals)
-    hop, link = np.zeros(count, np.int8), np.zeros(count, np.uint8)
-    parent, via = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
-    if walked is not None and len(walked):
-        where, there = _lookup(walked.hits.ordinals, ordinals)
-        at = where[there]
-        hop[there], link[there] = walked.hop[at], walked.link[at]
-        parent[there], via[there] = walked.parent[at], walked.via[at]
-    names = bank.entities.name
-    return Paths(
-        hop,
-        bank.columns.id[np.maximum(parent, 0)],
-        link,
-        tuple(names[entity] if entity >= 0 else None for entity in via.tolist()),
+        timely=timely,
+        happened=plan.question.besides is not None,
+        over=over,
     )
 
 

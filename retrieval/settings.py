@@ -61,7 +61,11 @@ class RecallSettings:
     event_windows: bool = True
 
     # Ranking
-    fusion: Literal["rrf", "convex"] = "rrf"
+    # What puts the candidates in order before the cut: reciprocal ranks, calibrated scores
+    # (retrieval/ranking/score_fusion.py), or turns; with `interleave` that order is served. With
+    # a cap of 20 / 100 / 300, what is read holds 0.88 / 0.967 / 0.995 of the answers on two
+    # conversations of LoCoMo with convex, 0.77 / 0.932 / 0.994 with rrf.
+    fusion: Literal["rrf", "convex", "interleave"] = "rrf"
     recall_strategy_boosts: str = ""
     recency_decay_function: Literal["linear", "exponential", "none"] = "linear"
     recency_decay_linear_window_days: float = 365.0
@@ -70,7 +74,10 @@ class RecallSettings:
     reranker_max_candidates_low: int = 0
     reranker_max_candidates_mid: int = 0
     reranker_max_candidates_high: int = 0
+    # What only links found: read by a reranker with its path in front, and how many of them keep
+    # a place whatever it reads (retrieval/ranking/survival.py).
     rerank_graph_paths: bool = False
+    graph_quota: int = 0
     default_tags_match: Literal["any", "any_strict"] = "any"
 
     def with_overrides(self, overrides: Mapping[str, Any]) -> RecallSettings:

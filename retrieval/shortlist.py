@@ -16,12 +16,14 @@ from retrieval.types import Arm, Doubles, FactType, Floats, Hits, Ints, Longs, W
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A recall's text, cleaned, and what was read from it."""
+    """A recall's text, cleaned, and what was read from it. `besides`: where it asks for all that
+    happened in its window, what the keyword arm reads; None elsewhere."""
 
     text: str
     window: Window | None = None
     rule: str | None = None
     event: EventFound | None = None
+    besides: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +53,29 @@ class Facts:
 @dataclass(frozen=True, slots=True)
 class Paths:
     """How the graph arm came to each candidate, (c,): `hop` i1, 0 where it did not (or it is a
-    seed), `parent` u1 (c, 16) the id it was reached from, `link` u1 arms.adjacency.PathLink, `via`
-    the name of the entity both share."""
+    seed), `parent` u1 (c, 16) the id it was reached from and `source` i4 its ordinal (-1 none),
+    `link` u1 arms.adjacency.PathLink, `via` the name of the entity both share; `evidence` f4, what
+    the walk handed on, and `support` i4, the ordinal that it comes from, -1 for none."""
 
     hop: NDArray[np.int8]
     parent: NDArray[np.uint8]
+    source: Ints
     link: NDArray[np.uint8]
     via: tuple[str | None, ...]
+    evidence: Floats
+    support: Ints
+
+    def take(self, index: Ints) -> Paths:
+        """The paths of the candidates at these positions, in that order."""
+        return Paths(
+            self.hop[index],
+            self.parent[index],
+            self.source[index],
+            self.link[index],
+            tuple(self.via[i] for i in index.tolist()),
+            self.evidence[index],
+            self.support[index],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,5 +147,13 @@ def empty(head: BankHead, question: Question, budget: int) -> Shortlist:
         fused=np.empty(0),
         source_ptr=np.zeros(1, np.int32),
         source_ordinals=np.empty(0, np.int32),
-        paths=Paths(np.empty(0, np.int8), np.empty((0, 16), np.uint8), np.empty(0, np.uint8), ()),
+        paths=Paths(
+            np.empty(0, np.int8),
+            np.empty((0, 16), np.uint8),
+            np.empty(0, np.int32),
+            np.empty(0, np.uint8),
+            (),
+            np.empty(0, np.float32),
+            np.empty(0, np.int32),
+        ),
     )

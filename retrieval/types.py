@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum, StrEnum
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -227,9 +227,9 @@ class Hits:
         return len(self.ordinals)
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryRow:
-    """One stored memory as the API shows it; times are aware datetimes."""
+class MemoryRow(NamedTuple):
+    """One stored memory as the API shows it; times are aware datetimes. A recall makes some 150 of
+    them: a named tuple takes a third of the time of a frozen dataclass."""
 
     ordinal: int
     id: str

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 
 from serve import errors, routes
 from serve.routes.service import API_VERSION
+from serve.routing import Addresses
 from serve.services import Services
 from serve.settings import Settings
 
@@ -30,6 +31,8 @@ def create(settings: Settings, services: Services | None = None) -> FastAPI:
     app.state.services = services
     app.state.max_body_bytes = settings.server.max_body_bytes
     errors.install(app)
+    base = settings.server.base_path.rstrip("/")
+    app.add_middleware(Addresses, banks=f"{base}/v1/default/banks/")
     for router in routes.ROUTERS:
-        app.include_router(router, prefix=settings.server.base_path.rstrip("/"))
+        app.include_router(router, prefix=base)
     return app

@@ -37,9 +37,10 @@ def replicas_needed(
     for_load = busy * replicas / COMFORTABLE_BUSY
     if queued_tokens <= 0:
         return max(1, math.ceil(for_load))
-    if tokens_per_s <= 0:
+    in_time = tokens_per_s * drain_s
+    if in_time <= 0:
         return replicas + 1
-    return max(1, math.ceil(min(MOST, for_load + queued_tokens / (tokens_per_s * drain_s))))
+    return max(1, math.ceil(min(MOST, for_load + queued_tokens / in_time)))
 
 
 class QueuedTokens:

@@ -1,4 +1,4 @@
-"""The command line: serve, import, recall, bench, doctor, keys, openapi."""
+"""The command line: serve, import, recall, bench, doctor, keys, tenants, openapi."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 import orjson
 import typer
 
-from serve import maintain
+from serve import maintain, tenancy
 from serve.settings import Settings, SettingsError, load
 
 T = TypeVar("T")
@@ -214,6 +214,7 @@ def revoke_key(key: str, config: Config = None, data: Data = DEFAULT_DATA) -> No
 
 
 maintain.add_to(app, _with_pool)
+tenancy.add_to(app, _with_pool)
 
 
 def main() -> None:

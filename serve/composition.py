@@ -11,7 +11,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from pydantic import SecretStr
@@ -22,10 +22,12 @@ from models.passthrough import Passthrough
 from models.settings import Compute, EmbedderSettings, RerankerSettings
 from models.types import ModelError, Observe
 from models.weights import find
+from retrieval import timex
 from retrieval.bank.residency import Residency, ResidencyMetrics, ResidencySettings
 from retrieval.bank.shards import ShardedBackend
 from retrieval.bank.vectors import FlatBackend, VectorBackend
 from retrieval.bank.vectors_gpu import GpuBackend
+from retrieval.bank.vectors_ivf import IvfBackend
 from retrieval.ingest.deps import IngestDeps, analyser_for
 from retrieval.ingest.worker import Worker
 from retrieval.keyword import backends
@@ -35,16 +37,19 @@ from retrieval.maintenance.upkeep import Upkeep
 from retrieval.protocols import Embedder, Reranker
 from retrieval.recall import RecallEngine, Retriever
 from retrieval.retriever import LocalRetriever
+from retrieval.store import limits as tenant_limits
 from retrieval.store.heads import BankHead
 from retrieval.store.pool import Pool, PoolSettings, open_pool
 from serve import metrics
-from serve.door import Door
+from serve.door import Door, Limits
 from serve.services import Services, Writer
 from serve.settings import Settings
-from serve.settings.model import RESIDENT, RerankerMember
+from serve.settings.model import RESIDENT, RerankerMember, Stage
 from serve.writer import LocalWriter
 
 log = logging.getLogger(__name__)
+
+N = TypeVar("N", int, float)
 
 ARRAY_THREADS = 2
 """Threads for array work that would hold up the event loop; numpy lets go of the lock inside."""
@@ -139,15 +144,22 @@ def embedder_settings(settings: Settings) -> EmbedderSettings:
             device="cpu" if own.embeddings_local_force_cpu else "auto",
             allow_mps=own.embeddings_local_allow_mps,
             precision=own.embeddings_local_precision,
-            threads=own.embeddings_local_threads,
+            threads=own.embeddings_local_threads or _reserved(settings, settings.stages.embedder),
             trust_remote_code=own.embeddings_local_trust_remote_code,
             init_timeout_s=own.model_init_timeout_s,
         ),
     )
 
 
-def reranker_settings(member: RerankerMember, init_timeout_s: float) -> RerankerSettings:
+def _reserved(settings: Settings, stage: Stage) -> int:
+    """CPUs reserved where a model runs, 0 where none are: then it takes what the process has."""
+    home = stage if stage.placement == "deployment" else settings.stages.recall
+    return int(home.cpus)
+
+
+def reranker_settings(settings: Settings, member: RerankerMember) -> RerankerSettings:
     """What the models package needs to know of one member of the chain."""
+    init_timeout_s = settings.embeddings.model_init_timeout_s
 
     def own(name: str) -> Any:
         return getattr(member, f"{member.provider}_{name}", None)
@@ -163,7 +175,7 @@ def reranker_settings(member: RerankerMember, init_timeout_s: float) -> Reranker
                 device="cpu" if member.local_force_cpu else "auto",
                 allow_mps=member.local_allow_mps,
                 precision="fp16" if member.local_fp16 else member.local_precision,
-                threads=member.local_threads,
+                threads=member.local_threads or _reserved(settings, settings.stages.reranker),
                 trust_remote_code=member.local_trust_remote_code,
                 init_timeout_s=init_timeout_s,
             ),
@@ -212,9 +224,8 @@ async def open_reranker(settings: Settings, stack: AsyncExitStack) -> Member:
     if members == (RerankerMember(),) and not await _obtainable(members[0].local_model):
         reranker = Passthrough("fused")
     else:
-        timeout = settings.embeddings.model_init_timeout_s
         reranker = build_reranker(
-            [reranker_settings(member, timeout) for member in members],
+            [reranker_settings(settings, member) for member in members],
             observe=observer("reranker"),
         )
     stack.push_async_callback(reranker.close)
@@ -235,7 +246,8 @@ def _vector_backend(settings: Settings, stack: AsyncExitStack) -> VectorBackend:
     wanted = settings.banks.vector_backend
     whole: VectorBackend
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
-        whole = FlatBackend()
+        rows = settings.banks.bank_ivf_rows
+        whole = IvfBackend(rows, settings.banks.bank_ivf_recall) if rows else FlatBackend()
     else:
         whole = device = GpuBackend(budget_bytes=settings.banks.gpu_bank_memory_bytes)
         stack.callback(device.close)
@@ -285,6 +297,7 @@ def keyword_backend(settings: Settings) -> KeywordBackend | None:
 def open_retriever(
     settings: Settings, pool: Pool, residency: Residency, embedder: Embedder, stack: AsyncExitStack
 ) -> LocalRetriever:
+    timex.warm()
     threads = ThreadPoolExecutor(ARRAY_THREADS, "arrays")
     stack.callback(threads.shutdown, wait=False, cancel_futures=True)
 
@@ -317,6 +330,41 @@ async def open_writer(
     return LocalWriter(deps)
 
 
+def recall_door(settings: Settings, pool: Pool) -> Door:
+    """The door of recalls; a tenant's own limits win over those of the settings."""
+    common = settings.limits
+
+    async def limits(tenant: str) -> Limits:
+        own = await tenant_limits.of(pool, tenant)
+        return Limits(
+            _first(own.recalls_at_once, common.tenant_max_concurrent),
+            _first(own.recalls_per_s, common.tenant_requests_per_s),
+            _first(own.recall_burst, common.tenant_burst),
+        )
+
+    return Door(settings.recall.recall_max_concurrent, common.recall_queue_max, limits=limits)
+
+
+def write_door(settings: Settings, pool: Pool) -> Door:
+    """The door of writes; only tenants with limits of their own have any."""
+
+    async def limits(tenant: str) -> Limits:
+        own = await tenant_limits.of(pool, tenant)
+        return Limits(
+            own.writes_at_once or 0,
+            own.writes_per_s or 0.0,
+            _first(own.write_burst, settings.limits.tenant_burst),
+        )
+
+    return Door(
+        settings.limits.write_max_concurrent, settings.limits.write_queue_max, limits=limits
+    )
+
+
+def _first(own: N | None, common: N) -> N:
+    return common if own is None else own
+
+
 async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitStack) -> Services:
     """Everything that the endpoints call, with what is not `elsewhere` in this process."""
     pool = await open_database(settings, stack)
@@ -341,14 +389,8 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         pool=pool,
         recaller=RecallEngine(pool, retriever, reranker, settings.recall),
         writer=writer,
-        recall_door=Door(
-            settings.recall.recall_max_concurrent,
-            settings.limits.recall_queue_max,
-            tenant_max=settings.limits.tenant_max_concurrent,
-            rate_per_s=settings.limits.tenant_requests_per_s,
-            burst=settings.limits.tenant_burst,
-        ),
-        write_door=Door(settings.limits.write_max_concurrent, settings.limits.write_queue_max),
+        recall_door=recall_door(settings, pool),
+        write_door=write_door(settings, pool),
         models={
             "embedder": "in the retriever" if embedder is None else embedder.model_id,
             "reranker": name_of(reranker),

@@ -1,7 +1,8 @@
 """The door of a process: how many requests run, wait, and whose turn is next.
 
 Bounded running, bounded waiting, fair turns: whoever has fewest requests running goes first, so a
-tenant's flood waits behind itself. No locks: everything happens on one event loop.
+tenant's flood waits behind itself. A tenant may have limits of its own. No locks: everything
+happens on one event loop.
 """
 
 from __future__ import annotations
@@ -9,17 +10,31 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from retrieval.errors import DeadlineExceeded, Overloaded, RateLimited
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one tenant: requests at once, running and waiting; a token bucket of `per_s` and
+    `burst`. 0: no limit."""
+
+    at_once: int = 0
+    per_s: float = 0.0
+    burst: int = 1
+
+
+NO_LIMITS = Limits()
+
+
 @dataclass(slots=True)
 class _Guest:
     """One tenant at this door."""
 
+    limits: Limits
     running: int = 0
     waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
     tokens: float = 0.0
@@ -30,9 +45,9 @@ class Door:
     """At most `running_max` inside, at most `waiting_max` in line.
 
     Nobody waits longer than `wait_max_s`: who would have to, judged by how long visits took lately,
-    is refused at once. `tenant_max` bounds one tenant's requests, running and waiting (0: no bound
-    of its own). `rate_per_s` with `burst` is a token bucket per tenant (0: none). Both are answered
-    with RateLimited, a full or slow line with Overloaded; both say when to come back.
+    is refused at once. `limits` are those of each tenant, or give them for one. What goes beyond
+    them is answered with RateLimited, a full or slow line with Overloaded; both say when to come
+    back.
     """
 
     def __init__(
@@ -41,17 +56,13 @@ class Door:
         waiting_max: int,
         *,
         wait_max_s: float = 5.0,
-        tenant_max: int = 0,
-        rate_per_s: float = 0.0,
-        burst: int = 1,
+        limits: Limits | Callable[[str], Awaitable[Limits]] = NO_LIMITS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._running_max = running_max
         self._waiting_max = waiting_max
         self._wait_max_s = wait_max_s
-        self._tenant_max = tenant_max
-        self._rate = rate_per_s
-        self._burst = burst
+        self._limits = limits
         self._clock = clock
         self._guests: dict[str, _Guest] = {}
         self._mean_s = 0.1  # of one visit; a guess until the first one ends
@@ -61,7 +72,8 @@ class Door:
     @asynccontextmanager
     async def enter(self, tenant: str, deadline: float | None = None) -> AsyncIterator[None]:
         """Inside, one place is held. `deadline` (on the clock) bounds the wait in line."""
-        guest = self._admit(tenant)
+        limits = self._limits
+        guest = self._admit(tenant, limits if isinstance(limits, Limits) else await limits(tenant))
         try:
             if self.running < self._running_max and not self.waiting:
                 self.running += 1
@@ -77,28 +89,32 @@ class Door:
                 guest.running -= 1
                 self._call_next()
         finally:
-            if not guest.running and not guest.waiting and not self._rate:
+            if not guest.running and not guest.waiting and not guest.limits.per_s:
                 self._guests.pop(tenant, None)
 
-    def _admit(self, tenant: str) -> _Guest:
+    def _admit(self, tenant: str, limits: Limits) -> _Guest:
         now = self._clock()
         guest = self._guests.get(tenant)
         if guest is None:
             self._forget(now)
-            guest = self._guests[tenant] = _Guest(tokens=float(self._burst), seen=now)
+            guest = self._guests[tenant] = _Guest(limits, tokens=float(limits.burst), seen=now)
+        elif not guest.limits.per_s:
+            guest.tokens, guest.seen = float(limits.burst), now
+        guest.limits = limits
         present = guest.running + len(guest.waiting)
-        if self._tenant_max and present >= self._tenant_max:
+        if limits.at_once and present >= limits.at_once:
             raise RateLimited(
-                f"this tenant has {present} requests open, the limit is {self._tenant_max}",
+                f"this tenant has {present} requests open, the limit is {limits.at_once}",
                 self._mean_s,
             )
-        if self._rate:
-            guest.tokens = min(self._burst, guest.tokens + (now - guest.seen) * self._rate)
+        if limits.per_s:
+            burst = max(1, limits.burst)
+            guest.tokens = min(burst, guest.tokens + (now - guest.seen) * limits.per_s)
             guest.seen = now
             if guest.tokens < 1:
                 raise RateLimited(
-                    f"this tenant may send {self._rate:g} requests a second",
-                    (1 - guest.tokens) / self._rate,
+                    f"this tenant may send {limits.per_s:g} requests a second",
+                    (1 - guest.tokens) / limits.per_s,
                 )
             guest.tokens -= 1
         expected_s = self._mean_s * (self.waiting + 1) / self._running_max
@@ -110,12 +126,16 @@ class Door:
 
     def _forget(self, now: float) -> None:
         """Drops tenants whose bucket is full again: bounded memory under many tenants."""
-        if self._rate and len(self._guests) > 10_000:
-            full_after = self._burst / self._rate
+        if len(self._guests) > 10_000:
             self._guests = {
                 name: guest
                 for name, guest in self._guests.items()
-                if guest.running or guest.waiting or now - guest.seen < full_after
+                if guest.running
+                or guest.waiting
+                or (
+                    (per_s := guest.limits.per_s)
+                    and (now - guest.seen) * per_s < guest.limits.burst
+                )
             }
 
     async def _wait(self, guest: _Guest, deadline: float | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 import models.types as model_errors
 from retrieval import errors
@@ -53,9 +54,17 @@ def refusal(error: Exception) -> Response:
         return json_response({"detail": str(error)}, 401, {"WWW-Authenticate": "Bearer"})
     for kind, status in STATUS:
         if isinstance(error, kind):
-            return json_response({"detail": str(error)}, status, _retry_after(error, status))
+            return json_response(_body(error), status, _retry_after(error, status))
     log.error("unexpected error", exc_info=error)
     return json_response({"detail": "an unexpected error happened; the server's log has it"}, 500)
+
+
+def _body(error: Exception) -> dict[str, Any]:
+    body: dict[str, Any] = {"detail": str(error)}
+    if isinstance(error, errors.DeadlineExceeded):
+        body["stage"] = error.stage
+        body["finished"] = {name: round(spent, 6) for name, spent in error.finished.items()}
+    return body
 
 
 def _retry_after(error: Exception, status: int) -> dict[str, str] | None:
@@ -68,10 +77,31 @@ def _retry_after(error: Exception, status: int) -> dict[str, str] | None:
 def problems(found: Sequence[Any]) -> Response:
     """422 with one entry per problem of a request: where, what, which kind."""
     detail = [
-        {"loc": list(problem["loc"]), "msg": problem["msg"], "type": problem["type"]}
+        {"loc": list(problem["loc"]), "msg": _sentence(problem), "type": problem["type"]}
         for problem in found[:100]
     ]
     return json_response({"detail": detail}, 422)
+
+
+def _sentence(problem: Mapping[str, Any]) -> str:
+    """What is wrong; the framework says little where a whole body cannot be read."""
+    if problem["type"] == "json_invalid":
+        return f"the body is no JSON: {problem.get('ctx', {}).get('error', problem['msg'])}"
+    if problem["type"] == "model_attributes_type" and tuple(problem["loc"]) == ("body",):
+        return "the body must be a JSON object, sent with content-type application/json"
+    return str(problem["msg"])
+
+
+def _methods(request: Request) -> list[str]:
+    """What may be done at the address of a request."""
+    return [
+        method
+        for method in ("DELETE", "GET", "PATCH", "POST", "PUT")
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL
+            for route in request.app.routes
+        )
+    ]
 
 
 def install(app: FastAPI) -> None:
@@ -81,10 +111,16 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, RequestValidationError)
         return problems(error.errors())
 
-    async def http(_request: Request, error: Exception) -> Response:
+    async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        headers = dict(error.headers) if error.headers else None
-        return json_response({"detail": error.detail}, error.status_code, headers)
+        headers, detail = dict(error.headers or {}), error.detail
+        if error.status_code == 405:
+            allowed = _methods(request)
+            headers["Allow"] = ", ".join(allowed)
+            detail = f"{request.method} cannot be used here: use {' or '.join(allowed)}"
+        elif error.status_code == 404 and detail == "Not Found":  # the framework's own
+            detail = "there is nothing at this address: /docs shows what there is"
+        return json_response({"detail": detail}, error.status_code, headers)
 
     async def known(_request: Request, error: Exception) -> Response:
         return refusal(error)

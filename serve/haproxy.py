@@ -1,9 +1,10 @@
 """HAProxy in front of the replicas: Ray renders its configuration, we make it safe to run at home.
 
 Ray's template binds the statistics and metrics pages to all interfaces, answers 500 where no
-replica is there, and leaves the process behind if its parent is killed. A small program between
-Ray and HAProxy rewrites the file before every start: loopback only, 503 with Retry-After, and the
-kernel ends HAProxy with its parent.
+replica is there, splices, and leaves the process behind if its parent is killed. A small program
+between Ray and HAProxy rewrites the file before every start: loopback only, 503 with Retry-After,
+no splicing (while it is on, about every second client that goes away is not noticed, and its recall
+runs on), and the kernel ends HAProxy with its parent.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ with open(config) as file:
     text = file.read()
 for port in {ports}:
     text = re.sub(rf"bind +[*]?:{{port}}\\b", f"bind 127.0.0.1:{{port}}", text)
+text = re.sub(r"option splice-.*", "", text)
 text = re.sub(r"errorfile (50[234]) .*", r"errorfile \\1 {error_file}", text)
 with open(config + ".local", "w") as file:
     file.write(text)

@@ -26,7 +26,7 @@ import httpx
 from pydantic import SecretStr
 
 from retrieval.store.embedded import EmbeddedPostgres
-from serve import haproxy, logs, metrics, processes, sample
+from serve import haproxy, logs, loopback, metrics, processes, sample
 from serve.processes import InUse
 from serve.settings import Settings
 
@@ -163,7 +163,15 @@ def _environment(settings: Settings, data: Path, folder: Path) -> Mapping[str, s
         "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
         "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
         "RAY_SERVE_PROXY_GRACEFUL_SHUTDOWN_TIMEOUT_S": "1",
+        # What an idle server spends is part of every recall's bill: fewer rounds of bookkeeping.
+        "RAY_SERVE_METRICS_EXPORT_INTERVAL_MS": "1000",
+        "RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "0.25",
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+        **loopback.ENVIRONMENT,
+        # Arrays are small: a second thread doubles the cost of a search. Models set their own.
+        "OMP_NUM_THREADS": "1",
+        # A model's threads that wait must not spin on a core that another thread needs.
+        "OMP_WAIT_POLICY": "passive",
         processes.RUN: str(folder),
         metrics.MULTIPROCESS: str(shared),
         logs.LOG_FILE: str(data / "server.log"),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 from fastapi import Depends, Request
+from starlette.exceptions import HTTPException
 
 from retrieval.recall import RecallResult
-from retrieval.store import tenants
+from retrieval.store import limits, tenants
 from retrieval.store.pool import Pool
 from retrieval.types import RecallQuery
 from serve.door import Door
@@ -69,6 +70,24 @@ class Writer(Protocol):
     ) -> dict[str, Any]: ...
 
 
+@runtime_checkable
+class Curator(Protocol):
+    """A writer that can also change which entity a name stands for. Same rules as Writer."""
+
+    async def merge_entities(
+        self, tenant: str, bank_id: str, into: str, others: Sequence[str]
+    ) -> dict[str, Any]: ...
+
+    async def split_entity(
+        self,
+        tenant: str,
+        bank_id: str,
+        entity_id: str,
+        name: str,
+        memory_ids: Sequence[str] | None,
+    ) -> dict[str, Any]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     settings: Settings
@@ -93,6 +112,15 @@ Given = Annotated[Services, Depends(_services)]
 
 
 async def _tenant(request: Request, services: Given) -> str:
+    tenant = await _owner(request, services)
+    limit = (await limits.of(services.pool, tenant)).max_body_bytes
+    if limit and len(await request.body()) > limit:
+        raise HTTPException(413, f"the request body is larger than this tenant's {limit} bytes")
+    return tenant
+
+
+async def _owner(request: Request, services: Services) -> str:
+    """Whose key the request carries."""
     if not services.settings.limits.require_api_key:
         return tenants.DEFAULT_TENANT
     header = request.headers.get("authorization", "").strip()
@@ -107,3 +135,9 @@ async def _tenant(request: Request, services: Given) -> str:
 
 
 Tenant = Annotated[str, Depends(_tenant)]
+
+
+async def most_items(services: Services, tenant: str, common: int) -> int:
+    """How many items one write of the tenant may have."""
+    own = (await limits.of(services.pool, tenant)).max_items
+    return min(own, common) if own else common

@@ -12,8 +12,6 @@ from rich.text import Text
 _ARMS = ("semantic", "bm25", "graph", "temporal")
 _SHARES = {"recency": 0.2, "temporal": 0.2, "proof": 0.1}
 """How far each signal (0 to 1, neutral at 0.5) moves a score: factor 1 + share (signal - 0.5)."""
-
-
 _LEFT_OUT_SHOWN = 15
 
 
@@ -38,21 +36,15 @@ def _results(results: Sequence[Mapping[str, Any]], explain: bool) -> Table:
     table.add_column("#", justify="right")
     table.add_column("score", justify="right")
     table.add_column("when")
-    if explain:
-        for arm in _ARMS:
-            table.add_column(arm, justify="right", style="cyan")
-        table.add_column("fused", justify="right")
-        table.add_column("boosts")
     table.add_column("memory", overflow="fold", ratio=1)
     for rank, result in enumerate(results, 1):
-        row = [
-            str(rank),
-            f"{(result.get('scores') or {}).get('final') or 0:.3f}",
-            _when(result),
-        ]
+        score = (result.get("scores") or {}).get("final") or 0.0
+        memory = Text(result["text"])
+        if result.get("type") not in (None, "world"):
+            memory.append(f"  [{result['type']}]", style="magenta")
         if explain:
-            row += _explained(result.get("explain") or {})
-        table.add_row(*row, _memory(result, explain))
+            memory.append(f"\n{_explained(result.get('explain') or {})}", style="cyan")
+        table.add_row(str(rank), f"{score:.3f}", _when(result), memory)
     return table
 
 
@@ -62,25 +54,19 @@ def _when(result: Mapping[str, Any]) -> str:
     return f"{shown} – {str(end)[:10]}" if end and start and end[:10] != start[:10] else shown
 
 
-def _explained(explain: Mapping[str, Any]) -> list[str]:
+def _explained(explain: Mapping[str, Any]) -> str:
+    """Rank and score per arm, the fused rank, boosts that moved it, and the path that led to it."""
     arms = explain.get("arms") or {}
-    cells = [f"{arms[arm][0]} ({arms[arm][1]:.2f})" if arm in arms else "" for arm in _ARMS]
+    parts = [f"{arm} {arms[arm][0]} ({arms[arm][1]:.2f})" for arm in _ARMS if arm in arms]
+    parts.append(f"fused {explain.get('fused_rank', '–')}")
     factors = {name: 1 + share * (explain.get(name, 0.5) - 0.5) for name, share in _SHARES.items()}
-    boosts = [
+    parts += [
         f"{name} ×{factor:.2f}" for name, factor in factors.items() if abs(factor - 1) > 0.005
     ]
-    return [*cells, str(explain.get("fused_rank", "")), " ".join(boosts)]
-
-
-def _memory(result: Mapping[str, Any], explain: bool) -> Text:
-    text = Text(result["text"])
-    if result.get("type") not in (None, "world"):
-        text.append(f"  [{result['type']}]", style="magenta")
-    path = (result.get("explain") or {}).get("path") if explain else None
-    if path:
+    if path := explain.get("path"):
         via = f" via {path['via']}" if path.get("via") else ""
-        text.append(f"  ← {path['link']}{via}, hop {path['hop']}", style="dim")
-    return text
+        parts.append(f"← {path['link']}{via}, hop {path['hop']}")
+    return " · ".join(parts)
 
 
 def _trace(trace: Mapping[str, Any], out: Console) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from retrieval.ingest import curation, importing, worker
+from retrieval.ingest import curation, entity_curation, importing, worker
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.retain import retain
 
 
 class LocalWriter:
-    """See serve.services.Writer."""
+    """See serve.services.Writer and Curator."""
 
     def __init__(self, deps: IngestDeps) -> None:
         self._deps = deps
@@ -69,3 +69,20 @@ class LocalWriter:
         self, tenant: str, bank_id: str, document_id: str, tags: Sequence[str]
     ) -> dict[str, Any]:
         return await curation.patch_document(self._deps, tenant, bank_id, document_id, tags)
+
+    async def merge_entities(
+        self, tenant: str, bank_id: str, into: str, others: Sequence[str]
+    ) -> dict[str, Any]:
+        return await entity_curation.merge_entities(self._deps, tenant, bank_id, into, others)
+
+    async def split_entity(
+        self,
+        tenant: str,
+        bank_id: str,
+        entity_id: str,
+        name: str,
+        memory_ids: Sequence[str] | None,
+    ) -> dict[str, Any]:
+        return await entity_curation.split_entity(
+            self._deps, tenant, bank_id, entity_id, name, memory_ids
+        )

@@ -104,7 +104,6 @@ class GraphSettings:
     hops: int = 2
     per_entity: int = 200
     limit: int = 300
-    hub_damping: bool = True
     causes: bool = False
 
 

@@ -19,14 +19,15 @@ memory leads to. Strength of a memory reached later: its own affinity or what re
 is more. *Evidence* is the best share that a memory receives. The arm orders by affinity + evidence,
 lists its seeds too, and leaves out what falls short of a tenth of the best, so it may be short.
 
-With `hub_damping` off it is plain link expansion of one hop from the seeds: tanh(0.5 * number of
-distinct entities shared with any seed) + best semantic weight + best causal weight, seeds not
-among the results unless a causal link leads to them, equal scores by similarity.
+Without damping it is plain link expansion of one hop, each fact type by itself, from its at most
+SEEDS most similar memories: tanh(0.5 * number of distinct entities shared with any seed) + best
+semantic weight + best causal weight, seeds not among the results unless a causal link leads to
+them, equal scores by similarity.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -43,7 +44,9 @@ __all__ = [
     "LinkRows",
     "PathLink",
     "expand",
+    "merged",
     "pick_seeds",
+    "walk",
 ]
 
 SEEDS = 20
@@ -56,7 +59,7 @@ def pick_seeds(lists: Iterable[Hits], affinity: Callable[[Ints], Doubles]) -> In
     return ordinals[order].astype(np.int32)
 
 
-def expand(
+def walk(
     graph: Adjacency,
     seeds: Ints,
     affinity: Callable[[Ints], Doubles],
@@ -68,15 +71,37 @@ def expand(
 ) -> GraphHits:
     """The graph arm's answer.
 
-    seeds int32, distinct, best first; `affinity` gives float64 per ordinal (any real numbers; with
-    damping about 0 for the average memory). allowed bool (size,): no other memory is returned or
-    walked through, and the cap per entity counts only these. named: entities the question names;
-    memories about them join the seeds. `late` is asked before each search through entities: once
-    true, only links are followed. Empty where there is no seed. Pure; any thread.
+    seeds int32, distinct, best first; `affinity` gives float64 per ordinal (any real numbers, about
+    0 for the average memory). allowed bool (size,): no other memory is returned or walked through,
+    and the cap per entity counts only these. named: entities the question names; memories about
+    them join the seeds. `late` is asked before each search through entities: once true, only links
+    are followed. Empty where there is no seed. Pure; any thread.
     """
-    seeds = seeds[allowed[seeds]]
-    if not settings.hub_damping:
-        return link_expansion(graph, seeds[:SEEDS], affinity, allowed, settings, late)
     none = np.empty(0, np.int32)
     walk = Walk(graph, affinity, allowed, settings, late, none if named is None else named)
-    return walk.run(seeds)
+    return walk.run(seeds[allowed[seeds]])
+
+
+def expand(
+    graph: Adjacency,
+    seeds: Ints,
+    similarity: Callable[[Ints], Doubles],
+    allowed: Bools,
+    settings: GraphSettings,
+    late: Callable[[], bool] = lambda: False,
+) -> GraphHits:
+    """Plain link expansion from at most SEEDS seeds; arguments as in `walk`, of one fact type."""
+    return link_expansion(graph, seeds[allowed[seeds]][:SEEDS], similarity, allowed, settings, late)
+
+
+def merged(parts: Sequence[GraphHits]) -> GraphHits:
+    """Several answers as one: by score, equal ones in the order of the parts."""
+    scores = np.concatenate([part.hits.scores for part in parts])
+    order = np.argsort(-scores, kind="stable")
+    return GraphHits(
+        Hits(np.concatenate([part.hits.ordinals for part in parts])[order], scores[order]),
+        *(
+            np.concatenate([getattr(part, name) for part in parts])[order]
+            for name in ("parent", "link", "hop", "via", "evidence", "support")
+        ),
+    )

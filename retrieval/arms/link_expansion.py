@@ -23,7 +23,7 @@ from retrieval.types import CAUSAL, Bools, Doubles, Hits, Ints, LinkType
 def link_expansion(
     graph: Adjacency,
     seeds: Ints,
-    affinity: Callable[[Ints], Doubles],
+    similarity: Callable[[Ints], Doubles],
     allowed: Bools,
     settings: GraphSettings,
     late: Callable[[], bool],
@@ -41,7 +41,7 @@ def link_expansion(
     parts = np.stack([s.score for s in signals])
     total = parts.sum(axis=0)
     found = np.flatnonzero(total > 0).astype(np.int32)
-    order = found[np.lexsort((found, -affinity(found), -total[found]))][: settings.limit]
+    order = found[np.lexsort((found, -similarity(found), -total[found]))][: settings.limit]
     leading = parts[:, order].argmax(axis=0)
     return GraphHits(
         Hits(order, total[order].astype(np.float32)),

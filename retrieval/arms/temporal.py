@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.bank.resident import ResidentBank
+from retrieval.bank.selection import best
 from retrieval.bank.vectors import Scan
 from retrieval.filters import overlaps
 from retrieval.ranking.scoring import proximity
@@ -53,23 +54,34 @@ class TemporalHits:
         return len(self.ordinals)
 
 
+def touching(bank: ResidentBank, allowed: Bools, window: Bounds) -> Bools:
+    """bool (size,): which of the allowed memories touch the window, whatever their type."""
+    columns = bank.columns
+    return allowed & overlaps(
+        columns.occurred_start, columns.occurred_end, columns.mentioned_at, window
+    )
+
+
 def search(
     bank: ResidentBank,
     scan: Scan,
     allowed: Bools,
+    inside: Bools,
     kind: FactType,
     window: Bounds,
     *,
     limit: int,
     min_similarity: float,
 ) -> TemporalHits:
-    """The arm's answer for one fact type: at most `limit` hits, or the entry points if more."""
-    columns = bank.columns
-    touching = allowed & (columns.fact_type == kind)
-    touching &= overlaps(columns.occurred_start, columns.occurred_end, columns.mentioned_at, window)
-    found = np.flatnonzero(touching).astype(np.int32)
-    similarity = scan.at(found)
-    found, similarity = _best(found, similarity, min_similarity, POOL)
+    """The arm's answer for one fact type: at most `limit` hits, or the entry points if more.
+
+    `inside` are those of `allowed` that are `touching` the window; relevance spreads to the others
+    too.
+    """
+    found = np.flatnonzero(inside & (bank.columns.fact_type == kind)).astype(np.int32)
+    pool = best(scan.at(found), found, POOL)
+    size = int(np.searchsorted(-pool.scores, -np.float32(min_similarity), side="right"))
+    found, similarity = pool.ordinals[:size], pool.scores[:size]
     entries = found[cover(_coverage_date(bank, found), similarity, window)]
     near = _near(bank, entries, window, UNDATED_ENTRY)
     return _spread(bank, scan, allowed, kind, window, entries, near, limit, min_similarity)
@@ -113,19 +125,6 @@ def merge(parts: Sequence[TemporalHits], similarity: Sequence[Floats]) -> Tempor
     scores = np.concatenate([p.scores for p in parts])
     near = np.concatenate([p.proximity for p in parts])
     return TemporalHits(ordinals[order], scores[order], near[order])
-
-
-def _best(found: Ints, similarity: Floats, floor: float, limit: int) -> tuple[Ints, Floats]:
-    good = similarity >= floor
-    found, similarity = found[good], similarity[good]
-    if len(found) > limit:
-        part = np.argpartition(-similarity, limit - 1)[:limit]
-        # The cut falls between equal similarities by ordinal, not by the partition's whim.
-        edge = similarity[part].min()
-        part = np.flatnonzero(similarity >= edge)
-        found, similarity = found[part], similarity[part]
-    order = np.lexsort((found, -similarity))[:limit]
-    return found[order], similarity[order]
 
 
 def _coverage_date(bank: ResidentBank, ordinals: Ints) -> Longs:

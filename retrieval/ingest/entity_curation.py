@@ -25,7 +25,7 @@ async def merge_entities(
     Their names become aliases, their mentions and company are added up. Memories keep their
     ordinals: replicas learn it from the entities' rows.
     """
-    target = as_uuid(into, "into")
+    target = as_uuid(into, "entity_id")
     ids = [as_uuid(other, f"others[{i}]") for i, other in enumerate(others)]
     if not ids:
         raise InvalidInput("name at least one entity to merge", "others")
@@ -131,9 +131,9 @@ async def split_entity(
         units = [row["unit_id"] for row in rows]
         if not units or (wanted is not None and len(units) != len(set(wanted))):
             raise InvalidInput(
-                "some of the memories do not mention the entity"
+                "memory_ids: some of the memories do not mention the entity"
                 if wanted
-                else f"no memory of the entity calls it {name!r}",
+                else f"name: no memory of the entity calls it {name!r}",
                 "memory_ids" if wanted is not None else "name",
             )
         new, new_id = await _separate(change, old, name)

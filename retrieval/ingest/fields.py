@@ -147,7 +147,8 @@ def mentions(value: Any, path: str, resolve: bool = True) -> tuple[Mention, ...]
             raise fail(f"{path}[{i}]", 'must be a name or {"text": name}')
         name = clean(name)
         if len(name) > NAME_LIMIT:
-            raise fail(f"{path}[{i}]", f"is longer than {NAME_LIMIT} characters")
+            where = f"{path}[{i}].text" if isinstance(entry, Mapping) else f"{path}[{i}]"
+            raise fail(where, f"is longer than {NAME_LIMIT} characters")
         found.append(Mention(name, resolve))
     return distinct(found)
 

@@ -200,7 +200,7 @@ def _links(value: Any, source: Ref, path: str) -> list[Link]:
         if unknown := link.keys() - _LINK_FIELDS:
             raise fail(f"{where}.{min(map(str, unknown))}", "is no field of a link")
         kind = link.get("type")
-        if kind not in _LINK_TYPES:
+        if not isinstance(kind, str) or kind not in _LINK_TYPES:
             raise fail(f"{where}.type", "must be one of " + ", ".join(_LINK_TYPES))
         links.append(
             Link(

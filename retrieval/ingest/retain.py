@@ -43,6 +43,18 @@ class _Stale(Exception):
     """A document changed between reading it and locking the bank."""
 
 
+@dataclass(frozen=True, slots=True)
+class Anew:
+    """Tells a retain to make all memories of a document anew, changed or not.
+
+    `sections`, by chunk index, are what is known of chunks that stand unchanged at their place;
+    `updated_at` is the state of the document that they were read from.
+    """
+
+    updated_at: datetime
+    sections: Mapping[int, Section]
+
+
 async def retain(
     deps: IngestDeps,
     tenant: str,
@@ -52,11 +64,13 @@ async def retain(
     document_tags: Sequence[str] | None = None,
     now: datetime | None = None,
     also: Callable[[Connection], Awaitable[None]] | None = None,
+    anew: Anew | None = None,
 ) -> dict[str, int]:
     """Stores the items and returns the tokens that extraction cost.
 
     The bank is made if there is none. InvalidInput names the item and the field; then nothing
     has changed. `now` is the time of items without one. `also` runs inside the same transaction.
+    With `anew`, Conflict if the document was changed since.
     """
     banks.check_id(bank_id)
     checked = parse(items, document_tags, now or deps.clock(), deps.settings.retain_max_items)
@@ -67,7 +81,7 @@ async def retain(
         return usage.wire()
     for _ in range(_ATTEMPTS):
         try:
-            await _store(deps, tenant, bank_id, settings, checked, usage, also)
+            await _store(deps, tenant, bank_id, settings, checked, usage, also, anew)
             return usage.wire()
         except _Stale:
             continue
@@ -85,6 +99,7 @@ class _Stored:
     text: str | None
     hashes: Mapping[int, str]
     mentioned: Mapping[int, datetime | None]
+    updated_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +125,7 @@ class _Plan:
     changed: Sequence[_Piece]
     last: Item
     tags: tuple[str, ...]
+    parts: Sequence[int]
     facts: list[Fact] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
 
@@ -120,7 +136,7 @@ def _hash(text: str) -> str:
 
 async def _stored(connection: Connection, bank: int, ids: Sequence[str]) -> dict[str, _Stored]:
     documents = await connection.fetch(
-        "select document_id, content_hash, original_text from documents"
+        "select document_id, content_hash, original_text, updated_at from documents"
         " where bank = $1 and document_id = any($2)",
         bank,
         list(ids),
@@ -139,13 +155,18 @@ async def _stored(connection: Connection, bank: int, ids: Sequence[str]) -> dict
             row["original_text"],
             {c["chunk_index"]: c["content_hash"] for c in chunks if c[0] == row[0]},
             {c["chunk_index"]: c["mentioned"] for c in chunks if c[0] == row[0]},
+            row["updated_at"],
         )
         for row in documents
     }
 
 
 def _plan(
-    document_id: str, items: Sequence[Item], before: _Stored | None, settings: RetainSettings
+    document_id: str,
+    items: Sequence[Item],
+    before: _Stored | None,
+    settings: RetainSettings,
+    anew: Anew | None,
 ) -> _Plan:
     parts: list[tuple[str, Item]] = []
     for item in items:
@@ -167,10 +188,15 @@ def _plan(
     for part, item in parts:
         own = _strategy(settings, item.strategy)
         for piece_text in chunk(part, own.retain_chunk_size, own.retain_structured_chunk_size):
-            piece = _Piece(len(pieces), piece_text, _hash(piece_text), item.section, own)
+            index, hash = len(pieces), _hash(piece_text)
+            section = item.section
+            if anew is not None and before is not None and before.hashes.get(index) == hash:
+                section = anew.sections.get(index, section)
+            piece = _Piece(index, piece_text, hash, section, own)
             pieces.append(piece)
             if (
                 before is None
+                or anew is not None
                 or before.hashes.get(piece.index) != piece.hash
                 or (
                     item.dated
@@ -180,7 +206,8 @@ def _plan(
             ):
                 changed.append(piece)
     tags = tuple(dict.fromkeys(tag for item in items for tag in item.section.tags))
-    return _Plan(document_id, before, text, _hash(text), pieces, changed, items[-1], tags)
+    lengths = [len(part) for part, _ in parts]
+    return _Plan(document_id, before, text, _hash(text), pieces, changed, items[-1], tags, lengths)
 
 
 def _appended(old: str, new: str) -> str:
@@ -205,6 +232,7 @@ async def _store(
     items: Sequence[Item],
     usage: Usage,
     also: Callable[[Connection], Awaitable[None]] | None,
+    anew: Anew | None,
 ) -> None:
     groups: dict[str, list[Item]] = {}
     for item in items:
@@ -217,7 +245,7 @@ async def _store(
         return {} if bank is None else await _stored(connection, bank, list(groups))
 
     stored = await read(deps.pool, look)
-    plans = [_plan(id, group, stored.get(id), settings) for id, group in groups.items()]
+    plans = [_plan(id, group, stored.get(id), settings, anew) for id, group in groups.items()]
     todo = [(plan, piece) for plan in plans for piece in plan.changed]
     found = await asyncio.gather(
         *(
@@ -239,6 +267,8 @@ async def _store(
                 now is not None and then is not None and now.content_hash != then.content_hash
             ):
                 raise _Stale
+            if anew is not None and (now is None or now.updated_at != anew.updated_at):
+                raise Conflict(f"document {plan.document_id!r} was changed meanwhile")
         stale: list[tuple[Stored, Fact]] = []
         for plan in plans:
             stale += await _write_document(change, bank_id, plan, settings)
@@ -318,7 +348,7 @@ async def _write_document(
         plan.content_hash,
         plan.tags,
         section.metadata or {},
-        _params(plan.last),
+        _params(plan),
         section.observation_scopes,
         len(plan.pieces) * FACTS_PER_CHUNK,
     )
@@ -389,12 +419,16 @@ async def _relabelled(
     return found
 
 
-def _params(item: Item) -> dict[str, Any]:
-    section = item.section
+def _params(plan: _Plan) -> dict[str, Any]:
+    """What a later reprocessing needs; `parts` are the lengths of several items' texts."""
+    item, section = plan.last, plan.last.section
     params = {
         "context": section.context,
         "event_date": iso(section.timestamp),
         "metadata": section.metadata,
         "strategy": item.strategy,
+        "entities": [{"text": mention.name} for mention in section.mentions] or None,
+        "resolve_entities": None if all(m.resolve for m in section.mentions) else False,
+        "parts": plan.parts if len(plan.parts) > 1 else None,
     }
     return {key: value for key, value in params.items() if value is not None}

@@ -16,16 +16,17 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from retrieval.errors import Conflict, FourfoldError, InvalidInput, NeedsModel, NotFound
+from retrieval.ingest import reprocessing
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.items import parse
 from retrieval.ingest.retain import retain
 from retrieval.store import banks, operations
 from retrieval.store.operations import Claim
-from retrieval.store.pool import Connection, write
+from retrieval.store.pool import Connection, Pool, write
 
 log = logging.getLogger(__name__)
 
-RETAIN = "retain"
+RETAIN, REPROCESS = "retain", "reprocess"
 
 
 async def submit(
@@ -77,6 +78,26 @@ async def submit(
 
     made = await write(deps.pool, work)
     return {"operation_id": str(made), "items_count": len(items)}
+
+
+async def submit_reprocess(
+    pool: Pool, tenant: str, bank_id: str, document_id: str
+) -> dict[str, Any]:
+    """Queues making a document's memories anew: {success, operation_id, items_count}.
+
+    NotFound for an unknown document, InvalidInput where its text was not kept.
+    """
+
+    async def work(connection: Connection) -> UUID:
+        bank = (await banks.head_of(connection, tenant, bank_id)).bank
+        await reprocessing.require_text(connection, bank, document_id)
+        made, _ = await operations.create(
+            connection, bank, REPROCESS, {}, items_count=1, document_id=document_id
+        )
+        return made
+
+    made = await write(pool, work)
+    return {"success": True, "operation_id": str(made), "items_count": 1}
 
 
 def _uuid(value: str) -> UUID:
@@ -132,7 +153,7 @@ class Worker:
 
     async def step(self) -> bool:
         """Does one operation; False if there was nothing to do."""
-        claimed = await operations.claim(self._deps.pool, self._lease_s, types=(RETAIN,))
+        claimed = await operations.claim(self._deps.pool, self._lease_s, types=(RETAIN, REPROCESS))
         if claimed is None:
             return False
         keeping = asyncio.create_task(self._keep(claimed))
@@ -155,21 +176,26 @@ class Worker:
         return True
 
     async def _do(self, claimed: Claim) -> None:
-        if claimed.type != RETAIN:
-            raise InvalidInput(f"this server does not know operations of type {claimed.type!r}")
-
         async def finish(connection: Connection) -> None:
             await operations.finish(connection, claimed)
 
-        await retain(
-            self._deps,
-            claimed.tenant,
-            claimed.bank_id,
-            claimed.payload["items"],
-            document_tags=claimed.payload["document_tags"],
-            now=datetime.fromisoformat(claimed.payload["now"]),
-            also=finish,
-        )
+        tenant, bank_id, payload = claimed.tenant, claimed.bank_id, claimed.payload
+        if claimed.type == REPROCESS:
+            await reprocessing.reprocess(
+                self._deps, tenant, bank_id, claimed.document_id or "", also=finish
+            )
+        elif claimed.type == RETAIN:
+            await retain(
+                self._deps,
+                tenant,
+                bank_id,
+                payload["items"],
+                document_tags=payload["document_tags"],
+                now=datetime.fromisoformat(payload["now"]),
+                also=finish,
+            )
+        else:
+            raise InvalidInput(f"this server does not know operations of type {claimed.type!r}")
 
     async def _keep(self, claimed: Claim) -> None:
         """Renews the lease while the work goes on."""

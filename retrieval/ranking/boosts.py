@@ -52,17 +52,24 @@ def parse(text: str) -> Boosts:
     return Boosts(divisors, addends, levels)
 
 
-def cut(found: Candidates, boosts: Boosts, cap: int) -> Candidates:
+def cut(found: Candidates, boosts: Boosts, cap: int, *, by_rank: bool = True) -> Candidates:
     """At most `cap` candidates for the reranker, best boosted fusion score first.
 
-    A pool within the cap is left in its order: a reranker reads all of it anyway.
+    A pool within the cap is left in its order: a reranker reads all of it anyway. Where the order
+    was not made from ranks (`by_rank` false), a candidate's place in it takes the part of the other
+    arms' ranks: rank r of a boosted arm beats place s exactly when r < divisor * s.
     """
     if len(found) <= cap:
         return found
     if not boosts:
         return found.take(slice(0, max(cap, 0)))
-    key = rank_scores(found.ranks, boosts.divisors)
-    order = np.argsort(-key, kind="stable")[: max(cap, 0)]
+    if by_rank:
+        key = -rank_scores(found.ranks, boosts.divisors)
+    else:
+        boosted = (found.ranks > 0) & (boosts.divisors > 1)
+        own = np.where(boosted, found.ranks / boosts.divisors, np.inf).min(axis=1)
+        key = np.minimum(np.arange(1, len(found) + 1), own)
+    order = np.argsort(key, kind="stable")[: max(cap, 0)]
     return found.take(order.astype(np.int32))
 
 

@@ -1,7 +1,8 @@
 """Fusion: the arms' lists become one list of distinct candidates.
 
-Reciprocal rank fusion (Cormack, Clarke and Buettcher 2009) with k = 60; every arm weighs the same.
-Ties keep insertion order: arm order semantic, bm25, graph, temporal, then rank.
+rrf: reciprocal rank fusion (Cormack, Clarke and Buettcher 2009) with k = 60; every arm weighs the
+same. interleave: round robin. By another score: `gather`, then `by_score`. Ties keep insertion
+order: arm order semantic, bm25, graph, temporal, then rank.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ class Candidates:
     """Distinct candidates, best first.
 
     ordinals int32 (c,); ranks int32 (c, arms), 1-based, 0 where the arm did not surface it;
-    scores float32 (c, arms), NaN there; rrf float64 (c,), non-increasing.
+    scores float32 (c, arms), NaN there; rrf float64 (c,), non-increasing: the reciprocal rank
+    score, or that of another fusion that put the list in order.
     """
 
     ordinals: Ints
@@ -78,7 +80,14 @@ def gather(arms: Sequence[Hits]) -> Candidates:
 def rrf(arms: Sequence[Hits]) -> Candidates:
     """Reciprocal rank fusion: sum over arms of 1 / (60 + rank)."""
     found = gather(arms)
-    return _sorted_by(found, rank_scores(found.ranks))
+    return by_score(found, rank_scores(found.ranks))
+
+
+def by_score(found: Candidates, score: Doubles) -> Candidates:
+    """Best score first, equal ones as they stand; the score takes the place of `rrf`."""
+    order = np.argsort(-score, kind="stable").astype(np.int32)
+    picked = found.take(order)
+    return Candidates(picked.ordinals, picked.ranks, picked.scores, score[order])
 
 
 def interleave(arms: Sequence[Hits]) -> Candidates:
@@ -107,9 +116,3 @@ def rank_scores(ranks: Ints, divisors: Doubles | None = None) -> Doubles:
 def arm_name(number: int) -> str:
     """semantic, bm25, graph, temporal; a list beyond these is source_<n>."""
     return Arm(number).wire if number < len(Arm) else f"source_{number}"
-
-
-def _sorted_by(found: Candidates, key: Doubles) -> Candidates:
-    order = np.argsort(-key, kind="stable").astype(np.int32)
-    picked = found.take(order)
-    return Candidates(picked.ordinals, picked.ranks, picked.scores, key[order])

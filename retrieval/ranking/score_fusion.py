@@ -11,14 +11,16 @@ it. Neither part grows with the bank, as a z-score of keyword scores would: most
 The fused score adds what stands around a memory and what leads to it:
 
     own = (own similarity - mean) / deviation  +  4 * coverage / best coverage
-    score = own + 0.5 * best own score in the same document
-          + 0.5 * best affinity one step away  +  0.4 * best affinity two steps away
+    near = min(1, 96 / tokens): a long text stands by itself
+    score = own + 0.5 * (own + near * (best own score in the same document - own))
+          + near * (0.5 * best affinity one step away  +  0.4 * best affinity two steps away)
           + 1.5 * evidence of the graph walk
           + 0.7 if the question names what the memory is about
           + 1.3 * ln((1 + min(tokens, 48)) / (1 + 48))
           + 0.5 if the memory before it asks, - 0.5 if it asks itself
-          + 1.0 if it touches the time window of the question
-          - 1.5 if it is a span that is over and the question asks about now
+          + 1.0 if it touches the time window of the question, 5.0 if the question asks for all
+            that happened then
+          - 1.5 if the question asks about now and the memory does not hold now
 
 *Coverage* is BM25 that credits each term of the question once over a small window of the document:
 in full in the memory itself, 0.4 one step away, 0.3 two steps away, the best of these. Steps are
@@ -39,6 +41,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieval.ranking.survival import places
 from retrieval.types import Bools, Doubles, Floats, Ints
 
 STEPS = (0, -1, 1, -2, 2)
@@ -48,13 +51,14 @@ _KEYWORD = 4.0
 _COVER_ONE, _COVER_TWO = 0.4, 0.3
 _ONE_STEP, _TWO_STEPS = 0.5, 0.4
 _DOCUMENT = 0.5
+_SHORT = 96
 _NAMED = 0.7
 _LENGTH, _FULL_LENGTH = 1.3, 48
 _ASKS = 0.5
 _EVIDENCE = 1.5
 _BEHIND, _LONGEST_PATH = 1.0, 3
 _PRIOR_COUNT, _PRIOR_DEVIATION = 10, 0.1
-_TIMELY = 1.0
+_TIMELY, _HAPPENED = 1.0, 5.0
 _OVER = 1.5
 _SHARPNESS = 0.5
 """The formula's constants: one set for every bank, chosen on LoCoMo (six conversations), MuSiQue,
@@ -123,6 +127,7 @@ def fused_scores(
     support: Ints,
     asks: Bools | None = None,
     timely: Bools | None = None,
+    happened: bool = False,
     over: Bools | None = None,
 ) -> Doubles:
     """The fused score of n candidates, float64 (n,) in (0, 1], 1 for the best; empty for none.
@@ -133,8 +138,9 @@ def fused_scores(
     the memory is about; evidence float32 (n,) from the graph walk, 0 where it did not come by, and
     support int32 (n,), the ordinal that it comes from, -1 for none;
     asks bool (n, 2): the memory, and the one before it, end with a question mark; None: not known.
-    timely bool (n,): touches the time window of the question; over bool (n,): a span that has
-    ended, where the question asks how things are now; None: the question asks for no time.
+    timely bool (n,): touches the time window of the question; happened: the question asks for
+    whatever happened then; over bool (n,): does not hold
+    now, where the question asks how things are now; None: the question asks for no time.
 
     Pure; no value depends on the order of the candidates.
     """
@@ -154,21 +160,23 @@ def fused_scores(
         ]
     ).sum(axis=0)
     own = _deviations(similarity[:, 0], scale) + _KEYWORD * _share(covered, covered.max())
+    near = np.minimum(1.0, _SHORT / np.maximum(tokens, 1))
+    one_step = _best(around[:, 1:3], present[:, 1:3])
+    two_steps = _best(around[:, 3:5], present[:, 3:5])
     score = (
         own
-        + _ONE_STEP * _best(around[:, 1:3], present[:, 1:3])
-        + _TWO_STEPS * _best(around[:, 3:5], present[:, 3:5])
-        + _DOCUMENT * _best_in_document(own, document)
+        + _DOCUMENT * (own + near * (_best_in_document(own, document) - own))
+        + near * (_ONE_STEP * one_step + _TWO_STEPS * two_steps)
         + _NAMED * named
         + _LENGTH * np.log((1 + np.minimum(tokens, _FULL_LENGTH)) / (1 + _FULL_LENGTH))
     )
     if asks is not None:
         score += _ASKS * (asks[:, 1].astype(np.float64) - asks[:, 0])
     if timely is not None:
-        score += _TIMELY * timely
+        score += (_HAPPENED if happened else _TIMELY) * timely
     if over is not None:
         score -= _OVER * over
-    score = _lifted(score, _EVIDENCE * evidence.astype(np.float64), _places(window[:, 0], support))
+    score = _lifted(score, _EVIDENCE * evidence.astype(np.float64), places(window[:, 0], support))
     fused: Doubles = np.exp(_SHARPNESS * (score - score.max()))
     return np.maximum(fused, np.finfo(np.float64).tiny)
 
@@ -187,13 +195,6 @@ def _best(values: Doubles, present: Bools) -> Doubles:
     """The best present value of each row, 0 where there is none."""
     best: Doubles = np.where(present, values, -np.inf).max(axis=1)
     return np.where(np.isfinite(best), best, 0.0)
-
-
-def _places(ordinals: Ints, support: Ints) -> NDArray[np.intp]:
-    """Where each of `support` stands in `ordinals`, -1 nowhere."""
-    order = np.argsort(ordinals, kind="stable")
-    at = order[np.minimum(np.searchsorted(ordinals, support, sorter=order), len(order) - 1)]
-    return np.where(ordinals[at] == support, at, -1)
 
 
 def _lifted(score: Doubles, by: Doubles, support: NDArray[np.intp]) -> Doubles:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from retrieval.filters import microseconds
-from retrieval.ranking import boosts, scoring
+from retrieval.ranking import boosts, scoring, survival
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import Shortlist
 from retrieval.types import Bools, Doubles, FactType, Ints, RecallQuery
@@ -28,7 +28,8 @@ class Scores:
 class Ranked:
     """The shortlist after scoring: everything float64 (c,), in the shortlist's order.
 
-    `order` lists the survivors of the floors, best first; `raw` is None where nothing reranked.
+    `order` lists the survivors of the floors, best first; `raw` is None where nothing reranked;
+    `lifted` bool (c,): stands where it does because of what leads to it.
     """
 
     order: Ints
@@ -39,6 +40,7 @@ class Ranked:
     recency: Doubles
     proximity: Doubles
     proof: Doubles
+    lifted: Bools
     member: str
     dropped: Mapping[int, str]
 
@@ -46,7 +48,8 @@ class Ranked:
 def rank(
     query: RecallQuery, shortlist: Shortlist, scores: Scores, settings: RecallSettings
 ) -> Ranked:
-    """Base score x recency x proximity x proof, plus strategy boosts; floors; best first."""
+    """Base score x recency x proximity x proof, plus strategy boosts; floors; best first. What
+    was interleaved keeps its order, whatever the signals say."""
     facts = shortlist.facts
     raw: Doubles | None = None
     if scores.scores is not None:
@@ -56,6 +59,8 @@ def rank(
             # The same score for every candidate says nothing: without the fused order in it,
             # recency would be all that is left.
             base = base * shortlist.fused
+    elif scores.member == "interleave":
+        base = shortlist.found.rrf
     elif scores.member == "rrf":
         base = scoring.passthrough(len(shortlist))
     else:
@@ -71,11 +76,20 @@ def rank(
     )
     near = np.where(np.isnan(shortlist.proximity), scoring.NEUTRAL, shortlist.proximity)
     proven = scoring.proof(facts.proof)
-    combined = scoring.combine(base, recent, near, proven)
-    strategy = boosts.parse(settings.recall_strategy_boosts)
-    weight = combined + boosts.addends(shortlist.found, strategy) if strategy else combined
+    combined = weight = base
+    if scores.member != "interleave":
+        combined = scoring.combine(base, recent, near, proven)
+        strategy = boosts.parse(settings.recall_strategy_boosts)
+        weight = combined + boosts.addends(shortlist.found, strategy) if strategy else combined
     first = np.argsort(-base, kind="stable")
     order = first[np.argsort(-weight[first], kind="stable")].astype(np.int32)
+    lifted: Bools = np.zeros(len(shortlist), np.bool_)
+    if raw is not None and settings.graph_quota > 0 and len(shortlist):
+        paths = shortlist.paths
+        support = survival.places(shortlist.found.ordinals, paths.support)
+        weight, order, lifted = survival.lift(
+            weight, order, paths.evidence, support, settings.graph_quota
+        )
     dropped: dict[int, str] = {}
     floors = query.min_scores
     if floors.reranker is not None and raw is not None:
@@ -83,7 +97,7 @@ def rank(
     if floors.final is not None:
         order = _floor(order, weight >= floors.final, "min_scores.final", dropped)
     return Ranked(
-        order, weight, combined, base, raw, recent, near, proven, scores.member, dropped
+        order, weight, combined, base, raw, recent, near, proven, lifted, scores.member, dropped
     )  # fmt: skip
 
 

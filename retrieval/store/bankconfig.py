@@ -131,6 +131,7 @@ CHECKS: Mapping[str, Check] = {
     "fusion": _one_of("rrf", "convex"),
     "graph_hub_damping": _flag,
     "rerank_graph_paths": _flag,
+    "graph_quota": _whole(0, 10),
     "hemisphere": _one_of("north", "south"),
     "fiscal_year_start_month": _whole(1, 12),
     "temporal_day_first": _maybe(_flag),

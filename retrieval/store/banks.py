@@ -6,6 +6,7 @@ bank; only `put` and `ensure` make one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,7 +21,10 @@ HEAD_COLUMNS = (
     "bank, tenant_id, bank_id, version, generation, next_ordinal, vector_set, analyser, config"
 )
 _HEAD = f"select {HEAD_COLUMNS} from banks where tenant_id = $1 and bank_id = $2"
-_ID_LIMIT = 512
+_ID_LIMIT, _ID_BYTES = 512, 1536
+"""Chunk ids, which are indexed, are made of the bank's id, the document's and a number."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def as_head(row: Mapping[str, Any]) -> BankHead:
@@ -38,13 +42,28 @@ def as_head(row: Mapping[str, Any]) -> BankHead:
 
 
 def unknown(bank_id: str) -> NotFound:
-    return NotFound(f"there is no bank {bank_id!r}: it is made by its first retain or import")
+    shown = bank_id if len(bank_id) <= 100 else f"{bank_id[:100]}..."
+    return NotFound(f"there is no bank {shown!r}: it is made by its first retain or import")
 
 
 def check_id(bank_id: str) -> str:
-    """`bank_id` if a bank may be called so; InvalidInput if not."""
-    if not bank_id.strip() or len(bank_id) > _ID_LIMIT or clean(bank_id) != bank_id:
-        raise InvalidInput(f"a bank's id is 1 to {_ID_LIMIT} characters, without NUL", "bank_id")
+    """`bank_id` if a bank may be called so; InvalidInput if not.
+
+    Clients take the segments `.` and `..` out of an address; control characters have no place in
+    headers and logs. A slash is fine, written %2F in addresses.
+    """
+    if (
+        not bank_id.strip()
+        or len(bank_id) > _ID_LIMIT
+        or len(bank_id.encode(errors="replace")) > _ID_BYTES
+    ):
+        raise InvalidInput(
+            f"a bank's id has 1 to {_ID_LIMIT} characters, in {_ID_BYTES} bytes at most", "bank_id"
+        )
+    if _CONTROL.search(bank_id) or clean(bank_id) != bank_id or bank_id in (".", ".."):
+        raise InvalidInput(
+            "a bank's id has no control characters, and is not `.` or `..`", "bank_id"
+        )
     return bank_id
 
 

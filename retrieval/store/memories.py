@@ -19,29 +19,21 @@ from retrieval.store.pool import Connection, Pool, read
 from retrieval.store.tags import condition
 from retrieval.types import FactType, Ints, MemoryRow
 
+# In the order of MemoryRow. The server writes ids as text faster than the driver makes objects.
 _ROW = (
-    "ordinal, id, text, fact_type, context, occurred_start, occurred_end, mentioned_at,"
-    " document_id, chunk_id, tags, metadata, proof_count, source_ids"
+    "ordinal, id::text, text, fact_type, context, occurred_start, occurred_end, mentioned_at,"
+    " document_id, chunk_id, tags, metadata, proof_count, source_ids::text[]"
 )
+_KINDS = tuple(FactType)
 
 
-def _row(r: Mapping[str, Any]) -> MemoryRow:
+def _row(record: Sequence[Any]) -> MemoryRow:
+    ordinal, id, text, kind, context, start, end, mentioned, *rest = record
+    document_id, chunk_id, tags, metadata, proof_count, source_ids = rest
     return MemoryRow(
-        ordinal=r["ordinal"],
-        id=str(r["id"]),
-        text=r["text"],
-        fact_type=FactType(r["fact_type"]),
-        context=r["context"],
-        occurred_start=r["occurred_start"],
-        occurred_end=r["occurred_end"],
-        mentioned_at=r["mentioned_at"],
-        document_id=r["document_id"],
-        chunk_id=r["chunk_id"],
-        tags=tuple(r["tags"]),
-        metadata=r["metadata"],
-        proof_count=r["proof_count"],
-        source_ids=tuple(map(str, r["source_ids"])),
-    )
+        ordinal, id, text, _KINDS[kind], context, start, end, mentioned, document_id, chunk_id,
+        tuple(tags), metadata, proof_count, tuple(source_ids),
+    )  # fmt: skip
 
 
 async def rows(pool: Pool, bank: int, ordinals: Ints) -> list[MemoryRow]:
@@ -53,7 +45,7 @@ async def rows(pool: Pool, bank: int, ordinals: Ints) -> list[MemoryRow]:
             f"select {_ROW} from memory_units where bank = $1 and ordinal = any($2)", bank, wanted
         ),
     )
-    by_ordinal = {row["ordinal"]: row for row in found}
+    by_ordinal = {row[0]: row for row in found}
     return [_row(by_ordinal[ordinal]) for ordinal in wanted if ordinal in by_ordinal]
 
 
@@ -77,17 +69,17 @@ async def texts(
 
 async def by_ids(pool: Pool, bank: int, ids: Sequence[UUID | str]) -> list[MemoryRow]:
     """The live memories with these ids, in their order; missing ones are left out."""
-    wanted = [id if isinstance(id, UUID) else UUID(id) for id in ids]
+    wanted = [str(id) for id in ids]
     found = await read(
         pool,
         lambda connection: connection.fetch(
             f"select {_ROW} from memory_units"
-            " where bank = $1 and id = any($2) and ordinal is not null",
+            " where bank = $1 and id = any($2::uuid[]) and ordinal is not null",
             bank,
             wanted,
         ),
     )
-    by_id = {row["id"]: row for row in found}
+    by_id = {row[1]: row for row in found}
     return [_row(by_id[id]) for id in wanted if id in by_id]
 
 

@@ -37,6 +37,7 @@ class Claim:
     payload: Mapping[str, Any]
     retries: int
     lease: UUID
+    document_id: str | None = None
 
 
 async def create(
@@ -106,7 +107,7 @@ async def claim(
             return None
         return Claim(
             row["operation_id"], row["tenant_id"], row["bank_id"], row["type"],
-            row["payload"], row["retry_count"], lease,
+            row["payload"], row["retry_count"], lease, row["document_id"],
         )  # fmt: skip
 
     return await write(pool, work)

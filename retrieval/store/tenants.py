@@ -1,4 +1,4 @@
-"""Tenants, their API keys and limits.
+"""Tenants and their API keys.
 
 A key is shown once, when it is made; the database holds its SHA-256.
 """
@@ -9,13 +9,9 @@ import hashlib
 import secrets
 import time
 import weakref
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import asyncpg
-
-from retrieval.errors import Conflict, InvalidInput, NotFound
+from retrieval.errors import InvalidInput, NotFound
 from retrieval.store.pool import Connection, Pool, read, write
 
 DEFAULT_TENANT = "default"
@@ -76,54 +72,13 @@ async def tenant_of(pool: Pool, key: str | None) -> str | None:
     return tenant
 
 
-async def create_tenant(
-    pool: Pool, tenant_id: str, limits: Mapping[str, Any] | None = None
-) -> None:
-    """Makes a tenant. Conflict if there is one of this name."""
+async def create_key(pool: Pool, tenant_id: str = DEFAULT_TENANT, label: str = "") -> str:
+    """A new key of the tenant, which is made if need be. The only time the key is seen.
+
+    InvalidInput for a name that no tenant may have.
+    """
     if not tenant_id or len(tenant_id) > 200 or not tenant_id.isprintable():
         raise InvalidInput("a tenant needs a name of 1 to 200 printable characters", "tenant_id")
-
-    async def insert(connection: Connection) -> None:
-        await connection.execute(
-            "insert into tenants (tenant_id, limits) values ($1, $2)", tenant_id, dict(limits or {})
-        )
-
-    try:
-        await write(pool, insert)
-    except asyncpg.UniqueViolationError:
-        raise Conflict(f"there is a tenant {tenant_id!r} already") from None
-
-
-async def limits(pool: Pool, tenant_id: str) -> dict[str, Any]:
-    """A tenant's limits, as set. NotFound if there is no such tenant."""
-
-    async def find(connection: Connection) -> dict[str, Any] | None:
-        found: dict[str, Any] | None = await connection.fetchval(
-            "select limits from tenants where tenant_id = $1", tenant_id
-        )
-        return found
-
-    found = await read(pool, find)
-    if found is None:
-        raise NotFound(f"there is no tenant {tenant_id!r}")
-    return found
-
-
-async def set_limits(pool: Pool, tenant_id: str, limits: Mapping[str, Any]) -> None:
-    async def update(connection: Connection) -> str | None:
-        done: str | None = await connection.fetchval(
-            "update tenants set limits = $2 where tenant_id = $1 returning tenant_id",
-            tenant_id,
-            dict(limits),
-        )
-        return done
-
-    if await write(pool, update) is None:
-        raise NotFound(f"there is no tenant {tenant_id!r}")
-
-
-async def create_key(pool: Pool, tenant_id: str = DEFAULT_TENANT, label: str = "") -> str:
-    """A new key of the tenant, which is made if need be. The only time the key is seen."""
     key = "ff_" + secrets.token_urlsafe(32)
 
     async def insert(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""Questions that name a time by an event ("before Alice joined Google"), or that ask for one.
+"""Questions that name a time by an event ("before Alice joined Google"), or ask for its length.
 
 The words of each language that relate a time to an event stand either before the event's phrase
 ("before ...") or after it (Turkish "... önce", Japanese ...の後). They are looked for in the
@@ -163,9 +163,12 @@ def _patterns(language: str) -> tuple[tuple[Relation, re.Pattern[str]], ...]:
 def anchor_event(text: str) -> EventReference | None:
     """The event by which a question names its time, or None.
 
-    None also where the time is a plain date ("after 2023"). The leftmost relation counts. Never
-    raises; the caller finds out when the event was.
+    None also where the time is a plain date ("after 2023"), and where a length of time is asked
+    for: an event is one end of that, no window. The leftmost relation counts. Never raises; the
+    caller finds out when the event was.
     """
+    if asks_for_length(text):
+        return None
     folded = Folded(text[:MAX_CHARACTERS])
     best: EventReference | None = None
     patterns = [p for name in languages_of(folded.text) for p in _patterns(name)]
@@ -232,28 +235,8 @@ _ASKS_LENGTH = _any(
     "कितने (?:दिन|हफ्ते|महीने|साल) (?:पहले|बीच|हुए)",
     "منذ متى|كم (?:يوما|أسبوعا|شهرا|سنة) (?:بين|منذ|مضى)",
 )
-_ASKS_WHEN = _any(
-    r"\bwhen (?:did|was|were|is|are|will|do|does|has|have|had|exactly)\b|^when\b",
-    r"\b(?:what|which) (?:exact )?(?:date|day|year|month)\b|\bsince when\b|\bwhat time\b",
-    r"\bcuándo\b|\bqué (?:día|fecha|año)\b|\bquand\b|\bquelle (?:date|année)\b|\bquel jour\b",
-    r"\bwann\b|\bwelche[mnrs]? (?:tag|datum|jahr)\b",
-    r"\bquando\b|\b(?:quale|qual) (?:giorno|data|anno|dia)\b",
-    r"\bwanneer\b|\bnär\b|\bne zaman\b|\bhangi (?:gün|tarih|yıl)\b|(?<!\w)когда(?!\w)",
-    "什么时候|何时|哪天|哪一天|哪年|几号|いつ|何日|何年|언제|며칠|कब|किस दिन|متى",
-)
 
 
 def asks_for_length(text: str) -> bool:
     """Whether a question asks how long ago, or how much time lies between: it gets no window."""
     return _ASKS_LENGTH.search(fold(text[:MAX_CHARACTERS])) is not None
-
-
-def asks_for_date(text: str) -> bool:
-    """Whether the answer to a question is a date or a length of time.
-
-    A window on such a question must not come from an event ("when did Alice join?"): it would hide
-    the answer. A date that the question names itself may still bound it ("when do we meet next
-    week?"), unless it asks for a length of time.
-    """
-    folded = fold(text[:MAX_CHARACTERS])
-    return _ASKS_LENGTH.search(folded) is not None or _ASKS_WHEN.search(folded) is not None

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Query
 from starlette.responses import Response
 
+from retrieval.ingest import worker
 from retrieval.store import chunks, documents
 from retrieval.types import TagsMatch
 from serve.errors import json_response
@@ -64,9 +65,16 @@ async def list_chunks(
     )
 
 
-@router.post(f"{_DOCUMENT}/reprocess", include_in_schema=False)
-async def reprocess(bank_id: str, document_id: str) -> Response:
-    return json_response({"detail": "reprocessing is not built here: retain again."}, 501)
+@router.post(f"{_DOCUMENT}/reprocess", operation_id="reprocess_document")
+async def reprocess(bank_id: str, document_id: str, tenant: Tenant, services: Given) -> Response:
+    """Makes a document's memories anew from its stored text, in the background.
+
+    With the bank's settings of today; edits of single memories do not outlive it.
+    """
+    async with services.write_door.enter(tenant):
+        return json_response(
+            await worker.submit_reprocess(services.pool, tenant, bank_id, document_id)
+        )
 
 
 @router.get(f"{_DOCUMENT}/history", include_in_schema=False)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Query
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from retrieval.store import entities
 from serve.errors import json_response
 from serve.routes.recall import BANK
 from serve.routing import Router
-from serve.services import Given, Tenant
+from serve.services import Curator, Given, Services, Tenant
 from serve.wire.common import Natural
+from serve.wire.writes import MergeBody, SplitBody
 
 router = Router(tags=["entities"])
 
@@ -50,6 +52,38 @@ async def get_entity(bank_id: str, entity_id: str, tenant: Tenant, services: Giv
     """One entity."""
     found = await entities.get(services.pool, tenant, bank_id, entity_id)
     return json_response(found)
+
+
+def _curator(services: Services) -> Curator:
+    if not isinstance(services.writer, Curator):
+        raise HTTPException(501, "entities cannot be merged or split where writes go elsewhere")
+    return services.writer
+
+
+@router.post(f"{BANK}/entities/{{entity_id}}/merge", operation_id="merge_entities")
+async def merge(
+    bank_id: str, entity_id: str, body: MergeBody, tenant: Tenant, services: Given
+) -> Response:
+    """Makes other entities the same as this one, which keeps its id and name; answers it."""
+    async with services.write_door.enter(tenant):
+        merged = await _curator(services).merge_entities(tenant, bank_id, entity_id, body.others)
+    return json_response(merged)
+
+
+@router.post(f"{BANK}/entities/{{entity_id}}/split", operation_id="split_entity")
+async def split(
+    bank_id: str, entity_id: str, body: SplitBody, tenant: Tenant, services: Given
+) -> Response:
+    """Gives memories of this entity to the one called `name`, which it answers.
+
+    Without `memory_ids`: the memories that call it so. What was merged under that name is apart
+    again.
+    """
+    async with services.write_door.enter(tenant):
+        other = await _curator(services).split_entity(
+            tenant, bank_id, entity_id, body.name, body.memory_ids
+        )
+    return json_response(other)
 
 
 @router.post(

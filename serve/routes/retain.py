@@ -11,7 +11,7 @@ from serve import metrics
 from serve.errors import json_response
 from serve.routes.recall import BANK
 from serve.routing import Router
-from serve.services import Given, Tenant
+from serve.services import Given, Tenant, most_items
 from serve.wire.writes import ImportBody, RetainBody
 
 router = Router(tags=["memory"])
@@ -20,7 +20,7 @@ router = Router(tags=["memory"])
 @router.post(f"{BANK}/memories", operation_id="retain_memories")
 async def retain(bank_id: str, body: RetainBody, tenant: Tenant, services: Given) -> Response:
     """Stores contents as memories; the bank is made by its first retain."""
-    most = services.settings.retain.retain_max_items
+    most = await most_items(services, tenant, services.settings.retain.retain_max_items)
     if len(body.items) > most:
         raise InvalidInput(f"items: {len(body.items)} items, at most {most} at once", "items")
     items = [item.model_dump(exclude_none=True) for item in body.items]
@@ -55,7 +55,7 @@ async def import_memories(
     `occurred_start`, `occurred_end`, `mentioned_at`, `entities`, `tags`, `metadata`,
     `document_id`, `proof_count`, `sources` (keys), `links` ({to: key, type, weight}).
     """
-    most = services.settings.retain.import_max_items
+    most = await most_items(services, tenant, services.settings.retain.import_max_items)
     if len(body.memories) > most:
         raise InvalidInput(
             f"memories: {len(body.memories)} items, at most {most} at once", "memories"

@@ -96,9 +96,17 @@ WITHOUT_EFFECT: Mapping[str, type] = {
             "EMBEDDINGS_GEMINI_MODEL", "EMBEDDINGS_COHERE_MODEL",
             "EMBEDDINGS_LITELLM_SDK_MODEL", "EMBEDDINGS_ZEROENTROPY_MODEL",
             "RERANKER_GOOGLE_MODEL", "RERANKER_FLASHRANK_MODEL", "RERANKER_FLASHRANK_CACHE_DIR",
-            "RERANKER_LITELLM_SDK_MODEL",
+            "RERANKER_LITELLM_SDK_MODEL", "READ_DATABASE_URL",
         ),
         str,
     ),
 }  # fmt: skip
 """Settings of parts that are not built here, with the type that their values must have."""
+
+REASONS: Mapping[str, str] = {
+    "READ_DATABASE_URL": (
+        "recalls search in memory, and ask the primary for the bank's version alone, so that they"
+        " see every acknowledged write; a replica could be behind"
+    ),
+}
+"""Why, where somebody may count on the setting."""

@@ -17,7 +17,7 @@ import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from retrieval.settings import RecallSettings, RetainSettings
-from serve.settings.compatible import ALIASES, REPLACED, WITHOUT_EFFECT
+from serve.settings.compatible import ALIASES, REASONS, REPLACED, WITHOUT_EFFECT
 from serve.settings.model import RerankerMember, Settings
 
 PREFIXES = ("HINDSIGHT_API_", "FOURFOLD_")
@@ -67,7 +67,8 @@ def parse(tree: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
             origin[section, field] = variable
         elif (kind := WITHOUT_EFFECT.get(name)) is not None:
             _check_kind(variable, value, kind)
-            warnings.append(f"{variable} is accepted but has no effect here")
+            why = f": {REASONS[name]}" if name in REASONS else ""
+            warnings.append(f"{variable} is accepted but has no effect here{why}")
         elif (match := _MEMBER.fullmatch(name)) and _member_field(match[2]):
             members.setdefault(int(match[1] or 0), {})[match[2]] = (variable, value)
         elif name not in _OWN_NAMES:

@@ -86,8 +86,6 @@ class Database(Section):
     """DSN of PostgreSQL >= 15; unset starts the embedded one."""
     database_schema: str = "public"
     """Schema of our tables."""
-    read_database_url: Secret = None
-    """DSN of a replica that recalls may read from. Accepted, not used yet."""
     db_pool_min_size: Count = 5
     """Connections kept open per process."""
     db_pool_max_size: Positive = 100
@@ -117,6 +115,11 @@ class Banks(Section):
     """Where vectors are scanned; auto takes the GPU that the stage was given."""
     bank_shard_rows: Count = 500_000
     """Vectors of a larger bank are held and searched in ranges of so many memories; 0 = in one."""
+    bank_ivf_rows: Count = 0
+    """On the CPU, banks (or ranges of one) from this size on are searched approximately, through
+    inverted lists; 0 = always exactly. Worth it from some 200,000 memories on."""
+    bank_ivf_recall: Annotated[float, Field(gt=0, le=1)] = 0.95
+    """Share of the true hits for which inverted lists are read, as measured on the bank."""
     vector_extension: Literal["pgvector", "vchord", "pgvectorscale", "scann"] = "pgvector"
     """Accepted for compatibility: vectors are served from memory."""
     text_search_extension: Literal[
@@ -349,6 +352,7 @@ class Settings(BaseModel):
             recall.recall_budget_min <= recall.recall_budget_max,
             "at least recall_budget_min",
         )
+        _need("graph_quota", 0 <= recall.graph_quota <= 10, "from 0 to 10")
         _need("recall_max_query_tokens", recall.recall_max_query_tokens >= 0, "0 or more")
         for name in ("recall_max_concurrent", "recall_timeout_s", "link_expansion_timeout_s"):
             _need(name, getattr(recall, name) > 0)

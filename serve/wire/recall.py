@@ -123,6 +123,8 @@ def _groups(value: list[Any]) -> list[Any]:
 def _predicates(value: dict[str, Any]) -> dict[str, Any]:
     for key, predicate in value.items():
         if not isinstance(predicate, dict):
+            if not _is_scalar(predicate):
+                raise ValueError(f"{key}: {predicate!r} is neither a value nor a predicate")
             value = {**value, key: {"eq": predicate}}
             continue
         if len(predicate) == 0 or not predicate.keys() <= _OPERATORS:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
-from serve.wire.common import Body, moment
+from serve.wire.common import Body, Name, moment
 
 
 def _text_of(content: Any) -> Any:
@@ -139,3 +139,15 @@ class MemoryPatch(BaseModel):
 
 class DocumentPatch(Body):
     tags: Tags
+
+
+class MergeBody(Body):
+    others: Annotated[list[Name], Field(min_length=1, max_length=1000)]
+    """Ids of the entities that become this one."""
+
+
+class SplitBody(Body):
+    name: Name
+    """What the other entity is called."""
+    memory_ids: Annotated[list[str], Field(min_length=1, max_length=10_000)] | None = None
+    """Memories that are about it."""

@@ -28,7 +28,7 @@ SESSION = 25
 
 def bank(name: str, size: int, questions: int, seed: int = 7) -> Bank:
     """`size` memories of about 25 words in sessions of one day each over two years, and
-    questions made of words of one memory each, every tenth with a month."""
+    questions, no two alike, made of rare words of one memory each, every tenth with a month."""
     random = np.random.default_rng(seed)
     words = _vocabulary()
     names = [word.capitalize() for word in random.permutation(words)[:NAMES].tolist()]
@@ -52,16 +52,18 @@ def bank(name: str, size: int, questions: int, seed: int = 7) -> Bank:
                 "document_id": f"session-{row // SESSION}",
             }
         )
-    asked = []
-    for row in random.integers(0, size, questions).tolist():
-        rare = sorted(content[row].tolist(), reverse=True)[:5]
+    asked: dict[str, Question] = {}
+    while len(asked) < questions:
+        row = int(random.integers(size))
+        rare = sorted(content[row].tolist(), reverse=True)[:8]
+        some = random.permutation(rare)[:5].tolist()
         text = f"what did {names[people[row][0]]} say about the " + " and ".join(
-            words[w] for w in rare
+            words[w] for w in some
         )
         if row % 10 == 0:
             text += f" in {_START + timedelta(days=int(days[row // SESSION])):%B %Y}"
-        asked.append(Question(text, {f"m{row}": 1.0}, "synthetic"))
-    return Bank(name, tuple(memories), tuple(asked))
+        asked[text] = Question(text, {f"m{row}": 1.0}, "synthetic")
+    return Bank(name, tuple(memories), tuple(asked.values()))
 
 
 def _vocabulary() -> list[str]:

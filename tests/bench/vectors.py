@@ -1,11 +1,12 @@
 """Exact vector search against plain FAISS and against pgvector's HNSW.
 
-    fourfold bench vectors [--sizes 600,10000,100000] [--pgvector 10000,100000] [--json FILE]
+    fourfold bench vectors [--sizes 600,10000,100000] [--pgvector 10000,100000] [--ivf 100000]
 
 One type, k = 300, unit vectors of 384 dimensions with the low inner dimension of real embeddings.
 Figures are medians of CPU milliseconds per query on one thread; for pgvector those of its server
 process, with recall against exact search, at ef_search 300 (the least that finds 300) and 1000 (the
-most there is). A share is that of rows a filter lets through.
+most there is). A share is that of rows a filter lets through. `--ivf` adds inverted lists (the
+setting bank_ivf_rows) against the exact scan, with their recall on new questions.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from retrieval.bank.columns import Population
 from retrieval.bank.vectors import FlatBackend, FlatVectors
+from retrieval.bank.vectors_ivf import IvfBackend, IvfVectors
 from retrieval.store.embedded import EmbeddedPostgres
 from retrieval.store.pool import PoolSettings, open_pool
 from retrieval.types import Bools, FactType, Floats, Ints
@@ -251,6 +253,49 @@ def crossover(size: int) -> Table:
     return table
 
 
+def inverted(size: int) -> Table:
+    """Inverted lists against the exact scan: CPU ms, and the share of the true 300 found."""
+    rows = vectors(size + 20)
+    rows, queries = rows[:size], rows[size:]
+    population = Population.empty().extended(np.zeros(size, np.uint8), np.empty(0, np.int32))
+    start = time.process_time()
+    store = IvfBackend(1).empty().extended([rows], np.zeros(size, np.bool_), population)
+    made = time.process_time() - start
+    assert store.lists is not None
+    table = Table(
+        title=f"Inverted lists, {size:,} rows: {store.lists.probes} of"
+        f" {len(store.lists.centroids)} read, recall {store.lists.recall:.3f} when made,"
+        f" made in {made:.1f} CPU s",
+        title_justify="left",
+        box=None,
+    )
+    for name in ("filter", "lists ms", "exact ms", "x", "recall"):
+        table.add_column(name, justify="right")
+    for share in SHARES:
+        allowed = mask(size, share)
+        found = [
+            np.isin(
+                exact(store.exact, query[None], allowed)[0],
+                store.scan(query).top(K, allowed, FactType.WORLD).ordinals,
+            ).mean()
+            for query in queries
+        ]
+
+        def ask(of: FlatVectors | IvfVectors, allowed: Bools | None = allowed) -> None:
+            for query in queries[:5]:
+                of.scan(query).top(K, allowed, FactType.WORLD)
+
+        lists, scan = cpu_ms(lambda: ask(store)) / 5, cpu_ms(lambda: ask(store.exact)) / 5
+        table.add_row(
+            "none" if share is None else f"{share:.1%}",
+            f"{lists:.3f}",
+            f"{scan:.3f}",
+            f"{scan / lists:.1f}",
+            f"{np.mean(found):.3f}",
+        )
+    return table
+
+
 def show(figures: Sequence[Figure]) -> None:
     table = Table(title="CPU ms per query, k = 300", title_justify="left", box=None)
     for name in (
@@ -287,6 +332,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sizes", default="600,10000,100000")
     parser.add_argument("--batches", default="1,8,32")
     parser.add_argument("--pgvector", default="10000", help="sizes; empty: leave it out")
+    parser.add_argument("--ivf", default="", help="sizes for inverted lists")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
     faiss.omp_set_num_threads(1)
@@ -294,13 +340,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"OPENBLAS_CORETYPE={os.environ.get('OPENBLAS_CORETYPE', '(unset)')}")
     with_pgvector = {int(s) for s in given.pgvector.split(",") if s}
     every: list[Figure] = []
-    for size in (int(s) for s in given.sizes.split(",")):
+    for size in (int(s) for s in given.sizes.split(",") if s):
         store, queries, figures = measure(size, [int(b) for b in given.batches.split(",")])
         if size in with_pgvector:
             figures = asyncio.run(pgvector(store, queries, figures))
         show(figures)
         every += figures
     Console(width=130).print(crossover(50_000))
+    for size in (int(s) for s in given.ivf.split(",") if s):
+        Console(width=130).print(inverted(size))
     if given.json is not None:
         given.json.write_text(json.dumps([asdict(f) for f in every], indent=1))
     return 0

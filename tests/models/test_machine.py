@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import time
 from pathlib import Path
@@ -65,12 +66,15 @@ def test_the_control_group_limits_threads(
     assert device._cgroup_cpus(tmp_path) == expected
 
 
-def test_threads_respect_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "_cgroup_cpus", lambda: [3])
+def test_a_model_has_the_threads_that_the_control_group_allows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4), raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert allowed_cpus() == 1
-    monkeypatch.setenv("OMP_NUM_THREADS", "many")
-    assert 1 <= allowed_cpus() <= 3
+    monkeypatch.setattr(device, "_cgroup_cpus", list)
+    assert allowed_cpus() == 4
+    monkeypatch.setattr(device, "_cgroup_cpus", lambda: [3])
+    assert allowed_cpus() == 3
 
 
 def test_precision_and_bounds_follow_the_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from retrieval.cues import asks_about_now, asks_why
+from retrieval.cues import asks_about_now, asks_what_happened, asks_why
 
 pytestmark = pytest.mark.unit
 
@@ -21,3 +21,27 @@ pytestmark = pytest.mark.unit
 )
 def test_cues(question: str, why: bool, now: bool) -> None:
     assert (asks_why(question), asks_about_now(question)) == (why, now)
+
+
+@pytest.mark.parametrize(
+    ("question", "happened"),
+    [
+        ("What happened last spring?", True),
+        ("What did Alice do last spring?", True),
+        ("what have I been up to this week", True),
+        ("What's new since Monday?", True),
+        ("Was war letzten Sommer los?", True),
+        ("Was hat Anna im Mai gemacht?", True),
+        ("¿Qué hizo Ana ayer?", True),
+        ("Qu'est-ce qui s'est passé en mai ?", True),
+        ("Wat heeft Jan vorige week gedaan?", True),
+        ("что делала Аня вчера?", True),
+        ("昨天发生了什么", True),
+        ("Wat heeft Jan gekocht?", False),
+        ("What did Alice do with the broken bike in May?", False),
+        ("What did the council decide in May?", False),
+        ("Who won in May?", False),
+    ],
+)
+def test_all_that_happened(question: str, happened: bool) -> None:
+    assert asks_what_happened(question) == happened

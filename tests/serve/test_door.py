@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from retrieval.errors import DeadlineExceeded, Overloaded, RateLimited
-from serve.door import Door
+from serve.door import Door, Limits
 
 pytestmark = pytest.mark.unit
 
@@ -68,7 +68,7 @@ async def test_a_flood_waits_behind_itself() -> None:
 
 
 async def test_a_tenants_own_limit() -> None:
-    door = Door(8, 8, tenant_max=2)
+    door = Door(8, 8, limits=Limits(at_once=2))
     async with inside(door, "a", "a"):
         with pytest.raises(RateLimited):
             async with door.enter("a"):
@@ -79,7 +79,7 @@ async def test_a_tenants_own_limit() -> None:
 
 async def test_rate_says_when_to_come_back() -> None:
     clock = Clock()
-    door = Door(8, 8, rate_per_s=2.0, burst=2, clock=clock)
+    door = Door(8, 8, limits=Limits(per_s=2.0, burst=2), clock=clock)
     for _ in range(2):
         async with door.enter("a"):
             pass
@@ -90,6 +90,48 @@ async def test_rate_says_when_to_come_back() -> None:
     clock.now += 0.5
     async with door.enter("a"):
         pass
+
+
+async def test_tenants_with_limits_of_their_own() -> None:
+    clock = Clock()
+    of = {"slow": Limits(per_s=0.5, burst=1), "narrow": Limits(at_once=1)}
+
+    async def limits(tenant: str) -> Limits:
+        return of.get(tenant, Limits())
+
+    door = Door(8, 8, limits=limits, clock=clock)
+    for _ in range(50):
+        async with door.enter("free"):
+            pass
+    async with door.enter("slow"):
+        pass
+    with pytest.raises(RateLimited) as refused:
+        await door.enter("slow").__aenter__()
+    assert refused.value.retry_after_s == pytest.approx(2.0)
+    async with inside(door, "narrow"):
+        with pytest.raises(RateLimited, match="the limit is 1"):
+            await door.enter("narrow").__aenter__()
+    of["slow"] = Limits()  # changed while it serves
+    for _ in range(50):
+        async with door.enter("slow"):
+            pass
+    of["slow"] = Limits(per_s=1.0, burst=3)
+    for _ in range(3):
+        async with door.enter("slow"):
+            pass
+    with pytest.raises(RateLimited):
+        await door.enter("slow").__aenter__()
+    assert door.running == 0
+
+
+async def test_many_tenants_are_forgotten_again() -> None:
+    clock = Clock()
+    door = Door(8, 8, limits=Limits(per_s=1.0, burst=2), clock=clock)
+    for i in range(10_002):
+        clock.now += 0.001
+        async with door.enter(f"t{i}"):
+            pass
+    assert len(door._guests) < 3_000
 
 
 async def test_cancelled_and_expired_waits_give_their_place_back() -> None:

@@ -150,12 +150,7 @@ async def test_retain_in_the_background(live: Live) -> None:
     first = await ask(live, "POST", f"{url}/memories", json=body)
     assert (first["async"], first["operation_id"]) == (True, operation)
     assert (await ask(live, "POST", f"{url}/memories", json=body))["operation_id"] == operation
-    for _ in range(200):
-        state = await ask(live, "GET", f"{url}/operations/{operation}")
-        if state["status"] not in ("pending", "processing"):
-            break
-        await asyncio.sleep(0.05)
-    assert state["status"] == "completed"
+    assert (await settled(live, "later", operation))["status"] == "completed"
     assert (await live.recall("later", "boats"))["results"]
     listed = await ask(live, "GET", f"{url}/operations?limit=1")
     assert listed["operations"][0]["id"] == operation
@@ -165,6 +160,104 @@ async def test_retain_in_the_background(live: Live) -> None:
     await ask(live, "DELETE", f"{url}/operations/{operation}", 409)
     await ask(live, "POST", f"{url}/operations/{operation}/retry", 409)
     await ask(live, "DELETE", f"{url}/operations/{operation}/delete")
+
+
+async def settled(live: Live, bank: str, operation: str) -> dict[str, Any]:
+    for _ in range(200):
+        state: dict[str, Any] = await ask(live, "GET", f"{B}/{bank}/operations/{operation}")
+        if state["status"] not in ("pending", "processing"):
+            break
+        await asyncio.sleep(0.05)
+    return state
+
+
+async def test_a_document_anew(live: Live) -> None:
+    url = f"{B}/anew"
+    item = {
+        "content": "Kit repairs clocks.",
+        "document_id": "shop/1",
+        "entities": [{"text": "Kit"}],
+    }
+    await ask(live, "POST", f"{url}/memories", json={"items": [item]})
+    (before,) = (await ask(live, "GET", f"{url}/memories/list"))["items"]
+    await ask(live, "PATCH", f"{url}/memories/{before['id']}", json={"text": "Kit breaks clocks."})
+    queued = await ask(live, "POST", f"{url}/documents/shop/1/reprocess")
+    assert (queued["success"], queued["items_count"]) == (True, 1)
+    done = await settled(live, "anew", queued["operation_id"])
+    assert (done["status"], done["document_id"]) == ("completed", "shop/1")
+    (after,) = (await ask(live, "GET", f"{url}/memories/list"))["items"]
+    assert after["id"] != before["id"]
+    kept = ("text", "entities", "mentioned_at", "chunk_id")
+    assert [after[name] for name in kept] == [before[name] for name in kept]
+    (found,) = (await live.recall("anew", "Who repairs clocks?"))["results"]
+    assert (found["id"], found["text"]) == (after["id"], "Kit repairs clocks.")
+
+    imported = {"key": "k", "text": "No text behind it.", "document_id": "bare"}
+    await live.import_memories("anew", imported)
+    refused = await ask(live, "POST", f"{url}/documents/bare/reprocess", 400)
+    assert "was not kept" in refused["detail"]
+
+
+async def test_one_entity_out_of_two_and_two_out_of_one(live: Live) -> None:
+    url = f"{B}/names"
+    await live.import_memories(
+        "names",
+        {"key": "a", "text": "Robert opened the mill.", "entities": ["Robert"]},
+        {"key": "b", "text": "Hood keeps seven bees.", "entities": ["Hood"]},
+        {"key": "c", "text": "Robert owes Wilma money.", "entities": ["Robert", "Wilma"]},
+        *({"key": f"{i}", "text": f"Parcel {i} arrived.", "entities": [f"p{i}"]} for i in range(9)),
+    )
+
+    async def entities() -> dict[str, dict[str, Any]]:
+        found = (await ask(live, "GET", f"{url}/entities"))["items"]
+        return {entity["canonical_name"]: entity for entity in found}
+
+    async def linked() -> list[str]:
+        """What the graph arm reaches from the mill over the entity they share."""
+        found = (await live.recall("names", "Who opened the mill?", budget="high"))["results"]
+        return [r["text"] for r in found if r["explain"].get("path", {}).get("via") == "Robert"]
+
+    first = await entities()
+    robert, hood = first["Robert"]["id"], first["Hood"]["id"]
+    before = await ask(live, "GET", f"{url}/stats")
+    merged = await ask(live, "POST", f"{url}/entities/{robert}/merge", json={"others": [hood]})
+    assert (merged["id"], merged["aliases"], merged["mention_count"]) == (robert, ["hood"], 3)
+    assert (await ask(live, "GET", f"{url}/entities/{hood}"))["id"] == robert
+    assert {"Robert", "Wilma"} <= set(await entities()) == set(first) - {"Hood"}
+    named = await ask(live, "GET", f"{url}/memories/list?entity_id={robert}")
+    assert named["total"] == 3
+    graph = await ask(live, "GET", f"{url}/entities/graph")
+    assert graph["total_entities"] == 11
+    assert "Hood keeps seven bees." in await linked()
+
+    parted = await ask(live, "POST", f"{url}/entities/{robert}/split", json={"name": "Hood"})
+    assert (parted["id"], parted["mention_count"]) == (hood, 1)
+    assert set(await entities()) == set(first)
+    assert "Hood keeps seven bees." not in await linked()
+    after = await ask(live, "GET", f"{url}/stats")
+    assert after["links_by_link_type"] == before["links_by_link_type"]
+    assert after["total_nodes"] == before["total_nodes"]
+
+    other = str(uuid4())
+    merge, split = f"{url}/entities/{robert}/merge", f"{url}/entities/{robert}/split"
+    for path, status, body in (
+        (merge, 404, {"others": [other]}),
+        (f"{url}/entities/{other}/merge", 404, {"others": [hood]}),
+        (f"{B}/nowhere/entities/{robert}/merge", 404, {"others": [hood]}),
+        (merge, 400, {"others": [robert]}),
+        (merge, 400, {"others": ["x"]}),
+        (merge, 422, {"others": []}),
+        (merge, 422, {}),
+        (f"{url}/entities/{other}/split", 404, {"name": "Hood"}),
+        (split, 400, {"name": "Nobody"}),
+        (split, 400, {"name": "Robert"}),
+        (split, 400, {"name": "New", "memory_ids": [other]}),
+        (split, 400, {"name": "New", "memory_ids": ["x"]}),
+        (split, 422, {"name": ""}),
+        (split, 422, {"memory_ids": [other]}),
+    ):
+        await ask(live, "POST", path, status, json=body)
+    assert await ask(live, "GET", f"{url}/stats") == after
 
 
 async def test_import_is_all_or_nothing(live: Live) -> None:
@@ -225,6 +318,7 @@ async def test_import_is_all_or_nothing(live: Live) -> None:
         ("PATCH", "/documents/nothing", 422, {}),
         ("DELETE", "/documents/nothing", 404, None),
         ("GET", "/documents/nothing/chunks", 404, None),
+        ("POST", "/documents/nothing/reprocess", 404, None),
         ("GET", "/documents/nothing/chunks?limit=1001", 422, None),
         ("GET", "/entities/x", 400, None),
         ("GET", f"/entities/{NOBODY}", 404, None),

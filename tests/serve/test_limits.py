@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from retrieval.recall import RecallResult
-from retrieval.store import tenants
+from retrieval.store import limits, tenants
 from retrieval.types import RecallQuery
-from serve import app
-from serve.door import Door
+from serve import app, composition
+from serve.door import Door, Limits
 from serve.services import Services
 from tests.serve.conftest import B, Live, settings_for
 
@@ -38,13 +38,13 @@ class Held:
 
 @asynccontextmanager
 async def served(
-    live: Live, recaller: Any, door: Door, **limits: Any
+    live: Live, recaller: Any, door: Door, writes: Door | None = None, **limits: Any
 ) -> AsyncIterator[httpx.AsyncClient]:
     dsn = live.services.settings.database.database_url
     assert dsn is not None
     settings = settings_for(dsn.get_secret_value(), limits=limits)
     services = Services(
-        settings, live.services.pool, recaller, live.services.writer, door, Door(4, 4)
+        settings, live.services.pool, recaller, live.services.writer, door, writes or Door(4, 4)
     )
     async with AsyncExitStack() as stack:
         transport = httpx.ASGITransport(app.create(settings, services))
@@ -104,7 +104,7 @@ async def test_a_full_line_is_503_and_a_tenants_limit_429(live: Live) -> None:
         assert {answer.status_code for answer in await asyncio.gather(*waiting)} == {200}
 
     recaller = Held()
-    async with served(live, recaller, Door(4, 4, tenant_max=1)) as http:
+    async with served(live, recaller, Door(4, 4, limits=Limits(at_once=1))) as http:
         first = asyncio.create_task(ask(http))
         await recaller.arrived.wait()
         refused = await ask(http)
@@ -112,6 +112,54 @@ async def test_a_full_line_is_503_and_a_tenants_limit_429(live: Live) -> None:
         assert "retry-after" in refused.headers
         recaller.go.set()
         assert (await first).status_code == 200
+
+
+async def test_a_tenants_own_limits_are_in_the_database(live: Live) -> None:
+    """Set while it serves, by the command line's calls; another tenant feels nothing of it."""
+    pool, settings = live.services.pool, live.services.settings
+    key = await tenants.create_key(pool, "bounded", "test")
+    other = await tenants.create_key(pool, "unbounded", "test")
+    recaller = Held()
+    recaller.go.set()
+    door = composition.recall_door(settings, pool)
+    async with served(
+        live,
+        recaller,
+        door,
+        composition.write_door(settings, pool),
+        require_api_key=True,
+    ) as http:
+        assert (await ask(http, key)).status_code == 200
+        own = {"recalls_per_s": 0.001, "recall_burst": 2, "max_items": 1, "max_body_bytes": 300}
+        own |= {"writes_per_s": 0.01, "write_burst": 1}
+        await limits.change(pool, "bounded", own)
+        statuses = [(await ask(http, key)).status_code for _ in range(4)]
+        assert statuses == [200, 200, 429, 429]
+        refused = await ask(http, key)
+        assert int(refused.headers["retry-after"]) > 500
+        assert "0.001 requests a second" in refused.json()["detail"]
+        assert {(await ask(http, other)).status_code for _ in range(4)} == {200}
+
+        headers = {"Authorization": f"Bearer {key}"}
+
+        async def keep(*texts: str) -> httpx.Response:
+            memories = [{"key": text, "text": text} for text in texts]
+            return await http.post(
+                f"{B}/b/memories/import", json={"memories": memories}, headers=headers
+            )
+
+        many = await keep("one", "two")
+        assert (many.status_code, "at most 1" in many.json()["detail"]) == (400, True)
+        large = await keep("x" * 300)
+        assert (large.status_code, "300 bytes" in large.json()["detail"]) == (413, True)
+        assert (await http.get(f"{B}/b/stats", headers=headers)).status_code == 404
+        assert (await keep("one")).status_code == 200
+        assert (await keep("two")).status_code == 429
+        assert (await http.get(f"{B}/b/stats", headers=headers)).json()["total_nodes"] == 1
+
+        await limits.change(pool, "bounded", dict.fromkeys(own))
+        assert {(await ask(http, key)).status_code for _ in range(4)} == {200}
+    assert door.running == 0
 
 
 async def test_a_client_that_goes_away_gives_its_place_back(live: Live) -> None:

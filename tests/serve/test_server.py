@@ -15,7 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import httpx
+import psutil
 import pytest
 import pytest_asyncio
 from hindsight_client import Hindsight
@@ -209,14 +211,52 @@ async def test_recalls_while_an_import_runs(server: Server) -> None:
 
 
 def test_everything_listens_on_loopback(server: Server) -> None:
-    ours = {process.pid for process in server.named("haproxy", "ServeReplica", "postgres")}
-    assert ours
-    listening = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=False).stdout
-    lines = [line for line in listening.splitlines() if any(f"pid={pid}," in line for pid in ours)]
-    http = [line for line in lines if "haproxy" in line]
-    if not http:
-        pytest.skip("no HAProxy on this platform, or no `ss`")
-    assert all("127.0.0.1:" in line for line in http), "\n".join(http)
+    """Our own ports and Ray's: nothing can be reached from another machine."""
+    listening = {
+        (process.name(), connection.laddr.ip.removeprefix("::ffff:"))
+        for process in server.processes()
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert {"gcs_server", "raylet"} <= {name for name, _ in listening}
+    assert {address for _, address in listening} == {"127.0.0.1"}, listening
+
+
+async def test_time_and_patience_that_run_out(server: Server) -> None:
+    """The database holds a recall up: its time ends, then its client goes; the work stops."""
+    dsn = json.loads((server.data / "run.json").read_text())["dsn"]
+    url = "/v1/default/banks/sample/memories/recall"
+    body = {"query": "flood"}
+    holder = await asyncpg.connect(dsn)
+    try:
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+            assert (await http.post(url, json=body)).status_code == 200
+            async with holder.transaction():
+                await holder.execute("lock table banks in access exclusive mode")
+                late = await http.post(url, json=body, headers={"X-Request-Timeout-S": "0.4"})
+                assert (late.status_code, late.json()["stage"]) == (504, "backend_acquisition")
+                for _ in range(3):
+                    with pytest.raises(httpx.ReadTimeout):
+                        await http.post(url, json=body, timeout=0.4)
+                stop_at = time.monotonic() + 5
+                while left := await waiting(http, holder):
+                    assert time.monotonic() < stop_at, left
+            assert (await http.post(url, json=body)).status_code == 200
+    finally:
+        await holder.close()
+    assert "Traceback" not in (server.data / "server.log").read_text()
+
+
+async def waiting(http: httpx.AsyncClient, connection: Any) -> list[Any]:
+    """Recalls inside the server, and statements of theirs that the database still works on."""
+    scrape = (await http.get("/metrics")).text
+    inside = [line for line in scrape.splitlines() if 'door_inside{door="recall"' in line]
+    assert inside
+    statements = await connection.fetch(
+        "select query from pg_stat_activity where state = 'active' and wait_event_type = 'Lock'"
+        " and query like 'select bank, tenant_id%'"
+    )
+    return [line for line in inside if float(line.split()[-1])] + [row[0] for row in statements]
 
 
 def test_a_second_server_on_the_same_data_or_port(server: Server, tmp_path: Path) -> None:
@@ -263,6 +303,12 @@ def test_the_command_line(server: Server, tmp_path: Path) -> None:
     assert key.startswith("ff_")
     assert "valid  test" in fourfold("keys", "list", *data)
     assert "revoked" in fourfold("keys", "revoke", key, *data)
+    limited = fourfold(
+        "tenants", "limit", "t1", "--recalls-per-s", "2.5", "--max-items", "9", *data
+    )
+    assert limited.split() == ["t1", "recalls_per_s=2.5", "max_items=9"]
+    fourfold("tenants", "limit", "t1", "--unset", "max-items", *data)
+    assert "t1  0 keys  recalls_per_s=2.5\n" in fourfold("tenants", "list", *data)
 
 
 def test_killed_parts_come_back(server: Server) -> None:

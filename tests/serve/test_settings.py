@@ -28,6 +28,14 @@ def test_the_environment_wins_over_the_file_and_our_prefix_over_theirs() -> None
     assert parse(tree, both).server.port == 3000
 
 
+@pytest.mark.parametrize("prefix", ["HINDSIGHT_API_", "FOURFOLD_"])
+def test_what_orders_the_candidates(prefix: str) -> None:
+    assert parse({}, {}).recall.fusion == "rrf"
+    assert parse({}, {f"{prefix}FUSION": "convex"}).recall.fusion == "convex"
+    with pytest.raises(SettingsError, match=f"{prefix}FUSION"):
+        parse({}, {f"{prefix}FUSION": "concave"})
+
+
 @pytest.mark.parametrize("word", ["true", "1", "YES", "True"])
 def test_words_that_are_true(word: str) -> None:
     assert parse({}, {"HINDSIGHT_API_ACCESS_LOG": word}).server.access_log
@@ -128,3 +136,13 @@ def test_a_file_that_is_no_application(tmp_path: Path) -> None:
     path.write_text("a: [")
     with pytest.raises(SettingsError, match="YAML"):
         load(path, {})
+
+
+def test_a_read_replica_is_told_that_nothing_reads_from_it() -> None:
+    url = "postgresql://reader:secret@replica/db"
+    (warning,) = parse({}, {"HINDSIGHT_API_READ_DATABASE_URL": url}).warnings
+    assert warning.startswith("HINDSIGHT_API_READ_DATABASE_URL is accepted but has no effect here:")
+    assert "every acknowledged write" in warning
+    assert "secret" not in warning
+    with pytest.raises(SettingsError, match=r"database\.read_database_url: unknown setting"):
+        parse({"database": {"read_database_url": url}}, {})

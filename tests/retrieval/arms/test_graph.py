@@ -37,7 +37,7 @@ def plain(
         seeds,
         lookup([0.0] * bank.size),
         everyone(bank) if allowed is None else allowed,
-        GraphSettings(hub_damping=False, limit=limit),
+        GraphSettings(limit=limit),
     )
 
 
@@ -95,7 +95,7 @@ class TestPlainLinkExpansion:
         allowed[9] = False
         hits = graph.expand(
             bank, ints(0), lookup([0.0] * 10), allowed,
-            GraphSettings(hub_damping=False, per_entity=3),
+            GraphSettings(per_entity=3),
         )  # fmt: skip
         assert sorted(hits.hits.ordinals.tolist()) == [6, 7, 8]
 
@@ -109,10 +109,10 @@ class TestPlainLinkExpansion:
 
     def test_without_time_only_links_are_followed(self) -> None:
         bank = SmallGraph([["a"], ["a"], ["b"]], links=[(0, 2, LinkType.SEMANTIC, 0.8)])
-        for damping in (False, True):
-            hits = graph.expand(
-                bank, ints(0), lookup([3.0, 0.0, 0.0]), everyone(bank),
-                GraphSettings(hub_damping=damping), late=lambda: True,
+        for expand in (graph.expand, graph.walk):
+            hits = expand(
+                bank, ints(0), lookup([3.0, 0.0, 0.0]), everyone(bank), GraphSettings(),
+                late=lambda: True,
             )  # fmt: skip
             assert 2 in hits.hits.ordinals
             assert 1 not in hits.hits.ordinals
@@ -121,9 +121,21 @@ class TestPlainLinkExpansion:
         bank = SmallGraph([["a"], ["a"], ["a"], ["a"]])
         hits = graph.expand(
             bank, ints(0), lookup([0.0, 0.1, 0.9, 0.5]), everyone(bank),
-            GraphSettings(hub_damping=False),
+            GraphSettings(),
         )  # fmt: skip
         assert hits.hits.ordinals.tolist() == [2, 3, 1]
+
+    def test_starts_from_twenty_seeds_at_most(self) -> None:
+        bank = SmallGraph([[f"e{i}"] for i in range(25)] + [["e19"], ["e20"]])
+        assert plain(bank, ints(*range(25))).hits.ordinals.tolist() == [25]
+
+    def test_answers_of_several_types_are_one_list_by_score(self) -> None:
+        bank = SmallGraph([["a", "b"], ["a", "b"], ["a"], ["b"]])
+        parts = [plain(bank, ints(0), allowed=np.arange(4) != left) for left in (1, 2)]
+        both = graph.merged(parts)
+        assert both.hits.ordinals.tolist() == [1, 2, 3, 3]
+        assert both.parent.tolist() == [0, 0, 0, 0]
+        assert np.all(np.diff(both.hits.scores) <= 0)
 
 
 def walk(
@@ -141,7 +153,7 @@ def walk(
     values = np.zeros(bank.size)
     values[list(fit)] = list(fit.values())
     seeds = ints(*sorted(fit, key=lambda i: -fit[i]))
-    return graph.expand(
+    return graph.walk(
         bank,
         seeds,
         lookup(values.tolist()),
@@ -272,10 +284,8 @@ class TestDampedWalk:
 
     def test_nothing_from_nothing(self) -> None:
         for bank in (SmallGraph([]), SmallGraph([["a"]])):
-            for damping in (False, True):
-                hits = graph.expand(
-                    bank, ints(), lookup([0.0]), everyone(bank), GraphSettings(hub_damping=damping)
-                )
+            for expand in (graph.expand, graph.walk):
+                hits = expand(bank, ints(), lookup([0.0]), everyone(bank), GraphSettings())
                 assert len(hits) == 0
 
     @given(st.data())
@@ -295,11 +305,9 @@ class TestDampedWalk:
         fit = np.array(data.draw(st.lists(st.floats(-3, 8), min_size=n, max_size=n)))
         allowed = np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)))
         seeds = np.argsort(-fit, kind="stable")[:5].astype(np.int32)
-        for damping in (False, True):
-            settings = GraphSettings(hops=3, limit=10, hub_damping=damping)
-            one, two = (
-                graph.expand(bank, seeds, lookup(fit.tolist()), allowed, settings) for _ in "12"
-            )
+        for expand in (graph.expand, graph.walk):
+            settings = GraphSettings(hops=3, limit=10)
+            one, two = (expand(bank, seeds, lookup(fit.tolist()), allowed, settings) for _ in "12")
             found = one.hits.ordinals
             assert len(np.unique(found)) == len(found) <= 10
             assert allowed[found].all()
@@ -342,7 +350,7 @@ class TestScenarios:
 
         order = np.argsort(-fit(np.arange(n, dtype=np.int32)), kind="stable")[:40]
         seeds = graph.pick_seeds([Hits(order.astype(np.int32), np.zeros(40, np.float32))], fit)
-        found = graph.expand(
+        found = graph.walk(
             bank, seeds, fit, everyone(bank), GraphSettings(hops=hops, causes=causes),
             named=ints(*(bank.names[x] for x in named)),
         )  # fmt: skip

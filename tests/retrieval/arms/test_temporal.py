@@ -51,6 +51,7 @@ def search(
         bank,
         bank.vectors.scan(QUESTION),
         bank.live,
+        temporal.touching(bank, bank.live, window),
         FactType.WORLD,
         window,
         limit=limit,
@@ -164,8 +165,9 @@ def test_dead_and_filtered_memories_are_no_bridge() -> None:
 
 def test_without_a_vector_dates_still_find() -> None:
     bank = bank_of(Memory(b"a" * 16, occurred_start=at(MARCH), vector=similar(0.8)))
+    inside = temporal.touching(bank, bank.live, WINDOW)
     hits = temporal.search(
-        bank, Blind(), bank.live, FactType.WORLD, WINDOW, limit=10, min_similarity=0.1
+        bank, Blind(), bank.live, inside, FactType.WORLD, WINDOW, limit=10, min_similarity=0.1
     )
     assert hits.ordinals.tolist() == [0]
 

@@ -9,6 +9,7 @@ import pytest
 
 from retrieval.errors import Conflict, InvalidInput, NotFound
 from retrieval.ingest import worker
+from retrieval.ingest.curation import patch_document
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.retain import retain
 from retrieval.settings import RetainSettings
@@ -266,6 +267,80 @@ async def test_texts_need_not_be_kept(pool: Pool, bank: str) -> None:
             bank,
             [{"document_id": "d", "content": "more", "update_mode": "append"}],
         )
+
+
+# Anew
+
+
+async def test_reprocessing_makes_a_documents_memories_anew(
+    pool: Pool, ingest: IngestDeps, bank: str
+) -> None:
+    items: list[dict[str, Any]] = [
+        {"content": "Ann sings. Bo plays the old viola in the hall.", "timestamp": "2024-05-01",
+         "tags": ["a"], "context": "one", "entities": [{"text": "Bo"}]},
+        {"content": "Cy dances.", "timestamp": "2024-06-01", "tags": ["b"]},
+    ]  # fmt: skip
+    for item in items:
+        item["document_id"] = "d/1"
+    await retain(ingest, "default", bank, [*items, {"content": "Other.", "document_id": "d2"}])
+    before = await units(pool, bank)
+    other = next(unit for unit in before if unit["document_id"] == "d2")
+
+    async def anew(deps: IngestDeps) -> list[dict[str, Any]]:
+        answer = await worker.submit_reprocess(pool, "default", bank, "d/1")
+        assert (answer["success"], answer["items_count"]) == (True, 1)
+        await worker.Worker(deps).step()
+        done = await operations.get(pool, "default", bank, answer["operation_id"])
+        assert (done["status"], done["task_type"]) == ("completed", "reprocess"), done
+        return await units(pool, bank)
+
+    def said(found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        names = ("text", "context", "tags", "mentioned_at", "chunk_id", "document_id")
+        return [tuple(unit[name] for name in names) for unit in found]
+
+    after = await anew(ingest)
+    assert said(after) == said(before)
+    assert other in after
+    assert not {u["id"] for u in after} & {u["id"] for u in before if u["document_id"] == "d/1"}
+    text = (await documents.get(pool, "default", bank, "d/1"))["original_text"]
+    assert text == "\n".join(item["content"] for item in items)
+
+    whole = await anew(deps(pool, settings=RetainSettings(), clock=lambda: NOW))
+    assert [unit["text"] for unit in whole if unit["document_id"] == "d/1"] == [
+        item["content"] for item in items
+    ]
+    assert (await stats.stats(pool, "default", bank))["total_nodes"] == 3
+
+
+async def test_what_cannot_be_reprocessed(pool: Pool, ingest: IngestDeps, bank: str) -> None:
+    with pytest.raises(NotFound, match="no bank"):
+        await worker.submit_reprocess(pool, "default", bank, "d")
+    textless = RetainSettings(store_document_text=False)
+    await retain(
+        deps(pool, settings=textless), "default", bank, [{"content": "x", "document_id": "d"}]
+    )
+    with pytest.raises(NotFound, match="no document"):
+        await worker.submit_reprocess(pool, "default", bank, "e")
+    with pytest.raises(InvalidInput, match="not kept"):
+        await worker.submit_reprocess(pool, "default", bank, "d")
+    assert (await operations.list_operations(pool, "default", bank))["total"] == 0
+
+
+async def test_a_document_that_changes_while_it_is_reprocessed(
+    pool: Pool, ingest: IngestDeps, bank: str
+) -> None:
+    await retain(ingest, "default", bank, [{"content": "x", "document_id": "d", "tags": ["a"]}])
+
+    class Slow(HashEmbedder):
+        async def embed_passages(self, *args: Any, **kwargs: Any) -> Any:
+            await patch_document(ingest, "default", bank, "d", ["b"])
+            return await super().embed_passages(*args, **kwargs)
+
+    await worker.submit_reprocess(pool, "default", bank, "d")
+    await worker.Worker(deps(pool, embedder=Slow())).step()
+    (operation,) = (await operations.list_operations(pool, "default", bank))["operations"]
+    assert (operation["status"], operation["retry_count"]) == ("pending", 1)
+    assert [unit["tags"] for unit in await units(pool, bank)] == [["b"]]
 
 
 # In the background

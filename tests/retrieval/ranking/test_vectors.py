@@ -97,6 +97,24 @@ def test_a_pool_within_the_cap_is_left_alone() -> None:
     assert boosts.cut(found, boosts.parse("bm25:high"), 10) is found
 
 
+def test_boosts_of_a_list_that_ranks_did_not_order() -> None:
+    """Rank r of a boosted arm beats place s exactly when r < divisor * s."""
+    graph = np.array([0, 0, 0, 8, 7, 33, 31], np.int32)
+    table = np.zeros((7, 4), np.int32)
+    table[:, 0], table[:, 2] = np.arange(7, 0, -1), graph
+    scores = np.linspace(1.0, 0.4, 7)
+    found = fusion.by_score(
+        fusion.Candidates(
+            np.arange(7, dtype=np.int32), table, np.zeros((7, 4), np.float32), scores
+        ),
+        scores,
+    )
+    high = boosts.parse("graph:high")
+    # By key: 7/8 < place 1 = 8/8 < place 2 < place 3 < 31/8 < 33/8.
+    assert boosts.cut(found, high, 6, by_rank=False).ordinals.tolist() == [4, 0, 3, 1, 2, 6]
+    assert boosts.cut(found, boosts.parse(""), 3, by_rank=False).ordinals.tolist() == [0, 1, 2]
+
+
 def test_bad_boosts_are_skipped_and_the_last_wins(caplog: pytest.LogCaptureFixture) -> None:
     parsed = boosts.parse(" graph:low , nonsense:high, bm25:huge,, GRAPH:high ")
     assert parsed.levels == {"graph": "high"}

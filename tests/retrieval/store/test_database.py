@@ -1,14 +1,16 @@
 """The pool, the migrations and the small tables, on a real database."""
 
 import asyncio
+from typing import Any
 from uuid import uuid4
 
 import asyncpg
 import pytest
 
-from retrieval.errors import Conflict, DeadlineExceeded, InvalidInput, NotFound, Overloaded
+from retrieval.errors import DeadlineExceeded, InvalidInput, NotFound, Overloaded
 from retrieval.settings import RecallSettings, RetainSettings
-from retrieval.store import banks, migrate, tenants
+from retrieval.store import banks, limits, migrate, tenants
+from retrieval.store.limits import TenantLimits
 from retrieval.store.pool import Connection, Pool, PoolSettings, open_pool, read, write
 from tests.retrieval.store.servers import server
 
@@ -134,13 +136,39 @@ async def test_keys_lead_to_their_tenant(pool: Pool) -> None:
 
 async def test_tenants_have_limits(pool: Pool) -> None:
     tenant = f"t-{uuid4().hex[:6]}"
-    await tenants.create_tenant(pool, tenant, {"recalls_per_s": 5})
-    with pytest.raises(Conflict):
-        await tenants.create_tenant(pool, tenant)
-    await tenants.set_limits(pool, tenant, {"recalls_per_s": 6})
-    assert await tenants.limits(pool, tenant) == {"recalls_per_s": 6}
     with pytest.raises(NotFound):
-        await tenants.limits(pool, "nobody")
+        await limits.change(pool, tenant, {"recalls_per_s": 5})
+    await tenants.create_key(pool, tenant)
+    assert await limits.of(pool, tenant) == TenantLimits()
+    wanted = {"recalls_per_s": 5.5, "max_items": 10}
+    assert await limits.change(pool, tenant, wanted) == wanted
+    assert await limits.of(pool, tenant) == TenantLimits(recalls_per_s=5.5, max_items=10)
+    changes = {"recalls_per_s": None, "writes_at_once": 0}
+    assert await limits.change(pool, tenant, changes) == {"max_items": 10, "writes_at_once": 0}
+    assert (tenant, 1, {"max_items": 10, "writes_at_once": 0}) in await limits.listed(pool)
+    wrong: Any
+    for wrong in (
+        {"colour": 1},
+        {"max_items": -1},
+        {"max_items": 1.5},
+        {"recalls_per_s": float("nan")},
+        {"writes_at_once": True},
+        {"write_burst": "5"},
+    ):
+        with pytest.raises(InvalidInput, match=next(iter(wrong))):
+            await limits.change(pool, tenant, {"recall_burst": 3, **wrong})
+    assert (await limits.of(pool, tenant)).recall_burst is None
+
+
+async def test_limits_that_cannot_be_count_as_not_set(pool: Pool) -> None:
+    tenant = f"t-{uuid4().hex[:6]}"
+    await tenants.create_key(pool, tenant)
+    await pool.execute(
+        "update tenants set limits = $2 where tenant_id = $1", tenant, {"max_items": "x", "old": 1}
+    )
+    assert await limits.of(pool, tenant) == TenantLimits()
+    with pytest.raises(InvalidInput):
+        await tenants.create_key(pool, "a\nb")
 
 
 # Banks

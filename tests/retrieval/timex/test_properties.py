@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from retrieval.timex import anchor_event, asks_for_date, explicit_dates, find, parse
+from retrieval.timex import anchor_event, asks_for_length, explicit_dates, find, parse
 from tests.retrieval.timex.days_of import days_of
 
 pytestmark = pytest.mark.unit
@@ -131,7 +131,7 @@ def test_nothing_raises_and_windows_are_sound(text: str, anchor: datetime) -> No
     parse(text, anchor)
     explicit_dates(text, anchor)
     anchor_event(text)
-    asks_for_date(text)
+    asks_for_length(text)
 
 
 @given(AROUND)

@@ -1,0 +1,146 @@
+"""CPU time of a recall by stage, in this process, on the event loop that the server uses.
+
+What runs in one go is timed inside whole recalls, by its thread's clock. What waits in between
+(embedding, reading from the database) is timed by itself, by the process's clock, so that the
+other threads' and the driver's work count. What the whole recall costs beyond that (tasks, thread
+hops, gathering) is the rest.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from unittest.mock import patch
+
+import numpy as np
+import orjson
+
+from retrieval import search, timex
+from retrieval.bank.resident import ResidentBank
+from retrieval.recall import RecallEngine
+from retrieval.search import Plan
+from retrieval.settings import RecallSettings
+from retrieval.shortlist import Shortlist
+from retrieval.store import banks, memories
+from retrieval.types import Include, Ints, RecallQuery
+from tests.bench.harness import System
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+FUSE = ("rrf_merge", "rerank_prefilter", "score_fusion")
+PACK = ("combined_scoring", "token_filtering")
+
+
+def question(run: System, bank_id: str, text: str) -> RecallQuery:
+    return RecallQuery(
+        tenant=run.tenant,
+        bank_id=bank_id,
+        text=text,
+        now=datetime.now(UTC),
+        include=Include(entities=None),
+    )
+
+
+async def cpu_ms(work: Callable[[T], Awaitable[R]], asked: Sequence[T]) -> tuple[float, list[R]]:
+    """Mean CPU-ms of `work` over what is asked, one after the other, and its answers."""
+    begin = time.process_time()
+    answers = [await work(one) for one in asked]
+    return 1000 * (time.process_time() - begin) / len(asked), answers
+
+
+class _Watch:
+    """Parts of a recall that are put aside while it runs."""
+
+    def __init__(self) -> None:
+        self.seconds = {"time expression": 0.0, "search": 0.0, "answer": 0.0, "serialise": 0.0}
+        self.kept: list[tuple[int, Ints]] = []
+        self._search, self._parse, self._answer = search.run, timex.parse, RecallEngine._answer
+
+    def installed(self) -> ExitStack:
+        stack = ExitStack()
+        stack.enter_context(patch.object(search, "run", self._run))
+        stack.enter_context(patch.object(timex, "parse", self._read))
+        stack.enter_context(patch.object(RecallEngine, "_answer", self._shown()))
+        return stack
+
+    def _run(self, bank: ResidentBank, plan: Plan) -> Shortlist:
+        begin = time.thread_time()
+        shortlist = self._search(bank, plan)
+        self.seconds["search"] += time.thread_time() - begin
+        self.kept.append((shortlist.head.bank, shortlist.found.ordinals))
+        return shortlist
+
+    def _read(self, *arguments: Any) -> timex.TimeExpression | None:
+        begin = time.thread_time()
+        answer = self._parse(*arguments)
+        self.seconds["time expression"] += time.thread_time() - begin
+        return answer
+
+    def _shown(self) -> Callable[..., Awaitable[dict[str, Any]]]:
+        watch = self
+
+        async def shown(engine: RecallEngine, *arguments: Any) -> dict[str, Any]:
+            begin = time.thread_time()
+            body = await watch._answer(engine, *arguments)  # without entity names it never waits
+            watch.seconds["answer"] += time.thread_time() - begin
+            return body
+
+        return shown
+
+
+async def by_stage(run: System, bank_id: str, rounds: Sequence[Sequence[str]]) -> dict[str, float]:
+    """CPU-ms per recall: `recall` of the whole, then the stages that it consists of.
+
+    `rounds`: two lists of texts, no text twice: an embedding is remembered.
+    """
+    engine = run.engine(RecallSettings())
+    texts, others = rounds
+
+    async def whole(text: str) -> tuple[int, Mapping[str, float]]:
+        answer = await engine.recall(question(run, bank_id, text))
+        begin = time.thread_time()
+        orjson.dumps(answer.body, option=orjson.OPT_SERIALIZE_NUMPY)
+        watch.seconds["serialise"] += time.thread_time() - begin
+        return len(answer.body["results"]), answer.seconds
+
+    async def embed(text: str) -> object:
+        return await run.embedder.embed_queries([text])
+
+    async def head(_: str) -> object:
+        return await banks.head(run.pool, run.tenant, bank_id)
+
+    async def rows(kept: tuple[int, Any]) -> object:
+        return await memories.rows(run.pool, *kept)
+
+    watch = _Watch()
+    gc.collect()
+    gc.freeze()  # as Serve does when a replica is ready
+    with watch.installed():
+        whole_ms, answers = await cpu_ms(whole, texts)
+    mean = {name: 1000 * seconds / len(texts) for name, seconds in watch.seconds.items()}
+    results = int(np.median([count for count, _ in answers]))
+    shown = [(bank, ordinals[:results]) for bank, ordinals in watch.kept]
+    seconds = [row for _, row in answers]
+    fuse = _steps(seconds, FUSE)
+    ms = {
+        "embed": (await cpu_ms(embed, others))[0],
+        "bank version": (await cpu_ms(head, others))[0],
+        "time expression": mean["time expression"],
+        "arms": mean["search"] - fuse,
+        "fuse": fuse,
+        "rank and pack": _steps(seconds, PACK),
+        "hydrate": (await cpu_ms(rows, shown))[0],
+        "answer": mean["answer"],
+        "serialise": mean["serialise"],
+    }
+    return {"recall": whole_ms, **ms, "rest": whole_ms - sum(ms.values())}
+
+
+def _steps(seconds: Sequence[Mapping[str, float]], names: Sequence[str]) -> float:
+    """Median ms of steps that neither wait nor leave their thread: wall time is CPU time there."""
+    return 1000 * float(np.median([sum(row.get(n, 0.0) for n in names) for row in seconds]))

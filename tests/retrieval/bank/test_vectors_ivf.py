@@ -1,0 +1,105 @@
+"""Inverted lists: exact similarities, most of the hits, all of them where a filter is narrow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from retrieval.bank.columns import Population
+from retrieval.bank.vectors import FlatVectors, HostScan
+from retrieval.bank.vectors_ivf import IvfBackend, IvfScan, IvfVectors
+from retrieval.types import FactType, Floats
+from tests.retrieval.bank import congruence
+
+pytestmark = pytest.mark.unit
+
+SIZE, DIMENSION = 6000, 32
+
+
+def topics(size: int, seed: int) -> Floats:
+    """Unit rows around sixty topics, the same ones for every seed."""
+    centres = np.random.default_rng(0).standard_normal((60, DIMENSION))
+    chance = np.random.default_rng(seed)
+    rows = centres[chance.integers(0, 60, size)] + 0.6 * chance.standard_normal((size, DIMENSION))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows.astype(np.float32)
+
+
+def store(rows: Floats, backend: IvfBackend, parts: int = 1) -> IvfVectors:
+    grown, population = backend.empty(), Population.empty()
+    for part in np.array_split(rows, parts):
+        population = population.extended(np.zeros(len(part), np.uint8), np.empty(0, np.int32))
+        grown = grown.extended([part], np.zeros(len(part), np.bool_), population)
+    return grown
+
+
+def test_reading_every_list_is_exact() -> None:
+    congruence.check(congruence.case(IvfBackend(50, recall=1.0), 400, batches=5))
+
+
+def test_a_small_bank_is_searched_in_full() -> None:
+    small = store(topics(200, 1), IvfBackend(1000))
+    assert small.lists is None
+    assert isinstance(small.scan(topics(1, 2)[0]), HostScan)
+
+
+@pytest.mark.parametrize("parts", [1, 40])
+def test_recall_on_new_questions_is_about_what_was_measured(parts: int) -> None:
+    rows = topics(SIZE, 1)
+    bank = store(rows, IvfBackend(1000, recall=0.9), parts)
+    lists = bank.lists
+    assert lists is not None
+    assert lists.recall >= 0.9
+    assert lists.probes < len(lists.centroids) / 2
+    found = []
+    for query in topics(40, 2):
+        scan = bank.scan(query)
+        assert isinstance(scan, IvfScan)
+        mine = scan.top(50, None, FactType.WORLD)
+        true = np.argsort(-(rows @ query), kind="stable")[:50]
+        np.testing.assert_allclose(mine.scores, rows[mine.ordinals] @ query, atol=1e-5)
+        found.append(np.isin(true, mine.ordinals).mean())
+    assert np.mean(found) > 0.85
+
+
+def test_a_filter_never_starves_the_answer() -> None:
+    rows = topics(SIZE, 1)
+    bank, chance = store(rows, IvfBackend(1000, recall=0.5)), np.random.default_rng(3)
+    query = topics(1, 4)[0]
+    for share in (0.001, 0.01, 0.05):
+        allowed = chance.random(SIZE) < share
+        hits = bank.scan(query).top(300, allowed, FactType.WORLD)
+        true = bank.exact.scan(query).top(300, allowed, FactType.WORLD)
+        assert hits.ordinals.tolist() == true.ordinals.tolist()
+    assert len(bank.scan(query).top(5000, None, FactType.WORLD)) == 5000
+    assert len(bank.scan(query).top(10, None, FactType.OBSERVATION)) == 0
+
+
+def test_new_rows_are_found_before_they_join_a_list() -> None:
+    bank = store(topics(SIZE, 1), IvfBackend(1000, recall=0.5))
+    query = topics(1, 5)
+    population = Population.empty().extended(np.zeros(SIZE + 1, np.uint8), np.empty(0, np.int32))
+    grown = bank.extended([query], np.zeros(1, np.bool_), population)
+    assert grown.lists is bank.lists
+    assert grown.scan(query[0]).top(1, None, FactType.WORLD).ordinals.tolist() == [SIZE]
+    dead = Population.empty().extended(np.zeros(SIZE + 1, np.uint8), np.array([SIZE], np.int32))
+    gone = grown.extended([], np.empty(0, np.bool_), dead)
+    assert SIZE not in gone.scan(query[0]).top(5, None, FactType.WORLD).ordinals
+
+
+def test_the_sample_stands_for_all() -> None:
+    bank = store(topics(SIZE, 1), IvfBackend(1000))
+    assert isinstance(bank.exact, FlatVectors)
+    query = topics(1, 6)[0]
+    mean, deviation = bank.scan(query).moments(None)
+    true_mean, true_deviation = bank.exact.scan(query).moments(None)
+    assert abs(mean - true_mean) < 4 * true_deviation / 64
+    assert abs(deviation / true_deviation - 1) < 0.05
+
+
+def test_a_bank_whose_memories_are_all_gone() -> None:
+    bank = store(topics(SIZE, 1), IvfBackend(1000))
+    everyone = np.arange(SIZE, dtype=np.int32)
+    nobody = Population.empty().extended(np.zeros(SIZE, np.uint8), everyone)
+    empty = bank.extended([], np.empty(0, np.bool_), nobody)
+    assert len(empty.scan(topics(1, 2)[0]).top(5, None, FactType.WORLD)) == 0

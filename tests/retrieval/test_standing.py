@@ -1,0 +1,57 @@
+"""What no longer holds, over a real snapshot."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from retrieval import standing
+from retrieval.bank.loader import next_snapshot
+from retrieval.bank.vectors import FlatBackend
+from retrieval.filters import microseconds
+from retrieval.types import NO_TIME, LinkType
+from tests.retrieval.bank.model import Ledger, Memory
+
+pytestmark = pytest.mark.unit
+
+
+def year(number: int) -> int:
+    return microseconds(datetime(number, 1, 1, tzinfo=UTC))
+
+
+ANNA, BO = 0, 1
+ALIKE = ((0, int(LinkType.SEMANTIC), 0.8),)
+
+
+@pytest.mark.parametrize(
+    ("later", "over"),
+    [
+        (Memory(b"b" * 16, occurred_start=year(2021), entities=(ANNA,), links=ALIKE), True),
+        (Memory(b"b" * 16, mentioned_at=year(2021), entities=(ANNA,), links=ALIKE), True),
+        (Memory(b"b" * 16, occurred_start=year(2021), entities=(BO,), links=ALIKE), False),
+        (Memory(b"b" * 16, occurred_start=year(2021), links=ALIKE), False),
+        (Memory(b"b" * 16, occurred_start=year(2021), entities=(ANNA,)), False),
+        (Memory(b"b" * 16, occurred_start=year(2020), entities=(ANNA,), links=ALIKE), False),
+        (Memory(b"b" * 16, occurred_start=year(2019), entities=(ANNA,), links=ALIKE), False),
+        (Memory(b"b" * 16, occurred_start=year(2030), entities=(ANNA,), links=ALIKE), False),
+        (Memory(b"b" * 16, entities=(ANNA,), links=ALIKE), False),
+    ],
+)
+def test_a_later_memory_that_says_nearly_the_same_supersedes(later: Memory, over: bool) -> None:
+    first = Memory(b"a" * 16, occurred_start=year(2020), entities=(ANNA,))
+    ledger = Ledger()
+    ledger.write([first, later])
+    bank = next_snapshot(None, ledger.delta(None), FlatBackend())
+    assert standing.over(bank, np.array([0], np.int32), year(2024)).tolist() == [over]
+
+
+def test_what_begins_later_does_not_hold_yet() -> None:
+    ledger = Ledger()
+    ledger.write([Memory(b"a" * 16, occurred_start=year(2025)), Memory(b"b" * 16)])
+    bank = next_snapshot(None, ledger.delta(None), FlatBackend())
+    ordinals = np.array([0, 1], np.int32)
+    assert standing.over(bank, ordinals, year(2024)).tolist() == [True, False]
+    assert standing.over(bank, ordinals, NO_TIME + 1).tolist() == [True, False]
+    assert standing.over(bank, ordinals, year(2026)).tolist() == [False, False]
