@@ -263,7 +263,7 @@ async def test_the_floor_of_the_reranker_is_on_its_own_scale(kites: Bank) -> Non
 async def test_a_deadline_that_cannot_be_met_names_the_stage(kites: Bank, left: float) -> None:
     with pytest.raises(DeadlineExceeded) as caught:
         await kites.recall("Where did a kite fly?", deadline=time.monotonic() + left)
-    assert caught.value.stage == "parallel_retrieval"
+    assert caught.value.stage in ("parallel_retrieval", "backend_acquisition")
 
 
 async def test_a_reranker_that_hangs_costs_its_order_and_not_the_answer(kites: Bank) -> None:

@@ -261,12 +261,14 @@ AFFECTED = "Is Alice with her project affected by recent issues?"
 
 
 async def test_a_reader_of_words_alone_buries_the_outage(complained: Bank) -> None:
-    assert "outage" not in (await complained.keys(AFFECTED, reranker=Scripted(overlap)))[:10]
+    alone = RecallSettings(graph_quota=0)
+    assert "outage" not in (await complained.keys(AFFECTED, alone, Scripted(overlap)))[:10]
 
 
 async def test_the_outage_survives_a_reader_of_words_that_reads_its_path(complained: Bank) -> None:
     reader = Scripted(overlap)
-    found = await complained.keys(AFFECTED, RecallSettings(rerank_graph_paths=True), reader)
+    settings = RecallSettings(rerank_graph_paths=True, graph_quota=0)
+    found = await complained.keys(AFFECTED, settings, reader)
     assert "outage" in found[:5]
     read = next(document for document in reader.read if document.endswith("outage Tuesday"))
     assert read == (
