@@ -109,7 +109,7 @@ class RetainSettings:
     retain_entity_resolution_max_candidates: int = 200
     entity_trgm_similarity_threshold: float = 0.15
     entity_intrabatch_merge_similarity: float = 0.5
-    retain_recognise_names: bool = False
+    retain_recognise_names: bool = True
     retain_date_text: bool = False
     retain_extract_causal_links: bool = True
     semantic_link_min_similarity: float = 0.7

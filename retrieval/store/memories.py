@@ -379,8 +379,12 @@ async def history(pool: Pool, tenant: str, bank_id: str, memory_id: str) -> list
     return await read(pool, work)
 
 
-async def observation_scopes(pool: Pool, tenant: str, bank_id: str) -> dict[str, Any]:
-    """{scopes: [{tags, count}]}: the tag sets of the live observations, most used first."""
+async def observation_scopes(
+    pool: Pool, tenant: str, bank_id: str, *, limit: int = 100, offset: int = 0
+) -> dict[str, Any]:
+    """{scopes: [{tags, count}], total, limit, offset}: the tag sets of the live observations,
+    most used first."""
+    limit, offset = page(limit, offset)
 
     async def work(connection: Connection) -> dict[str, Any]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
@@ -393,6 +397,7 @@ async def observation_scopes(pool: Pool, tenant: str, bank_id: str) -> dict[str,
             bank,
             int(FactType.OBSERVATION),
         )
-        return {"scopes": [{"tags": row["tags"], "count": row["n"]} for row in found]}
+        scopes = [{"tags": row["tags"], "count": row["n"]} for row in found]
+        return listing("scopes", scopes[offset : offset + limit], len(scopes), limit, offset)
 
     return await read(pool, work)

@@ -126,9 +126,19 @@ async def clear_observations(bank_id: str, tenant: Tenant, services: Given) -> R
 
 
 @router.get(f"{BANK}/observations/scopes", operation_id="list_observation_scopes")
-async def observation_scopes(bank_id: str, tenant: Tenant, services: Given) -> Response:
+async def observation_scopes(
+    bank_id: str,
+    tenant: Tenant,
+    services: Given,
+    limit: Annotated[Natural, Query()] = 100,
+    offset: Annotated[Natural, Query()] = 0,
+) -> Response:
     """The tag sets that observations have, most used first."""
-    return json_response(await memories.observation_scopes(services.pool, tenant, bank_id))
+    return json_response(
+        await memories.observation_scopes(
+            services.pool, tenant, bank_id, limit=limit, offset=offset
+        )
+    )
 
 
 @router.get(f"{BANK}/tags", operation_id="list_tags")

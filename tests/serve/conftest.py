@@ -21,6 +21,7 @@ with warnings.catch_warnings():  # these modules warn while they are imported
 
 from retrieval.store.embedded import EmbeddedPostgres
 from retrieval.store.migrate import migrate
+from retrieval.store.pool import read
 from serve import app, composition, sample
 from serve.composition import Stages
 from serve.services import Services
@@ -80,6 +81,24 @@ async def live(dsn: str) -> AsyncIterator[Live]:
         found = Live(services, http, api)
         await found.import_memories(sample.BANK, *sample.memories())
         yield found
+
+
+async def state(live: Live) -> list[Any]:
+    """What every bank holds. Not the banks' versions: upkeep raises those."""
+
+    async def look(connection: Any) -> list[Any]:
+        found = await connection.fetchrow(
+            "select (select array[count(*)::text, max(updated_at)::text] from memory_units),"
+            " (select array[count(*)::text, max(updated_at)::text] from documents),"
+            " (select count(*) from operations), (select count(*) from tags)"
+        )
+        rows = await connection.fetch(
+            "select bank_id, name, mission, config::text, disposition::text from banks"
+            " order by bank"
+        )
+        return [*found, *(tuple(row) for row in rows)]
+
+    return await read(live.services.pool, look)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

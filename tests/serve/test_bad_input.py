@@ -12,8 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from retrieval.store.pool import read
-from tests.serve.conftest import B, Live
+from tests.serve.conftest import B, Live, state
 
 pytestmark = pytest.mark.integration
 
@@ -168,24 +167,6 @@ def operations(description: Mapping[str, Any]) -> list[Operation]:
         for path, methods in description["paths"].items()
         for method, one in methods.items()
     ]
-
-
-async def state(live: Live) -> list[Any]:
-    """What every bank holds. Not the banks' versions: upkeep raises those."""
-
-    async def look(connection: Any) -> list[Any]:
-        found = await connection.fetchrow(
-            "select (select array[count(*)::text, max(updated_at)::text] from memory_units),"
-            " (select array[count(*)::text, max(updated_at)::text] from documents),"
-            " (select count(*) from operations), (select count(*) from tags)"
-        )
-        rows = await connection.fetch(
-            "select bank_id, name, mission, config::text, disposition::text from banks"
-            " order by bank"
-        )
-        return [*found, *(tuple(row) for row in rows)]
-
-    return await read(live.services.pool, look)
 
 
 class Findings:

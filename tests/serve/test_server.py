@@ -326,6 +326,7 @@ def test_killed_parts_come_back(server: Server) -> None:
             importing.result(60)
             print(f"{words[0]}: recall again after {spent:.1f} s")
             _check_imported(server, done)
+    assert "Traceback" not in (server.data / "server.log").read_text()
 
 
 def _import_until(server: Server, done: list[str], stop_at: float) -> None:

@@ -1,0 +1,485 @@
+"""The public client against the application on a real socket: each of its methods, one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import hindsight_client_api
+import hindsight_client_api.api as apis
+import pytest
+import pytest_asyncio
+import uvicorn
+from hindsight_client import Hindsight
+from hindsight_client_api.exceptions import ApiException, BadRequestException, NotFoundException
+
+from tests.serve.conftest import Live
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning"),  # said by the client
+    pytest.mark.filterwarnings("ignore:Pydantic serializer warnings"),  # bodies for the unbuilt
+]
+
+generated: Any = hindsight_client_api
+
+
+class Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # they are the test runner's
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def address(live: Live) -> AsyncIterator[str]:
+    config = uvicorn.Config(
+        live.api, host="127.0.0.1", port=0, lifespan="off", ws="none", log_level="critical"
+    )
+    server = Server(config)
+    serving = asyncio.create_task(server.serve())
+    while not server.started:  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    await serving
+
+
+Call = Callable[..., Awaitable[Any]]
+
+
+class Calls:
+    """Calls the convenience methods, either the asynchronous ones or, in a thread, the others;
+    notes which were called."""
+
+    def __init__(self, address: str, twins: str) -> None:
+        self._async = twins == "async"
+        self._address = address
+        self.called: set[str] = set()
+        self._threads = ThreadPoolExecutor(1, initializer=_own_loop)
+        self.client: Any = None
+
+    async def __aenter__(self) -> Calls:
+        def make() -> Any:
+            return Hindsight(base_url=self._address, timeout=60)
+
+        self.client = make() if self._async else await self._in_thread(make)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self("close")
+        self._threads.shutdown()
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def __call__(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
+        self.called.add(name)
+        if self._async:
+            return await getattr(self.client, f"a{name}")(*args, **kwargs)
+        method = getattr(self.client, name)
+        return await self._in_thread(lambda: method(*args, **kwargs))
+
+
+def _own_loop() -> None:
+    asyncio.set_event_loop(asyncio.new_event_loop())
+
+
+def methods(kind: type) -> set[str]:
+    """Public methods of a class of the client, without their variants for raw answers."""
+    return {
+        name
+        for name, value in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_")
+        and not name.endswith(("_with_http_info", "_without_preload_content"))
+    }
+
+
+CONVENIENT = {name for name in methods(Hindsight) if f"a{name}" in methods(Hindsight)}
+ALONE = methods(Hindsight) - CONVENIENT - {f"a{name}" for name in CONVENIENT}
+
+
+def arguments(method: Any) -> dict[str, Any]:
+    """Something for every argument that must be given."""
+    found: dict[str, Any] = {}
+    for name, parameter in inspect.signature(method).parameters.items():
+        if parameter.default is not parameter.empty or name == "self":
+            continue
+        kind = str(parameter.annotation)
+        model = getattr(generated, kind.split(".")[-1].rstrip("'>"), None)
+        if model is not None and hasattr(model, "model_construct"):
+            found[name] = constructed(model)
+        elif name == "files":
+            found[name] = [__file__] if "Path" in kind else [b"x"]
+        else:
+            found[name] = b"x" if "bytes" in kind else "sample" if name == "bank_id" else "x"
+    return found
+
+
+def constructed(model: Any) -> Any:
+    """An instance with something in every field that must be there."""
+    if "actual_instance" in model.model_fields:  # one of several types
+        return model("x")
+    values: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        if not field.is_required():
+            continue
+        kind = str(field.annotation)
+        known = {"list": [], "List": [], "bool": True, "int": 1}
+        values[name] = next((v for word, v in known.items() if word in kind), "x")
+        if hasattr(field.annotation, "model_construct"):
+            values[name] = constructed(field.annotation)
+    return model.model_construct(**values)
+
+
+def refused(error: BaseException) -> int:
+    """The status of a refusal, which must come with a sentence."""
+    if isinstance(error, aiohttp.ClientResponseError):
+        return error.status
+    assert isinstance(error, ApiException), repr(error)
+    assert '"detail"' in str(error.body), error.body
+    return int(error.status or 0)
+
+
+def test_every_method_has_its_twin() -> None:
+    assert sorted(ALONE) == ["suspend_retains"]
+    assert len(CONVENIENT) > 40
+
+
+@pytest.mark.parametrize("twins", ["async", "sync"])
+async def test_the_convenience_methods(
+    live: Live, address: str, twins: str, tmp_path: Path
+) -> None:
+    bank = f"client {twins}/1"
+    async with Calls(address, twins) as call:
+        version = await call("get_version")
+        assert version.api_version == "0.9.1"
+        made = await call(
+            "create_bank",
+            bank,
+            name="Client",
+            mission="m",
+            disposition={"skepticism": 4, "literalism": 2, "empathy": 5},
+            retain_chunk_size=2000,
+            enable_observations=False,
+            enable_text_search=True,
+            enable_temporal_retrieval=True,
+            enable_graph_retrieval=True,
+            enable_reranking=True,
+        )
+        assert (made.bank_id, made.name, made.disposition.empathy) == (bank, "Client", 5)
+        assert (await call("set_mission", bank, "new")).mission == "new"
+        assert (await call("set_reflect_mission", bank, "newer")).mission == "newer"
+        await call("update_bank_config", bank, recall_budget_fixed_low=50)
+        config = await call("get_bank_config", bank)
+        assert config["overrides"]["recall_budget_fixed_low"] == 50
+        assert config["config"]["retain_chunk_size"] == 2000
+        assert (await call("reset_bank_config", bank))["overrides"] == {}
+
+        one = await call(
+            "retain",
+            bank,
+            [
+                {"type": "text", "text": "Dora mends nets."},
+                {"type": "text", "text": "At the pier."},
+            ],
+            timestamp=datetime(2025, 5, 20, 10, tzinfo=UTC),
+            context="talk",
+            document_id="d/1",
+            metadata={"source": "talk"},
+            entities=[{"text": "Dora", "type": "PERSON"}],
+            resolve_entities=False,
+            tags=["sea"],
+            observation_scopes=[["sea"]],
+        )
+        assert (one.success, one.var_async, one.items_count) == (True, False, 1)
+        more = await call(
+            "retain",
+            bank,
+            "She sells them in June.",
+            document_id="d/1",
+            update_mode="append",
+            tags=["sea"],
+            entities=[{"text": "Dora"}],
+        )
+        assert more.success
+        batch = [
+            {"content": "Emil catches herring.", "tags": ["sea"], "timestamp": "2025-06-01"},
+            {"content": "Emil hates herring.", "metadata": {"n": "1"}},
+        ]
+        several = await call("retain_batch", bank, batch, document_tags=["b"], document_id="d/2")
+        assert several.items_count == 2
+        later = await call("retain", bank, "Filip waits for the ferry.", retain_async=True)
+        assert (later.var_async, bool(later.operation_id)) == (True, True)
+        async with asyncio.timeout(20):
+            while not (await call("list_memories", bank, search_query="ferry")).total:
+                pass
+
+        found = await call(
+            "recall",
+            bank,
+            "What does Dora mend?",
+            types=["world", "experience"],
+            max_tokens=1000,
+            budget="high",
+            trace=True,
+            query_timestamp="2025-07-01",
+            include_entities=True,
+            include_chunks=True,
+            include_source_facts=True,
+            tags=["sea"],
+            tags_match="any_strict",
+            prefer_observations=True,
+            min_scores={"semantic": 0.05, "keyword": 0.0},
+            temporal_window={"start": "2025-01-01", "end": datetime(2025, 12, 31, tzinfo=UTC)},
+        )
+        assert found[0].text == "Dora mends nets.\nAt the pier.\nShe sells them in June."
+        assert "Dora" in found.entities
+        assert found.chunks
+        assert found.trace["summary"]["phase_metrics"]
+        assert all("sea" in result.tags for result in found)
+        groups = [{"and": [{"tags": ["b"]}, {"not": {"tags": ["sea"], "match": "any_strict"}}]}]
+        grouped = await call("recall", bank, "herring", tag_groups=groups)
+        assert [result.text for result in grouped] == ["Emil hates herring."]
+        assert "herring" in grouped.to_prompt_string()
+
+        listed = await call(
+            "list_memories",
+            bank,
+            type="world",
+            time_field="mentioned_at",
+            start_date="2025-05-01",
+            end_date="2025-06-02",
+            tags=["sea"],
+            tags_match="all_strict",
+            state="valid",
+            consolidation_state="pending",
+            limit=1,
+            offset=0,
+        )
+        assert (listed.total, listed.items[0].text) == (1, "Emil catches herring.")
+        by_document = await call("list_memories", bank, document_id="d/2")
+        assert by_document.total == 2
+
+        for wrong in ({"query": "?"}, {"query": "x", "types": ["wish"]}):
+            with pytest.raises(ApiException) as error:
+                await call("recall", bank, **wrong)
+            assert refused(error.value) == 422
+        with pytest.raises(BadRequestException) as error:
+            await call("reflect", bank, "What is Emil like?", include_facts=True)
+        assert refused(error.value) == 400
+        assert (await call("delete_bank", bank)).success
+        with pytest.raises(NotFoundException):
+            await call("recall", bank, "herring")
+
+        done = set(call.called) | {"close"}
+        prefix = "a" if twins == "async" else ""
+        for name in sorted(CONVENIENT - done):
+            given = arguments(getattr(Hindsight, f"{prefix}{name}"))
+            with pytest.raises((ApiException, aiohttp.ClientResponseError)) as unbuilt:
+                await call(name, **given)
+            assert refused(unbuilt.value) == 501, name
+        assert call.called | {"close"} == CONVENIENT
+
+
+GENERATED: dict[str, type] = {
+    name: kind for name, kind in inspect.getmembers(apis, inspect.isclass) if name.endswith("Api")
+}
+
+
+class Generated:
+    """Calls the generated methods by `Class.name`; notes which were called."""
+
+    def __init__(self, address: str) -> None:
+        self._client: Any = generated.ApiClient(generated.Configuration(host=address))
+        self.called: set[str] = set()
+
+    async def __call__(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
+        self.called.add(name)
+        kind, method = name.split(".")
+        return await getattr(GENERATED[kind](self._client), method)(*args, **kwargs)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+async def test_the_generated_methods(live: Live, address: str) -> None:
+    call, bank, make = Generated(address), "generated", generated
+    request: Any
+    assert (await call("MonitoringApi.get_liveness")).status == "alive"
+    for name in ("get_readiness", "health_endpoint_health_get", "metrics_endpoint_metrics_get"):
+        await call(f"MonitoringApi.{name}")
+    assert (await call("MonitoringApi.get_version")).features.bank_config_api
+
+    # Banks
+    request = make.CreateBankRequest(name="G", mission="m")
+    made = await call("BanksApi.create_or_update_bank", bank, request)
+    assert made.name == "G"
+    made = await call("BanksApi.update_bank", bank, make.CreateBankRequest(name="H"))
+    assert made == await call("BanksApi.get_bank_profile", bank)
+    traits = make.DispositionTraits(skepticism=1, literalism=2, empathy=3)
+    request = make.UpdateDispositionRequest(disposition=traits)
+    assert (await call("BanksApi.update_bank_disposition", bank, request)).disposition == traits
+    told = await call("BanksApi.add_bank_background", bank, make.AddBackgroundRequest(content="b"))
+    assert told.mission == "b"
+    update = make.BankConfigUpdate(updates={"recall_budget_min": 30})
+    found = await call("BanksApi.update_bank_config", bank, update)
+    assert found.overrides == {"recall_budget_min": 30}
+    assert (await call("BanksApi.get_bank_config", bank)).overrides == found.overrides
+    assert (await call("BanksApi.reset_bank_config", bank)).overrides == {}
+    banks = await call("BanksApi.list_banks", q="generated", limit=5, offset=0)
+    assert [each.bank_id for each in banks.banks] == [bank]
+
+    # Memories
+    item = make.MemoryItem(
+        content=make.Content("Gus winds the tower clock."),
+        document_id="g/1",
+        tags=["clock"],
+        entities=[make.EntityInput(text="Gus")],
+    )
+    kept = await call("MemoryApi.retain_memories", bank, make.RetainRequest(items=[item]))
+    assert kept.items_count == 1
+    await live.import_memories(
+        bank, {"key": "o", "text": "Gus is careful.", "type": "observation", "tags": ["clock"]}
+    )
+    request = make.RecallRequest(query="tower clock")
+    recalled = await call("MemoryApi.recall_memories", bank, request)
+    assert recalled.results[0].text == "Gus winds the tower clock."
+    listed = await call("MemoryApi.list_memories", bank, type="world")
+    (memory,) = listed.items
+    assert memory.entities == "Gus"
+    assert (await call("MemoryApi.get_memory", bank, memory.id))["entities"] == ["Gus"]
+    change = make.UpdateMemoryRequest(text="Gus oils the tower clock.")
+    changed = await call("MemoryApi.update_memory", bank, memory.id, change)
+    assert changed["text"] == "Gus oils the tower clock."
+    observation = (await call("MemoryApi.list_memories", bank, type="observation")).items[0]
+    assert await call("MemoryApi.get_observation_history", bank, observation.id) is not None
+    scopes = await call("MemoryApi.list_observation_scopes", bank)
+    assert scopes.scopes[0].tags == ["clock"]
+    tags = await call("MemoryApi.list_tags", bank, q="cl*", limit=10)
+    assert tags.items[0].tag == "clock"
+    await call("MemoryApi.clear_memory_observations", bank, memory.id)
+    stats = await call("BanksApi.get_agent_stats", bank, refresh=True)
+    assert (stats.total_documents, stats.total_observations) == (1, 1)
+
+    # Documents and entities
+    documents = await call("DocumentsApi.list_documents", bank, q="g", tags=["clock"])
+    assert documents.items[0].id == "g/1"
+    document = await call("DocumentsApi.get_document", bank, "g/1")
+    assert document.original_text == "Gus winds the tower clock."
+    chunks = await call("DocumentsApi.list_document_chunks", bank, "g/1", limit=10)
+    chunk = await call("DocumentsApi.get_chunk", chunks.items[0].chunk_id)
+    assert chunk.document_id == "g/1"
+    request = make.UpdateDocumentRequest(tags=["time"])
+    assert (await call("DocumentsApi.update_document", bank, "g/1", request)).success
+    queued = await call("DocumentsApi.reprocess_document", bank, "g/1")
+    assert (queued.success, queued.items_count) == (True, 1)
+    async with asyncio.timeout(20):
+        while True:
+            state = await call("OperationsApi.get_operation_status", bank, queued.operation_id)
+            if state.status == "completed":
+                break
+            await asyncio.sleep(0.05)
+    entities = await call("EntitiesApi.list_entities", bank, limit=10)
+    assert (await call("EntitiesApi.get_entity", bank, entities.items[0].id)).observations == []
+    graph = await call("EntitiesApi.get_entity_graph", bank, limit=10, min_count=1)
+    assert graph.total_entities == 1
+
+    # Operations
+    listing = await call("OperationsApi.list_operations", bank, status="completed", limit=5)
+    assert listing.operations[0].task_type == "reprocess"
+    for name in ("cancel_operation", "retry_operation"):
+        with pytest.raises(ApiException) as error:
+            await call(f"OperationsApi.{name}", bank, queued.operation_id)
+        assert refused(error.value) == 409
+    assert (await call("OperationsApi.delete_operation", bank, queued.operation_id)).success
+
+    # Refusals that are not "not built"
+    request = make.ReflectRequest(query="q")
+    for name, given, status in (
+        ("MemoryApi.reflect", {"reflect_request": request}, 400),
+        ("EntitiesApi.regenerate_entity_observations", {"entity_id": entities.items[0].id}, 410),
+    ):
+        with pytest.raises(ApiException) as error:
+            await call(name, bank, **given)
+        assert refused(error.value) == status
+
+    # Ends
+    assert (await call("BanksApi.clear_observations", bank)).success
+    assert (await call("MemoryApi.clear_bank_memories", bank, type="world")).success
+    assert (await call("DocumentsApi.delete_document", bank, "g/1")).document_id == "g/1"
+    assert (await call("BanksApi.delete_bank", bank)).success
+
+    every = {f"{kind}.{name}" for kind, found in GENERATED.items() for name in methods(found)}
+    for name in sorted(every - call.called):
+        kind, method = name.split(".")
+        with pytest.raises(ApiException) as error:
+            await call(name, **arguments(getattr(GENERATED[kind], method)))
+        assert refused(error.value) == 501, name
+    assert call.called == every
+    await call.close()
+
+
+async def test_it_waits_and_tries_again_when_told_to(live: Live, address: str) -> None:
+    """A recall that meets a busy server is repeated by the client, and then answered."""
+    door = live.services.recall_door
+    before, door._running_max, door._waiting_max = (door._running_max, door._waiting_max), 1, 0
+    client: Any = Hindsight(base_url=address, timeout=60)
+    try:
+        async with door.enter("another"):
+            asking = asyncio.create_task(client.arecall("sample", "flood"))
+            await asyncio.sleep(0.3)
+            assert not asking.done()
+        assert (await asking).results
+    finally:
+        door._running_max, door._waiting_max = before
+        await client.aclose()
+
+
+NOT_OURS = {
+    "retain_max_attachments_per_chunk", "consolidation_use_decision_model",
+    "knowledge_page_default_trigger", "reflect_use_decision_model",
+    "mental_model_refresh_use_decision_model", "mental_model_delta_use_decision_model",
+    "llm_gemini_safety_settings",
+}  # fmt: skip
+"""Bank settings that the client knows and the server does not."""
+ANYTHING = {"consolidation_strategies", "default_observation_scopes"}
+"""Kept as they come, for the clients that read them back."""
+
+
+async def test_every_setting_of_a_bank(live: Live) -> None:
+    """What the client can set is accepted with a right value, or refused by its name."""
+    url = "/v1/default/banks/set/config"
+    await live.http.put("/v1/default/banks/set", json={})
+    parameters = inspect.signature(Hindsight.update_bank_config).parameters
+    right: dict[str, Any] = {
+        "retain_extraction_mode": "chunks",
+        "recall_budget_function": "adaptive",
+        "recall_budget_max": 2000,
+    }
+    examples = {"list": [], "dict": {}, "bool": True, "int": 3, "float": 0.5, "str": "x"}
+    assert len(parameters) > 52
+    for name in list(parameters)[2:]:
+        kind = str(parameters[name].annotation)
+        example = next(value for word, value in examples.items() if word in kind)
+        given = right.get(name, example)
+        answer = await live.http.patch(url, json={"updates": {name: given}})
+        if name in NOT_OURS:
+            assert answer.status_code == 400, f"{name}: {answer.text}"
+            assert name in answer.json()["detail"]
+            continue
+        assert answer.status_code == 200, f"{name}: {answer.text}"
+        assert answer.json()["overrides"] == {name: given}
+        if name not in ANYTHING:
+            wrong = 7 if example in ([], {}) else [1]
+            answer = await live.http.patch(url, json={"updates": {name: wrong}})
+            assert answer.status_code == 400, f"{name}: {answer.text}"
+            assert name in answer.json()["detail"]
+        assert (await live.http.delete(url)).json()["overrides"] == {}
