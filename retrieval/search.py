@@ -78,6 +78,8 @@ class _Senses:
     matches: bm25.ScoredMatches
     scale: Scale
     allowed: Bools
+    named: Ints
+    """Entities that the question names."""
 
     def affinity(self, ordinals: Ints) -> Doubles:
         return score_fusion.affinity(self.scan.at(ordinals), self.matches.at(ordinals), self.scale)
@@ -122,6 +124,7 @@ def run(bank: ResidentBank, plan: Plan) -> Shortlist:
     strategy = boosts.parse(settings.recall_strategy_boosts)
     kept = lists.timed("rerank_prefilter", lambda: boosts.cut(found, strategy, plan.cap))
     fused = lists.timed("score_fusion", lambda: _fused(senses, plan, kept, walked))
+    source_ptr, source_ordinals = _sources(bank, kept.ordinals)
     return Shortlist(
         head=bank.head,
         question=plan.question,
@@ -130,8 +133,8 @@ def run(bank: ResidentBank, plan: Plan) -> Shortlist:
         facts=_facts(bank, kept.ordinals),
         proximity=_proximity(kept.ordinals, timely),
         fused=fused,
-        source_ptr=_sources(bank, kept.ordinals)[0],
-        source_ordinals=_sources(bank, kept.ordinals)[1],
+        source_ptr=source_ptr,
+        source_ordinals=source_ordinals,
         paths=_paths(bank, kept.ordinals, walked),
         vectors=bank.vectors.rows(kept.ordinals) if plan.query.dedupe is not None else None,
         query_vector=plan.vector if plan.query.trace else None,
@@ -231,6 +234,7 @@ def _senses(bank: ResidentBank, plan: Plan) -> _Senses:
             mean, spread(deviation, int(bank.live.sum())), float(open_.max()) if len(open_) else 0.0
         ),
         allowed,
+        bank.entities.find(plan.question.text),
     )
 
 
@@ -300,7 +304,7 @@ def _graph(senses: _Senses, plan: Plan, seeds: Sequence[Hits], lists: _Lists) ->
         senses.affinity,
         senses.allowed,
         asked,
-        named=bank.entities.find(plan.question.text),
+        named=senses.named,
         late=lambda: time.perf_counter() > late,
     )
     kinds = bank.columns.fact_type[walked.hits.ordinals]
@@ -325,9 +329,8 @@ def _fused(senses: _Senses, plan: Plan, kept: Candidates, walked: GraphHits | No
     window = score_fusion.windows(ordinals, bank.previous, bank.next)
     flat = np.maximum(window, 0).ravel()
     named = np.zeros(len(ordinals), np.bool_)
-    entities = bank.entities.find(plan.question.text)
-    if len(entities):
-        named = np.isin(bank.subject[ordinals], entities)
+    if len(senses.named):
+        named = np.isin(bank.subject[ordinals], senses.named)
     asking = (columns.flags[np.maximum(window[:, :2], 0)] & ASKS).astype(np.bool_)
     evidence, support = _evidence(ordinals, walked)
     return score_fusion.fused_scores(
