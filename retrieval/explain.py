@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from retrieval.arms.adjacency import PathLink
 from retrieval.ranking.weights import Ranked
 from retrieval.shortlist import Shortlist
-from retrieval.types import Arm
+from retrieval.types import Arm, Floats, Ints
 
 _ARMS = tuple(arm.wire for arm in Arm)
 _LINKS = tuple(link.wire for link in PathLink)
@@ -28,57 +28,71 @@ def of(
     """
     found, paths = shortlist.found, shortlist.paths
     raw = found.scores[positions]
-    ranks, scores = found.ranks[positions].tolist(), np.round(raw.astype(np.float64), 6).tolist()
     semantic, keyword = raw[:, Arm.SEMANTIC].tolist(), raw[:, Arm.BM25].tolist()
-    final, base = ranked.weight[positions].tolist(), ranked.base[positions].tolist()
-    rrf = np.round(found.rrf[positions], 6).tolist()
-    shown_base = np.round(ranked.base[positions], 6).tolist()
-    signals = np.round(
-        np.stack([ranked.recency, ranked.proximity, ranked.proof], axis=1)[positions], 4
-    ).tolist()
-    hop = paths.hop[positions].tolist()
-    parents = paths.parent[positions].tobytes().hex()
-    reranked = ranked.raw is not None
-    for i, position in enumerate(positions.tolist()):
-        recency, temporal, proof = signals[i]
+    base = ranked.base[positions]
+    columns = zip(
+        positions.tolist(),
+        _by_arm(found.ranks[positions], raw),
+        np.round(found.rrf[positions], 6).tolist(),
+        np.round(base, 6).tolist(),
+        np.round(ranked.recency[positions], 4).tolist(),
+        np.round(ranked.proximity[positions], 4).tolist(),
+        np.round(ranked.proof[positions], 4).tolist(),
+        paths.hop[positions].tolist(),
+        ranked.lifted[positions].tolist(),
+        ranked.weight[positions].tolist(),
+        base.tolist() if ranked.raw is not None else [None] * len(positions),
+        [None if score != score else score for score in semantic],  # NaN: the arm had it not
+        [None if score != score else score for score in keyword],
+        strict=True,
+    )
+    for (
+        position, arms, rrf, shown_base, recency, temporal, proof, hop, lifted,
+        final, reranker, similarity, words,
+    ) in columns:  # fmt: skip
         why: dict[str, Any] = {
-            "arms": {
-                name: [rank, score]
-                for name, rank, score in zip(_ARMS, ranks[i], scores[i], strict=True)
-                if rank
-            },
+            "arms": arms,
             "fused_rank": position + 1,
-            "rrf": rrf[i],
+            "rrf": rrf,
             "ranked_by": ranked.member,
-            "base": shown_base[i],
+            "base": shown_base,
             "recency": recency,
             "temporal": temporal,
             "proof": proof,
         }
-        if hop[i]:
-            why["path"] = {
-                "from": _uuid(parents[32 * i : 32 * i + 32]),
-                "link": _LINKS[paths.link[position]],
-                "hop": hop[i],
-            }
-            if paths.via[position] is not None:
-                why["path"]["via"] = paths.via[position]
-        if ranked.lifted[position]:
+        if hop:
+            why["path"] = _path(shortlist, position, hop)
+        if lifted:
             why["lifted"] = True
         yield (
-            {
-                "final": final[i],
-                "reranker": base[i] if reranked else None,
-                "semantic": _or_none(semantic[i]),
-                "keyword": _or_none(keyword[i]),
-            },
+            {"final": final, "reranker": reranker, "semantic": similarity, "keyword": words},
             why,
         )
 
 
+def _by_arm(ranks: Ints, scores: Floats) -> list[dict[str, list[float]]]:
+    """Per row {arm: [rank, score]} of the arms that have it."""
+    found: list[dict[str, list[float]]] = [{} for _ in range(len(ranks))]
+    row, arm = np.nonzero(ranks)
+    values = np.round(scores[row, arm].astype(np.float64), 6).tolist()
+    for i, a, rank, score in zip(
+        row.tolist(), arm.tolist(), ranks[row, arm].tolist(), values, strict=True
+    ):
+        found[i][_ARMS[a]] = [rank, score]
+    return found
+
+
+def _path(shortlist: Shortlist, position: int, hop: int) -> dict[str, Any]:
+    paths = shortlist.paths
+    path = {
+        "from": _uuid(paths.parent[position].tobytes().hex()),
+        "link": _LINKS[paths.link[position]],
+        "hop": hop,
+    }
+    if paths.via[position] is not None:
+        path["via"] = paths.via[position]
+    return path
+
+
 def _uuid(digits: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-
-
-def _or_none(score: float) -> float | None:
-    return None if score != score else score  # NaN: the arm did not surface it

@@ -90,7 +90,8 @@ async def _chunks(
             break
         page = order[begin : begin + _PAGE]
         groups = [_provenance(shortlist, int(i)) for i in page]
-        rows = await memories.rows(pool, bank, np.unique(np.concatenate(groups)))
+        asked = np.unique(np.concatenate(groups))
+        rows = await memories.rows(pool, bank, asked, shortlist.head.generation)
         chunk_of = {row.ordinal: row.chunk_id for row in rows}
         wanted: list[str] = []
         for group in groups:

@@ -4,7 +4,7 @@
     -> floors -> prefer observations -> group duplicates -> pack -> fetch texts -> answer
 
 Everything per candidate is an array operation; the database is asked by ordinal, and an ordinal's
-content never changes, so what is returned is what was ranked.
+content never changes within a generation of the bank, so what is returned is what was ranked.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from retrieval.ranking.weights import (
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import Shortlist
 from retrieval.stopwatch import Stopwatch
-from retrieval.store import memories
+from retrieval.store import banks, memories
+from retrieval.store.heads import BankHead
 from retrieval.types import (
     FactType,
     Floats,
@@ -98,10 +99,21 @@ class RecallEngine:
 
     async def recall(self, query: RecallQuery) -> RecallResult:
         """Raises InvalidInput, NotFound, Overloaded, DeadlineExceeded, Unavailable."""
-        clock = Stopwatch()
         query = self._checked(query)
         if not query.filters.types:
             return RecallResult({"results": []})
+        while True:
+            result, head = await self._answered(query)
+            if result.body["results"]:
+                return result
+            # Empty, perhaps because the ordinals were given anew between ranking and reading.
+            newest = await banks.head(self._pool, query.tenant, query.bank_id)
+            if (newest.bank, newest.generation) == (head.bank, head.generation):
+                return result
+
+    async def _answered(self, query: RecallQuery) -> tuple[RecallResult, BankHead]:
+        """The answer, and the state of the bank that it was ranked from."""
+        clock = Stopwatch()
         patience = None if query.deadline is None else query.deadline + RETRIEVAL_GRACE_S
         async with clock.stage("parallel_retrieval", patience):
             shortlist = await self._retriever.retrieve(query, texts=self._reranker.reads_text)
@@ -143,7 +155,8 @@ class RecallEngine:
                     self._pool, query, shortlist, ranked, settings, order, packed, dropped,
                     body["results"], clock.seconds,
                 )  # fmt: skip
-        return RecallResult(body, tuple(degraded), {}, {**shortlist.seconds, **clock.seconds})
+        seconds = {**shortlist.seconds, **clock.seconds}
+        return RecallResult(body, tuple(degraded), {}, seconds), shortlist.head
 
     def _checked(self, query: RecallQuery) -> RecallQuery:
         """The query with its text cleaned; InvalidInput where it is empty or too long."""
@@ -199,7 +212,8 @@ class RecallEngine:
         if len(kept) == 0:
             return {}
         ordinals = shortlist.found.ordinals[kept]
-        rows = await memories.rows(self._pool, shortlist.head.bank, ordinals)
+        head = shortlist.head
+        rows = await memories.rows(self._pool, head.bank, ordinals, head.generation)
         place = dict(zip(ordinals.tolist(), kept.tolist(), strict=True))
         return {place[row.ordinal]: row for row in rows}
 
@@ -214,7 +228,8 @@ class RecallEngine:
         names = None
         if query.include.entities is not None and rows:
             ordinals = shortlist.found.ordinals[np.fromiter(rows, np.int64, len(rows))]
-            names = await memories.entity_names(self._pool, shortlist.head.bank, ordinals)
+            head = shortlist.head
+            names = await memories.entity_names(self._pool, head.bank, ordinals, head.generation)
         positions = np.fromiter(rows, np.int64, len(rows))
         shown = explain.of(shortlist, ranked, positions)
         results = []

@@ -261,7 +261,10 @@ class LocalRetriever:
 
     async def _hydrated(self, shortlist: Shortlist) -> Shortlist:
         """With the texts a cross-encoder reads; memories deleted meanwhile fall out."""
-        rows = await memories.texts(self._pool, shortlist.head.bank, shortlist.found.ordinals)
+        head = shortlist.head
+        rows = await memories.texts(
+            self._pool, head.bank, shortlist.found.ordinals, head.generation
+        )
         by_ordinal = {row[0]: row[1:] for row in rows}
         present = np.array([o in by_ordinal for o in shortlist.found.ordinals.tolist()], np.bool_)
         if not present.all():

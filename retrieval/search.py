@@ -73,6 +73,8 @@ class _Senses:
     matches: bm25.ScoredMatches
     scale: Scale
     allowed: Bools
+    named: Ints
+    """Entities that the question names."""
 
     def similarity(self, ordinals: Ints) -> Doubles:
         return self.scan.at(ordinals).astype(np.float64)
@@ -201,6 +203,7 @@ def _senses(bank: ResidentBank, plan: Plan) -> _Senses:
             mean, spread(deviation, int(bank.live.sum())), float(open_.max()) if len(open_) else 0.0
         ),
         allowed,
+        bank.entities.find(plan.question.text),
     )
 
 
@@ -281,7 +284,7 @@ def _graph(senses: _Senses, plan: Plan, seeds: Sequence[Hits], lists: _Lists) ->
         senses.affinity,
         senses.allowed,
         asked,
-        named=bank.entities.find(plan.question.text),
+        named=senses.named,
         late=is_late,
     )
     kinds = bank.columns.fact_type[walked.hits.ordinals]
@@ -333,9 +336,8 @@ def _fused(senses: _Senses, plan: Plan, kept: Candidates, walked: GraphHits | No
     window = score_fusion.windows(ordinals, bank.previous, bank.next)
     flat = np.maximum(window, 0).ravel()
     named = np.zeros(len(ordinals), np.bool_)
-    entities = bank.entities.find(plan.question.text)
-    if len(entities):
-        named = np.isin(bank.subject[ordinals], entities)
+    if len(senses.named):
+        named = np.isin(bank.subject[ordinals], senses.named)
     asking = (columns.flags[np.maximum(window[:, :2], 0)] & ASKS).astype(np.bool_)
     evidence, support = traits.evidence(ordinals, walked)
     window_asked = plan.question.window if plan.settings.enable_temporal_retrieval else None

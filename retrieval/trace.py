@@ -43,7 +43,7 @@ async def build(
     """The whole trace object. Reads the texts of every row that an arm listed."""
     listed = [part.hits.ordinals for part in shortlist.arms]
     ordinals = np.unique(np.concatenate([shortlist.found.ordinals, *listed]))
-    rows = await memories.rows(pool, shortlist.head.bank, ordinals)
+    rows = await memories.rows(pool, shortlist.head.bank, ordinals, shortlist.head.generation)
     known = {row.ordinal: row for row in rows}
     return {
         "query": _query(query, shortlist),

@@ -25,6 +25,8 @@ _ROW = (
     " document_id, chunk_id, tags, metadata, proof_count, source_ids::text[]"
 )
 _KINDS = tuple(FactType)
+_AS_NUMBERED = " and ($3::bigint is null or (select generation from banks where bank = $1) = $3)"
+"""Ordinals are those of one generation of the bank: of another one they would be other memories."""
 
 
 def _row(record: Sequence[Any]) -> MemoryRow:
@@ -36,13 +38,19 @@ def _row(record: Sequence[Any]) -> MemoryRow:
     )  # fmt: skip
 
 
-async def rows(pool: Pool, bank: int, ordinals: Ints) -> list[MemoryRow]:
-    """The live memories at these ordinals, in their order; missing ones are left out."""
+async def rows(
+    pool: Pool, bank: int, ordinals: Ints, generation: int | None = None
+) -> list[MemoryRow]:
+    """The live memories at these ordinals, in their order; missing ones are left out. None where
+    `generation` is given and the bank has another one by now."""
     wanted = ordinals.tolist()
     found = await read(
         pool,
         lambda connection: connection.fetch(
-            f"select {_ROW} from memory_units where bank = $1 and ordinal = any($2)", bank, wanted
+            f"select {_ROW} from memory_units where bank = $1 and ordinal = any($2){_AS_NUMBERED}",
+            bank,
+            wanted,
+            generation,
         ),
     )
     by_ordinal = {row[0]: row for row in found}
@@ -50,17 +58,19 @@ async def rows(pool: Pool, bank: int, ordinals: Ints) -> list[MemoryRow]:
 
 
 async def texts(
-    pool: Pool, bank: int, ordinals: Ints
+    pool: Pool, bank: int, ordinals: Ints, generation: int | None = None
 ) -> list[tuple[int, str, str | None, datetime | None]]:
-    """(ordinal, text, context, occurred_start) of the live ones, in the order of `ordinals`."""
+    """(ordinal, text, context, occurred_start) of the live ones, in the order of `ordinals`;
+    `generation` as in `rows`."""
     wanted = ordinals.tolist()
     found = await read(
         pool,
         lambda connection: connection.fetch(
             "select ordinal, text, context, occurred_start from memory_units"
-            " where bank = $1 and ordinal = any($2)",
+            f" where bank = $1 and ordinal = any($2){_AS_NUMBERED}",
             bank,
             wanted,
+            generation,
         ),
     )
     by_ordinal = {row[0]: (row[0], row[1], row[2], row[3]) for row in found}
@@ -83,8 +93,11 @@ async def by_ids(pool: Pool, bank: int, ids: Sequence[UUID | str]) -> list[Memor
     return [_row(by_id[id]) for id in wanted if id in by_id]
 
 
-async def entity_names(pool: Pool, bank: int, ordinals: Ints) -> dict[int, list[tuple[str, str]]]:
+async def entity_names(
+    pool: Pool, bank: int, ordinals: Ints, generation: int | None = None
+) -> dict[int, list[tuple[str, str]]]:
     """(entity id, canonical name) per ordinal, by name number; ordinals without any are absent.
+    `generation` as in `rows`.
 
     An observation has its own and those of the memories it was made from.
     """
@@ -93,7 +106,7 @@ async def entity_names(pool: Pool, bank: int, ordinals: Ints) -> dict[int, list[
         lambda connection: connection.fetch(
             "with recursive origin (ordinal, id, sources, depth) as ("
             "  select ordinal, id, source_ids, 0 from memory_units"
-            "   where bank = $1 and ordinal = any($2)"
+            f"   where bank = $1 and ordinal = any($2){_AS_NUMBERED}"
             "  union select o.ordinal, m.id, m.source_ids, o.depth + 1 from origin o"
             "   join memory_units m on m.bank = $1 and m.id = any(o.sources)"
             "   where o.depth < 3)"
@@ -103,6 +116,7 @@ async def entity_names(pool: Pool, bank: int, ordinals: Ints) -> dict[int, list[
             " order by o.ordinal, e.entity_no",
             bank,
             ordinals.tolist(),
+            generation,
         ),
     )
     names: dict[int, list[tuple[str, str]]] = {}

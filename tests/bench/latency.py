@@ -77,7 +77,9 @@ async def import_here(data: Path, bank: Bank) -> None:
 
     async with system(data, threads=os.cpu_count() or 1) as run:
         stored = await run.pool.fetchval(
-            "select coalesce(sum(next_ordinal), 0) from banks where bank_id = $1", bank.name
+            "select count(*) from memory_units join banks using (bank)"
+            " where bank_id = $1 and ordinal is not null",
+            bank.name,
         )
         if stored != len(bank.memories):
             await asyncio.gather(work(run), work(run))

@@ -95,6 +95,8 @@ async def test_rows_come_in_the_order_asked(filled: Filled) -> None:
     ]
     assert found[0].source_ids == (filled.ids["ann"], filled.ids["bo"])
     assert await memories.rows(filled.pool, filled.bank, ordinals()) == []
+    assert await memories.rows(filled.pool, filled.bank, ordinals(4, 0, 99, 2), 0) == found
+    assert await memories.rows(filled.pool, filled.bank, ordinals(4, 0, 99, 2), 1) == []
     texts = await memories.texts(filled.pool, filled.bank, ordinals(1, 0))
     assert [(t[0], t[1], t[2]) for t in texts] == [
         (1, "Bo sold 100% of it", None),
