@@ -75,6 +75,7 @@ class Calls:
 
     async def __aexit__(self, *_: object) -> None:
         await self("close")
+        await self._in_thread(_end_loop)
         self._threads.shutdown()
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
@@ -90,6 +91,11 @@ class Calls:
 
 def _own_loop() -> None:
     asyncio.set_event_loop(asyncio.new_event_loop())
+
+
+def _end_loop() -> None:
+    asyncio.get_event_loop().close()
+    asyncio.set_event_loop(None)
 
 
 def methods(kind: type) -> set[str]:
