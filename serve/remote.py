@@ -249,3 +249,18 @@ class RemoteWriter:
         self, tenant: str, bank_id: str, document_id: str, tags: Sequence[str]
     ) -> dict[str, Any]:
         return await self._do("patch_document", tenant, bank_id, document_id, tags)
+
+    async def merge_entities(
+        self, tenant: str, bank_id: str, into: str, others: Sequence[str]
+    ) -> dict[str, Any]:
+        return await self._do("merge_entities", tenant, bank_id, into, others)
+
+    async def split_entity(
+        self,
+        tenant: str,
+        bank_id: str,
+        entity_id: str,
+        name: str,
+        memory_ids: Sequence[str] | None,
+    ) -> dict[str, Any]:
+        return await self._do("split_entity", tenant, bank_id, entity_id, name, memory_ids)

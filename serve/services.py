@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
 from starlette.exceptions import HTTPException
@@ -68,11 +68,6 @@ class Writer(Protocol):
     async def patch_document(
         self, tenant: str, bank_id: str, document_id: str, tags: Sequence[str]
     ) -> dict[str, Any]: ...
-
-
-@runtime_checkable
-class Curator(Protocol):
-    """A writer that can also change which entity a name stands for. Same rules as Writer."""
 
     async def merge_entities(
         self, tenant: str, bank_id: str, into: str, others: Sequence[str]

@@ -11,7 +11,7 @@ from retrieval.ingest.retain import retain
 
 
 class LocalWriter:
-    """See serve.services.Writer and Curator."""
+    """See serve.services.Writer."""
 
     def __init__(self, deps: IngestDeps) -> None:
         self._deps = deps

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Query
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from retrieval.store import entities
 from serve.errors import json_response
 from serve.routes.recall import BANK
 from serve.routing import Router
-from serve.services import Curator, Given, Services, Tenant
+from serve.services import Given, Tenant
 from serve.wire.common import Natural
 from serve.wire.writes import MergeBody, SplitBody
 
@@ -54,19 +53,13 @@ async def get_entity(bank_id: str, entity_id: str, tenant: Tenant, services: Giv
     return json_response(found)
 
 
-def _curator(services: Services) -> Curator:
-    if not isinstance(services.writer, Curator):
-        raise HTTPException(501, "entities cannot be merged or split where writes go elsewhere")
-    return services.writer
-
-
 @router.post(f"{BANK}/entities/{{entity_id}}/merge", operation_id="merge_entities")
 async def merge(
     bank_id: str, entity_id: str, body: MergeBody, tenant: Tenant, services: Given
 ) -> Response:
     """Makes other entities the same as this one, which keeps its id and name; answers it."""
     async with services.write_door.enter(tenant):
-        merged = await _curator(services).merge_entities(tenant, bank_id, entity_id, body.others)
+        merged = await services.writer.merge_entities(tenant, bank_id, entity_id, body.others)
     return json_response(merged)
 
 
@@ -80,7 +73,7 @@ async def split(
     again.
     """
     async with services.write_door.enter(tenant):
-        other = await _curator(services).split_entity(
+        other = await services.writer.split_entity(
             tenant, bank_id, entity_id, body.name, body.memory_ids
         )
     return json_response(other)
