@@ -1,9 +1,14 @@
 """Names in a text by their capital letters: a floor for where nothing better recognises them.
 
-Pure and language-blind: it finds runs of capitalised words that do not merely begin a sentence.
+Runs of capitalised words that do not merely begin a sentence. Where capitals say nothing (German
+writes every noun with one, a shout has only capitals) and at the start of a sentence, a common
+given name tells.
 """
 
 from __future__ import annotations
+
+from functools import cache
+from importlib import resources
 
 import regex
 
@@ -20,6 +25,60 @@ yesterday you your january february march april june july august september octob
 december monday tuesday wednesday thursday friday saturday sunday note todo warning ps
 """
 _COMMON = frozenset(_CAPITALISED_ANYWAY.split())
+_WORDS = regex.compile(r"\p{L}+")
+_GERMAN = frozenset(
+    [
+        "der",
+        "die",
+        "das",
+        "den",
+        "dem",
+        "des",
+        "und",
+        "ist",
+        "sind",
+        "nicht",
+        "ein",
+        "eine",
+        "einen",
+        "einem",
+        "einer",
+        "von",
+        "zu",
+        "auf",
+        "für",
+        "im",
+        "hat",
+        "haben",
+        "sich",
+        "wird",
+        "wurde",
+        "ich",
+        "wir",
+        "sie",
+        "er",
+        "es",
+        "beim",
+        "zum",
+        "zur",
+    ]
+)
+_OTHER = frozenset(["the", "and", "of", "to", "is", "with", "for", "are", "this", "that"])
+_GERMAN_WORDS = 2
+"""Different ones in a text, and more than of _OTHER, for its capitals to be those of nouns."""
+
+
+@cache
+def _given() -> frozenset[str]:
+    """Common given names, lower-cased."""
+    file = resources.files("retrieval.ingest") / "given_names.txt"
+    return frozenset(file.read_text(encoding="utf-8").split())
+
+
+def _nouns_have_capitals(text: str) -> bool:
+    words = {word.lower() for word in _WORDS.findall(text)}
+    german = len(words & _GERMAN)
+    return german >= _GERMAN_WORDS and german > len(words & _OTHER)
 
 
 def names(text: str, most: int = 50) -> list[str]:
@@ -27,10 +86,16 @@ def names(text: str, most: int = 50) -> list[str]:
     found: dict[str, str] = {}
     inside: set[str] = set()
     starts: list[str] = []
+    if text.isupper():
+        return []
+    nouns = _nouns_have_capitals(text)
     for match in _RUN.finditer(text):
         words = match[0].split()
         while words and words[0].lower().rstrip("'’s.") in _COMMON:
             words.pop(0)
+        if nouns:
+            given = [i for i, word in enumerate(words) if word.lower() in _given()]
+            words = words[given[0] :] if given else []
         while words and words[-1].lower() in _COMMON:
             words.pop()
         name = regex.sub(r"['’]s$", "", " ".join(words))
@@ -38,7 +103,8 @@ def names(text: str, most: int = 50) -> list[str]:
             continue
         first_word = match[0].split()[0] == words[0]
         alone = first_word and len(words) == 1 and text[match.end() : match.end() + 1] != ":"
-        if alone and _SENTENCE.search(text[: match.start()]):
+        known = words[0].lower() in _given()
+        if alone and not known and _SENTENCE.search(text[: match.start()]):
             starts.append(name)  # a capital that the sentence asks for: a name if seen elsewhere
             found.setdefault(name.lower(), "")
         else:

@@ -179,6 +179,11 @@ async def test_nothing_but_punctuation_is_no_fact() -> None:
         ("Ann: I like it. We saw Ann there.", ["Ann"]),
         ("We use Kubernetes at Bank of England.", ["Kubernetes", "Bank of England"]),
         ("on Monday in May", []),
+        ("Alice moved to Lisbon in May.", ["Alice", "Lisbon"]),
+        ("Bread is sold here.", []),
+        ("Die Bäckerin Anna Schmidt verkauft in der Stadt frisches Brot.", ["Anna Schmidt"]),
+        ("Der Server ist kaputt und das Team sucht den Fehler.", []),
+        ("THE SERVER IS DOWN AGAIN", []),
     ],
 )
 def test_names_by_their_capitals(text: str, expected: list[str]) -> None:
