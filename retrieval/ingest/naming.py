@@ -26,44 +26,12 @@ december monday tuesday wednesday thursday friday saturday sunday note todo warn
 """
 _COMMON = frozenset(_CAPITALISED_ANYWAY.split())
 _WORDS = regex.compile(r"\p{L}+")
-_GERMAN = frozenset(
-    [
-        "der",
-        "die",
-        "das",
-        "den",
-        "dem",
-        "des",
-        "und",
-        "ist",
-        "sind",
-        "nicht",
-        "ein",
-        "eine",
-        "einen",
-        "einem",
-        "einer",
-        "von",
-        "zu",
-        "auf",
-        "für",
-        "im",
-        "hat",
-        "haben",
-        "sich",
-        "wird",
-        "wurde",
-        "ich",
-        "wir",
-        "sie",
-        "er",
-        "es",
-        "beim",
-        "zum",
-        "zur",
-    ]
-)
-_OTHER = frozenset(["the", "and", "of", "to", "is", "with", "for", "are", "this", "that"])
+_GERMAN_TEXT = """
+der die das den dem des und ist sind nicht ein eine einen einem einer von zu auf für im hat haben
+sich wird wurde ich wir sie er es beim zum zur
+"""
+_OTHER_TEXT = "the and of to is with for are this that"
+_GERMAN, _OTHER = frozenset(_GERMAN_TEXT.split()), frozenset(_OTHER_TEXT.split())
 _GERMAN_WORDS = 2
 """Different ones in a text, and more than of _OTHER, for its capitals to be those of nouns."""
 
