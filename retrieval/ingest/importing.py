@@ -60,8 +60,10 @@ async def import_memories(
     settings = await settings_of(deps, tenant, bank_id)
     if settings.retain_recognise_names:
         facts = [
-            fact if fact.mentions else replace(fact, mentions=tuple(map(Mention, names(fact.text))))
-            for fact in facts
+            replace(fact, mentions=tuple(map(Mention, names(fact.text))))
+            if item.get("entities") is None and fact.fact_type is not FactType.OBSERVATION
+            else fact
+            for fact, item in zip(facts, memories, strict=True)
         ]
     prepared = await prepare(deps, settings, facts, tenant)
 

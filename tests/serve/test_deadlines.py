@@ -108,9 +108,7 @@ async def test_the_setting_bounds_what_a_request_asks_for(live: Live) -> None:
 async def test_a_slow_reranker_that_ignores_its_deadline(live: Live) -> None:
     slow = Slow(engine(live)._reranker)
     answer = await ask(live, with_reranker(live, slow), 0.5)
-    said = answer.json()
-    assert (answer.status_code, said["stage"]) == (504, "reranking")
-    assert "parallel_retrieval" in said["finished"]
+    assert (answer.status_code, answer.json()["degraded"]) == (200, ["rerank"])
     assert slow.cancelled.is_set()
 
 

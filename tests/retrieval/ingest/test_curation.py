@@ -28,7 +28,12 @@ ITEMS: list[dict[str, Any]] = [
         "tags": ["own"],
         "links": [{"to": "a", "type": "caused_by", "weight": 0.5}],
     },
-    {"key": "c", "text": "Ann likes black tea", "links": [{"to": "b", "type": "causes"}]},
+    {
+        "key": "c",
+        "text": "Ann likes black tea",
+        "entities": [],
+        "links": [{"to": "b", "type": "causes"}],
+    },
     {"key": "o", "text": "Ann prefers tea", "type": "observation", "sources": ["a", "c"]},
     {"key": "p", "text": "Tea is loved", "type": "observation", "sources": ["o"]},
     {"key": "q", "text": "Bo wakes up", "type": "observation", "sources": ["b"]},

@@ -104,6 +104,8 @@ async def test_embedded_and_indexed_text(pool: Pool) -> None:
             },
             {"key": "c", "text": "Timeless", "mentioned_at": None},
             {"text": "Ann travels", "type": "observation", "sources": ["a", "b"]},
+            {"text": "Tom naps", "mentioned_at": None},
+            {"text": "Cy naps", "mentioned_at": None, "entities": []},
         ],
     )
     assert embedder.seen == [
@@ -111,13 +113,16 @@ async def test_embedded_and_indexed_text(pool: Pool) -> None:
         "A trip (happened from May 2024 to June 2024)",
         "Timeless",
         "Ann travels",
+        "Tom naps [Tom]",
+        "Cy naps",
     ]
     rows = await pool.fetch(
         "select m.text_signals from memory_units m join banks b using (bank)"
         " where bank_id = $1 order by ordinal",
         bank,
     )
-    assert [row[0] for row in rows] == ["Ann May 1 2024", "May 1 2024 June 3 2024", None, None]
+    signals = ["Ann May 1 2024", "May 1 2024 June 3 2024", None, None, "Tom", None]
+    assert [row[0] for row in rows] == signals
 
 
 @pytest.mark.parametrize(
