@@ -60,8 +60,8 @@ class DataMissing(Exception):
 
 
 def folder() -> Path:
-    """Where the evaluation data lies: FOURFOLD_SHARED, or `shared` beside the repository (or
-    beside the folder that its worktrees lie in)."""
+    """Where the evaluation data lies: FOURFOLD_SHARED, or `shared` beside the repository or
+    beside the folder that it lies in."""
     given = os.environ.get("FOURFOLD_SHARED")
     root = Path(__file__).resolve().parents[2]
     places = [Path(given)] if given else [root.parent / "shared", root.parent.parent / "shared"]
