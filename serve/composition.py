@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from retrieval.bank.shards import ShardedBackend
 from retrieval.bank.vectors import FlatBackend, VectorBackend
 from retrieval.bank.vectors_gpu import GpuBackend
 from retrieval.bank.vectors_ivf import IvfBackend
+from retrieval.errors import FourfoldError
 from retrieval.ingest.deps import IngestDeps, analyser_for
 from retrieval.ingest.worker import Worker
 from retrieval.keyword import backends
@@ -37,9 +39,11 @@ from retrieval.maintenance.upkeep import Upkeep
 from retrieval.protocols import Embedder, Reranker
 from retrieval.recall import RecallEngine, Retriever
 from retrieval.retriever import LocalRetriever
+from retrieval.store import banks
 from retrieval.store import limits as tenant_limits
 from retrieval.store.heads import BankHead
 from retrieval.store.pool import Pool, PoolSettings, open_pool
+from retrieval.store.tenants import DEFAULT_TENANT
 from serve import metrics
 from serve.door import Door, Limits
 from serve.services import Services, Writer
@@ -281,6 +285,23 @@ async def _report(residency: Residency) -> None:
         await asyncio.sleep(REPORT_PERIOD_S)
 
 
+async def warm(pool: Pool, residency: Residency, names: Sequence[str]) -> int:
+    """Loads these banks (`bank` or `tenant/bank`) as long as there is room; how many are resident.
+
+    One that does not exist is passed over.
+    """
+    heads = []
+    for name in names:
+        tenant, slash, bank_id = name.partition("/")
+        if not slash:
+            tenant, bank_id = DEFAULT_TENANT, name
+        try:
+            heads.append(await banks.head(pool, tenant, bank_id))
+        except FourfoldError as error:
+            log.warning("bank %s is not loaded ahead: %s", name, error)
+    return await residency.warm(heads)
+
+
 def keyword_backend(settings: Settings) -> KeywordBackend | None:
     """What ranks keywords inside PostgreSQL; None where the resident postings do."""
     name = settings.banks.text_search_extension
@@ -298,6 +319,10 @@ def open_retriever(
     settings: Settings, pool: Pool, residency: Residency, embedder: Embedder, stack: AsyncExitStack
 ) -> LocalRetriever:
     timex.warm()
+    if settings.banks.bank_warm:
+        # Beside the start: a recall of a bank that waits here loads it itself.
+        warming = asyncio.create_task(warm(pool, residency, settings.banks.bank_warm))
+        stack.callback(warming.cancel)
     threads = ThreadPoolExecutor(ARRAY_THREADS, "arrays")
     stack.callback(threads.shutdown, wait=False, cancel_futures=True)
 

@@ -104,6 +104,13 @@ RESIDENT: Final = "bm25"
 """The keyword back-end that needs nothing of the database."""
 
 
+def _listed(value: Any) -> Any:
+    """A list that the environment writes with commas."""
+    if not isinstance(value, str):
+        return value
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
 class Banks(Section):
     """What a replica keeps of banks in memory."""
 
@@ -111,6 +118,9 @@ class Banks(Section):
     """Budget of resident banks; the least recently used leave first."""
     gpu_bank_memory_bytes: Annotated[int, Field(ge=1)] = 8 * 2**30
     """GPU memory of the vectors of resident banks."""
+    bank_warm: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
+    """Banks that a retriever loads at its start, most important first, as long as there is room:
+    `bank`, or `tenant/bank`; separated by commas in the environment."""
     vector_backend: Literal["auto", "cpu", "gpu"] = "auto"
     """Where vectors are scanned; auto takes the GPU that the stage was given."""
     bank_shard_rows: Count = 500_000
