@@ -15,6 +15,8 @@ from retrieval.types import NO_TIME, Bools, FactType, Window
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
+_FIRST = datetime.min.replace(tzinfo=UTC) + _TICK
+_LAST = datetime.max.replace(tzinfo=UTC) - _TICK
 _LOOKED_AT = 10
 """Most similar dated memories of each type among which the event is looked for."""
 
@@ -75,19 +77,21 @@ def find(bank: ResidentBank, scan: Scan, matches: ScoredMatches, allowed: Bools)
 def window(anchor: Anchor, relation: Relation) -> Window:
     """The span that stands in this relation to the event.
 
-    An event without a length took some part of its day (UTC): what happened during it happened
-    that day. Before and after never touch the event itself.
+    Before and after do not touch an event that has a length. One without took some part of its day
+    (UTC): what happened during it happened that day, and what carries the very same instant may
+    lie on either side of it.
     """
     start, end = anchor.start, anchor.end
+    short = start == end
     if relation == "before":
-        return Window(None, max(start, datetime.min.replace(tzinfo=UTC) + _TICK) - _TICK)
+        return Window(None, start if short else max(start, _FIRST) - _TICK)
     if relation == "until":
         return Window(None, end)
     if relation == "after":
-        return Window(min(end, datetime.max.replace(tzinfo=UTC) - _TICK) + _TICK, None)
+        return Window(end if short else min(end, _LAST) + _TICK, None)
     if relation == "since":
         return Window(start, None)
-    if start == end:
+    if short:
         start = start.replace(hour=0, minute=0, second=0, microsecond=0)
         end = start.replace(hour=23, minute=59, second=59, microsecond=999_999)
     return Window(start, end)
