@@ -38,6 +38,8 @@ QUESTION = np.eye(DIMENSION, dtype=np.float32)[0]
         ("since", NINE, TEN, Window(NINE, None)),
         ("during", NINE, TEN, Window(NINE, TEN)),
         ("during", NINE, NINE, Window(DAY, DAY + timedelta(1) - TICK)),
+        ("before", NINE, NINE, Window(None, NINE)),
+        ("after", NINE, NINE, Window(NINE, None)),
         ("before", FIRST, FIRST, Window(None, FIRST)),
         ("after", LAST, LAST, Window(LAST, None)),
         ("during", LAST, LAST, Window(LAST - timedelta(1) + TICK, LAST)),
