@@ -431,6 +431,12 @@ def _numbered_week(context: Context, m: Match) -> Span | None:
     return Span(*days.iso_week(context.today.year, m.number("ORD")), "week", 0.8)
 
 
+@LATE_BARE("season", "(THE|IN)* (EARLY|MID|LATE) DASH? (SEASON|LONESEASON)")
+def _part_of_season(context: Context, m: Match) -> Span | None:
+    part = "early" if m.has("EARLY") else "mid" if m.has("MID") else "late"
+    return cut(context, latest_season(context, m.number("SEASON", "LONESEASON")), part)
+
+
 @LATE_BARE("season", "LONESEASON")
 def _lone_season(context: Context, m: Match) -> Span:
     return latest_season(context, m.number("LONESEASON"))

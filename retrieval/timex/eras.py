@@ -68,8 +68,23 @@ def _season_of_short_year(context: Context, m: Match) -> Span | None:
 @ERAS("season", "THE? MOD (SEASON|LONESEASON)")
 @ERAS("season", "THE? (SEASON|LONESEASON) MOD")
 def _moved_season(context: Context, m: Match) -> Span:
-    number, shift, today = m.number("SEASON", "LONESEASON"), shift_of(m), context.today
-    near = [season(context, number, y) for y in range(today.year - 2, today.year + 3)]
+    return _nth_season(context, m.number("SEASON", "LONESEASON"), shift_of(m))
+
+
+_SEASONS = ("SEASONS", "SEASON", "LONESEASON")
+
+
+@ERAS("season", "NUM (SEASONS|SEASON|LONESEASON) AGO")
+@ERAS("season", "PREAGO NUM (SEASONS|SEASON|LONESEASON)")
+def _seasons_ago(context: Context, m: Match) -> Span | None:
+    count = m.number("NUM")
+    return _nth_season(context, m.number(*_SEASONS), -count) if 1 <= count <= 50 else None
+
+
+def _nth_season(context: Context, number: int, shift: int) -> Span:
+    """The `shift`-th instance of a season that is over (negative) or to come; 0 is this one."""
+    today = context.today
+    near = [season(context, number, y) for y in range(today.year - 52, today.year + 3)]
     if shift < 0:
         past = [s for s in near if s.last is not None and s.last < today]
         return past[shift]
@@ -78,7 +93,7 @@ def _moved_season(context: Context, m: Match) -> Span:
     for found in near:
         if found.first and found.last and found.first <= today <= found.last:
             return found
-    return near[2]
+    return near[-3]
 
 
 @ERAS("season", "(IN|SINCE) THE? SEASON (?! X SEASON)")

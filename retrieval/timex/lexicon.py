@@ -63,6 +63,7 @@ _CARRIERS = frozenset(
         "UHOUR",
         "UMINUTE",
         "SEASON",
+        "SEASONS",
         "HOLIDAY",
         "DECADE",
         "PART",

@@ -43,6 +43,11 @@ def day(text: str) -> Days:
         ("in mid October 2024", ("2024-10-10", "2024-10-20")),
         ("at the end of last month", ("2025-05-16", "2025-05-31")),
         # told from the anchor
+        ("two winters ago", ("2023-12-01", "2024-02-29")),
+        ("vor zwei Sommern", ("2023-06-01", "2023-08-31")),
+        ("il y a deux printemps", ("2024-03-01", "2024-05-31")),
+        ("in early spring", ("2025-03-01", "2025-03-30")),
+        ("in late autumn", ("2024-10-31", "2024-11-30")),
         ("the day before yesterday", day("2025-06-16")),
         ("two weeks and three days ago", day("2025-06-01")),
         ("a year and a half ago", day("2023-12-18")),
