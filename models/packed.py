@@ -151,7 +151,7 @@ class PackedEncoder:
 
     def _attention(self, batch: Pack) -> attention.Attention:
         if self.device.type == "cpu":
-            return attention.Runs(batch.offsets)
+            return attention.Groups(batch.offsets)
         offsets = torch.from_numpy(batch.offsets).to(self.device, non_blocking=True)
         longest = int(batch.lengths.max())
         if self._flash:

@@ -143,13 +143,19 @@ def test_blocked_products_equal_plain_ones(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.unit
-def test_long_runs_are_computed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("lengths", [[9] * 5 + [4] * 3, [40, 39, 37, 36, 20, 19, 3, 1], [7]])
+def test_groups_of_similar_length_equal_a_mask(
+    lengths: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.manual_seed(0)
-    batch = pack(sequences([9] * 5 + [4] * 3))
+    batch = pack(sequences(lengths))
     qkv = torch.randn(len(batch.ids), 3 * 32)
-    whole = attention.Runs(batch.offsets).all(qkv, 2)
-    monkeypatch.setattr(attention, "SCORES_BYTES", 2 * 9 * 9 * 4 * 2)
-    in_parts = attention.Runs(batch.offsets).all(qkv, 2)
-    masked = attention.Padded(torch.from_numpy(batch.offsets), 9).all(qkv, 2)
-    torch.testing.assert_close(in_parts, whole)
-    torch.testing.assert_close(masked, whole, atol=1e-5, rtol=1e-5)
+    firsts = torch.randn(len(batch), 32)
+    exact = attention.Padded(torch.from_numpy(batch.offsets), lengths[0])
+    # All scores at once, then those of a few heads.
+    for limit in (attention.SCORES_BYTES, 3 * 4 * lengths[0] ** 2):
+        monkeypatch.setattr(attention, "SCORES_BYTES", limit)
+        ours = attention.Groups(batch.offsets)
+        torch.testing.assert_close(ours.all(qkv, 2), exact.all(qkv, 2), atol=1e-5, rtol=0)
+        got, expected = (a.firsts(firsts, qkv[:, 32:], 2) for a in (ours, exact))
+        torch.testing.assert_close(got, expected, atol=1e-5, rtol=0)
