@@ -12,6 +12,7 @@ The queries are already scaled.
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -26,6 +27,10 @@ from models.types import Ints
 SCORES_BYTES = 1 << 20
 """Scores held at once on a CPU: about the L2 cache of one core, where softmax finds them."""
 
+LOG2_E = math.log2(math.e)
+SUMS = (2.0**-60, 2.0**100)
+"""Between these, a sum of powers has lost nothing that fp32 would show."""
+
 PADDING = 0.1
 """The most padding that a group may have, per token: a tenth costs less than the calls it saves."""
 
@@ -39,8 +44,7 @@ class Attention(Protocol):
 class Groups:
     """For CPUs: neighbours of similar length (longest first) are computed together, padded to the
     longest of them: a batch of 32 texts of all lengths is some eight products instead of 25.
-    Softmax is in fp32: its bf16 kernel is slower (1.4 against 0.6 ms for 32 x 12 x 41 x 41) and
-    less exact."""
+    Softmax is in fp32, whatever the products are in."""
 
     def __init__(self, offsets: Ints) -> None:
         self._groups = list(_groups(offsets))
@@ -131,10 +135,25 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     for at in range(0, count, step):
         part = slice(at, at + step)
         scores = torch.bmm(q[part], k[part].transpose(1, 2)).float()
-        if mask is not None:
-            scores += mask[part]
-        torch.bmm(scores.softmax(-1).to(q.dtype), v[part], out=out[part])
+        if mask is None:
+            scores *= LOG2_E
+        else:
+            scores = torch.add(mask[part], scores, alpha=LOG2_E)
+        torch.bmm(_softmax2(scores).to(q.dtype), v[part], out=out[part])
     return out
+
+
+def _softmax2(scores: Tensor) -> Tensor:
+    """2^x / sum 2^x over the last dimension; torch's exp2 takes a quarter of the time of its exp.
+
+    The greatest score is not subtracted first, unless a sum shows that it must be: scores of
+    trained models are far from the 127 where fp32 ends."""
+    weights = scores.exp2()
+    sums = weights.sum(-1, keepdim=True)
+    low, high = sums.aminmax()
+    if low > SUMS[0] and high < SUMS[1]:
+        return weights.mul_(sums.reciprocal_())
+    return (scores / LOG2_E).softmax(-1)
 
 
 def has_variable_length(device: torch.device, dtype: torch.dtype, width: int) -> bool:

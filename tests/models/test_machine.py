@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from models import device, weights
+from models import device, int8, weights
 from models.device import Owner, allowed_cpus, cpu_computes_bf16, resolve
 from models.engine import Engine, Loaded
 from models.settings import Compute, EmbedderSettings, RerankerSettings, SettingsError
@@ -31,6 +31,7 @@ pytestmark = pytest.mark.unit
         (EmbedderSettings, {"batch_size": 0}, "batch_size is 0"),
         (EmbedderSettings, {"max_input_tokens": -1}, "max_input_tokens"),
         (EmbedderSettings, {"timeout_s": 0}, "timeout_s"),
+        (EmbedderSettings, {"compute": Compute(precision="int8")}, "for rerankers"),
         (RerankerSettings, {"provider": "nobody"}, "choose one of local, tei"),
         (RerankerSettings, {"provider": "vllm"}, "needs a url"),
         (RerankerSettings, {"max_concurrent": 0}, "max_concurrent is 0"),
@@ -90,6 +91,19 @@ def test_precision_and_bounds_follow_the_device(monkeypatch: pytest.MonkeyPatch)
         assert resolve(Compute()).on_cpu
         with pytest.raises(SettingsError, match="no usable CUDA"):
             resolve(Compute(device="cuda"))
+
+
+def test_int8_is_for_cpus_that_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    wish = Compute(device="cpu", precision="int8")
+    monkeypatch.setattr(device, "cpu_computes_int8", lambda: False)
+    assert resolve(wish).dtype == resolve(Compute(device="cpu")).dtype
+    monkeypatch.setattr(device, "cpu_computes_int8", lambda: True)
+    monkeypatch.setattr(int8, "available", lambda: True)
+    assert resolve(wish).dtype == torch.int8
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for name in ("auto", "cuda"):
+        with pytest.raises(SettingsError, match="which is for CPUs: on cuda choose fp16"):
+            resolve(Compute(device=name, precision="int8"))
 
 
 async def test_the_owner_is_one_thread_and_says_when_it_is_gone() -> None:
