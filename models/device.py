@@ -165,24 +165,29 @@ def _wide(precision: str, dtype: torch.dtype) -> torch.dtype:
 
 
 class Owner:
-    """The one thread that touches a device. Work is done in the order in which it is handed in.
+    """The one thread that touches a device; on a CPU, as many as there are CPUs. Work is begun in
+    the order in which it is handed in.
 
-    A daemon thread: a driver that hangs does not keep the process from ending.
+    Daemon threads: a driver that hangs does not keep the process from ending.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._jobs: queue.SimpleQueue[_Job | None] | None = None
+        self._count = 0
         self._lost = ""
 
-    async def start(self, threads: int) -> None:
-        """`threads` is how many torch may use for one operation."""
-        self._jobs = queue.SimpleQueue()
-        threading.Thread(target=_work, args=(self._jobs,), name=self._name, daemon=True).start()
+    async def start(self, threads: int, count: int = 1) -> None:
+        """`threads` is how many torch may use for one operation; `count`, how many pieces of work
+        run at once."""
+        self._jobs, self._count = queue.SimpleQueue(), count
+        for _ in range(count):
+            work = threading.Thread(target=_work, args=(self._jobs,), name=self._name, daemon=True)
+            work.start()
         await self.do(torch.set_num_threads, threads)
 
     async def do(self, work: Callable[..., R], *args: object) -> R:
-        """Runs `work(*args)` on the owner thread; dropped if cancelled before its turn. Raises what
+        """Runs `work(*args)` on an owner thread; dropped if cancelled before its turn. Raises what
         it raises; a fault of the device itself becomes DeviceLost and stays."""
         if self._jobs is None:
             raise Unavailable(self._name, "it is not started")
@@ -205,9 +210,10 @@ class Owner:
             raise Unavailable(self._name, "it is not started")
 
     def close(self) -> None:
-        """The thread ends after what was handed in; nobody waits for it."""
+        """The threads end after what was handed in; nobody waits for them."""
         if self._jobs is not None:
-            self._jobs.put(None)
+            for _ in range(self._count):
+                self._jobs.put(None)
             self._jobs = None
 
 

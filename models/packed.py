@@ -125,7 +125,7 @@ class _Layer:
 class PackedEncoder:
     """Hidden states of packed sequences, of all tokens or (`firsts_only`) of the first of each.
 
-    Not thread-safe: one thread owns it.
+    Several threads may call it at once: a forward changes nothing.
     """
 
     def __init__(
