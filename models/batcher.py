@@ -185,7 +185,8 @@ class Batcher(Generic[T, R]):
                     call.future.set_exception(error)
             return
         seconds = self._clock() - start
-        self._tally.add(seconds, len(items), tokens)
+        # Those that run side by side share the device.
+        self._tally.add(seconds / len(self._running), len(items), tokens)
         self._observe("batch_s", seconds)
         self._observe("batch_tokens", tokens)
         self._observe("batch_items", len(items))

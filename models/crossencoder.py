@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models import packed
+from models import packed, samples
 from models.device import Machine
 from models.engine import Engine, Loaded
-from models.linear import linear
+from models.linear import Affine, linear
 from models.pack import Pack
 from models.padded import PaddedModel
 from models.settings import RerankerSettings
@@ -91,7 +91,7 @@ class LocalCrossEncoder:
         _require_one_label(folder)
         text = TextEncoder(folder, self._settings.max_tokens_per_doc)
         sigmoid = _declares_sigmoid(folder)
-        logits = _classifier(folder, machine, self._settings)
+        logits = _classifier(folder, machine, self._settings, text)
 
         @torch.inference_mode()
         def forward(batch: Pack) -> Tensor:
@@ -125,10 +125,14 @@ def _declares_sigmoid(folder: ModelFolder) -> bool:
 
 
 def _classifier(
-    folder: ModelFolder, machine: Machine, settings: RerankerSettings
+    folder: ModelFolder, machine: Machine, settings: RerankerSettings, text: TextEncoder
 ) -> Callable[[Pack], Tensor]:
     """(n, 1) logits in the pack's order."""
+    in_bytes = machine.dtype == torch.int8
     if not packed.supports(folder.config):
+        if in_bytes:
+            kind = folder.config.get("model_type")
+            raise WrongModel(f"{folder.name} is of type {kind!r}, which has no int8: choose bf16")
         model = PaddedModel(
             folder,
             machine.device,
@@ -139,7 +143,12 @@ def _classifier(
         return model.logits
     tensors = folder.tensors()
     encoder = packed.PackedEncoder(
-        folder.config, tensors, machine.device, machine.dtype, firsts_only=True
+        folder.config,
+        tensors,
+        machine.device,
+        torch.float32 if in_bytes else machine.dtype,
+        firsts_only=True,
+        samples=samples.pairs(text) if in_bytes else None,
     )
     head = _head(folder.config, tensors, machine)
     return lambda batch: head(encoder(batch).float())
@@ -155,7 +164,7 @@ def _head(config: Mapping[str, Any], tensors: Mapping[str, Tensor], machine: Mac
     if missing:
         raise WrongModel(f"the weights lack the classification head: {', '.join(missing)}")
     dense, out = (
-        linear(tensors[f"{n}.weight"], tensors[f"{n}.bias"], machine.device, torch.float32)
+        linear(Affine(tensors[f"{n}.weight"], tensors[f"{n}.bias"]), machine.device, torch.float32)
         for n in names
     )
     return lambda first: out(torch.tanh(dense(first)))

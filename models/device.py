@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import torch
 
+from models import int8
 from models.settings import Compute, SettingsError
 from models.types import DeviceLost, Unavailable
 
@@ -30,14 +31,25 @@ to a few seconds of a CPU's work would refuse the fifth of one tenant's recalls 
 
 def cpu_computes_bf16() -> bool:
     """Whether this CPU multiplies bfloat16 in hardware (AVX512-BF16 or AMX)."""
-    flags = getattr(torch.backends.cpu, "get_cpu_capability", lambda: "")()
-    if "AVX512" not in flags:
+    return _cpu_has("avx512_bf16", "amx_bf16")
+
+
+def cpu_computes_int8() -> bool:
+    """Whether this CPU sums products of bytes in 32 bits (AVX512-VNNI or AMX). Without, they are
+    summed in 16 bits, which overflow."""
+    return _cpu_has("avx512_vnni", "amx_int8")
+
+
+def _cpu_has(*flags: str) -> bool:
+    """One of the flags, on a CPU where torch uses AVX512."""
+    capability = getattr(torch.backends.cpu, "get_cpu_capability", lambda: "")()
+    if "AVX512" not in capability:
         return False
     try:
         info = Path("/proc/cpuinfo").read_text()
     except OSError:
         return False
-    return "avx512_bf16" in info or "amx_bf16" in info
+    return any(flag in info for flag in flags)
 
 
 def allowed_cpus() -> int:
@@ -68,8 +80,9 @@ def _cgroup_cpus(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
 class Machine:
     """The resolved half of `Compute`: what is there, and the batch bounds that suit it.
 
-    `dtype` is for the BERT family; `wide_dtype` for models whose activations may leave the range
-    of fp16 (DeBERTa is known for it), where the precision was not asked for.
+    `dtype` is for the BERT family, which alone computes in int8; `wide_dtype` for models whose
+    activations may leave the range of fp16 (DeBERTa is known for it), where the precision was not
+    asked for.
     """
 
     device: torch.device
@@ -86,7 +99,8 @@ class Machine:
 
 
 def resolve(compute: Compute) -> Machine:
-    """Picks device and precision; SettingsError where the wished-for device is not there."""
+    """Picks device and precision; SettingsError where the wished-for device is not there or does
+    not have the precision."""
     device = _device(compute)
     dtype = _dtype(compute.precision, device)
     on_cpu = device.type == "cpu"
@@ -124,10 +138,20 @@ def _device(compute: Compute) -> torch.device:
 def _dtype(precision: str, device: torch.device) -> torch.dtype:
     if precision == "fp32":
         return torch.float32
+    if precision == "int8":
+        if device.type != "cpu":
+            raise SettingsError(
+                f"precision is 'int8', which is for CPUs: on {device} choose fp16, or set the "
+                "device to cpu"
+            )
+        if cpu_computes_int8() and int8.available():
+            return torch.int8
     if device.type == "cpu":
         # No CPU computes fp16 fast; bf16 without hardware is slower than fp32.
         if precision != "auto" and not cpu_computes_bf16():
             log.warning("this CPU has no %s arithmetic: the model runs in fp32", precision)
+        elif precision == "int8":
+            log.warning("this CPU has no int8 arithmetic: the model runs in bf16")
         return torch.bfloat16 if cpu_computes_bf16() else torch.float32
     # fp16 costs what bf16 costs and rounds eight times finer.
     return torch.bfloat16 if precision == "bf16" else torch.float16
@@ -141,24 +165,29 @@ def _wide(precision: str, dtype: torch.dtype) -> torch.dtype:
 
 
 class Owner:
-    """The one thread that touches a device. Work is done in the order in which it is handed in.
+    """The one thread that touches a device; on a CPU, as many as there are CPUs. Work is begun in
+    the order in which it is handed in.
 
-    A daemon thread: a driver that hangs does not keep the process from ending.
+    Daemon threads: a driver that hangs does not keep the process from ending.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._jobs: queue.SimpleQueue[_Job | None] | None = None
+        self._count = 0
         self._lost = ""
 
-    async def start(self, threads: int) -> None:
-        """`threads` is how many torch may use for one operation."""
-        self._jobs = queue.SimpleQueue()
-        threading.Thread(target=_work, args=(self._jobs,), name=self._name, daemon=True).start()
+    async def start(self, threads: int, count: int = 1) -> None:
+        """`threads` is how many torch may use for one operation; `count`, how many pieces of work
+        run at once."""
+        self._jobs, self._count = queue.SimpleQueue(), count
+        for _ in range(count):
+            work = threading.Thread(target=_work, args=(self._jobs,), name=self._name, daemon=True)
+            work.start()
         await self.do(torch.set_num_threads, threads)
 
     async def do(self, work: Callable[..., R], *args: object) -> R:
-        """Runs `work(*args)` on the owner thread; dropped if cancelled before its turn. Raises what
+        """Runs `work(*args)` on an owner thread; dropped if cancelled before its turn. Raises what
         it raises; a fault of the device itself becomes DeviceLost and stays."""
         if self._jobs is None:
             raise Unavailable(self._name, "it is not started")
@@ -181,9 +210,10 @@ class Owner:
             raise Unavailable(self._name, "it is not started")
 
     def close(self) -> None:
-        """The thread ends after what was handed in; nobody waits for it."""
+        """The threads end after what was handed in; nobody waits for them."""
         if self._jobs is not None:
-            self._jobs.put(None)
+            for _ in range(self._count):
+                self._jobs.put(None)
             self._jobs = None
 
 

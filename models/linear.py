@@ -8,11 +8,20 @@ a handful of tokens (310 against 215), where a plain call lays the weight out an
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """x W^T + b as a checkpoint has it: weight (out, in), bias (out,)."""
+
+    weight: Tensor
+    bias: Tensor
 
 
 class Linear(Protocol):
@@ -25,7 +34,7 @@ class Linear(Protocol):
         ...
 
     def plus(self, x: Tensor, residual: Tensor) -> Tensor:
-        """x W^T + b + residual."""
+        """x W^T + b + residual; the residual may be overwritten."""
         ...
 
 
@@ -63,9 +72,9 @@ class BlockedLinear:
         return self._linear_plus(x, residual, self._weight, self._bias, "add")  # type: ignore[no-any-return]
 
 
-def linear(weight: Tensor, bias: Tensor, device: torch.device, dtype: torch.dtype) -> Linear:
-    weight = weight.to(device, dtype).contiguous()
-    bias = bias.to(device, dtype).contiguous()
+def linear(product: Affine, device: torch.device, dtype: torch.dtype) -> Linear:
+    weight = product.weight.to(device, dtype).contiguous()
+    bias = product.bias.to(device, dtype).contiguous()
     blocked = (
         device.type == "cpu"
         and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]

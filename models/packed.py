@@ -6,14 +6,17 @@ scale is folded into the query weights; position and token-type tables become on
 first token of each sequence is asked for (a classifier, or CLS pooling), the last layer computes
 keys and values for all tokens and everything else for the first ones: a seventh of the work of a
 six-layer model, with the same result.
+
+In int8 (models/int8.py) the products are of bytes; states, norms and residuals are in fp32,
+attention in bf16 where the CPU has it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -21,7 +24,9 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from models import attention
-from models.linear import Linear, linear
+from models.device import cpu_computes_bf16
+from models.int8 import Int8Feed, Int8Linear
+from models.linear import Affine, Linear, linear
 from models.pack import Pack
 from models.types import WrongModel
 
@@ -79,6 +84,33 @@ class _Norm:
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.epsilon)
 
 
+class _Feed(Protocol):
+    def __call__(self, x: Tensor) -> Tensor:
+        """The feed-forward block, its input added."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _PlainFeed:
+    up: Linear
+    down: Linear
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.down.plus(self.up.gelu(x), x)
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """One layer's products as the checkpoint has them, the attention scale in the query's."""
+
+    query: Affine
+    key: Affine
+    value: Affine
+    out: Affine
+    up: Affine
+    down: Affine
+
+
 @dataclass(frozen=True, slots=True)
 class _Layer:
     """`qkv` is one product; the last layer of a first-token encoder keeps (q, kv) instead."""
@@ -86,15 +118,14 @@ class _Layer:
     qkv: Linear | tuple[Linear, Linear]
     out: Linear
     norm1: _Norm
-    up: Linear
-    down: Linear
+    feed: _Feed
     norm2: _Norm
 
 
 class PackedEncoder:
     """Hidden states of packed sequences, of all tokens or (`firsts_only`) of the first of each.
 
-    Not thread-safe: one thread owns it.
+    Several threads may call it at once: a forward changes nothing.
     """
 
     def __init__(
@@ -105,7 +136,10 @@ class PackedEncoder:
         dtype: torch.dtype,
         *,
         firsts_only: bool = False,
+        samples: Pack | None = None,
     ) -> None:
+        """`samples`: texts that show the usual values; with them, on a CPU and with dtype fp32 for
+        the states, products are in int8."""
         self.shape = Shape.of(config)
         self.device = device
         self.dtype = dtype
@@ -121,21 +155,20 @@ class PackedEncoder:
         width = self.shape.hidden // self.shape.heads
         self._flash = attention.has_variable_length(device, dtype, width)
         last = self.shape.layers - 1
-        self._layers = [
-            self._layer(tensors, i, split=firsts_only and i == last) for i in range(last + 1)
-        ]
+        splits = [firsts_only and index == last for index in range(last + 1)]
+        if samples is None:
+            self._layers = [
+                self._layer(tensors, index, split) for index, split in enumerate(splits)
+            ]
+        else:
+            self._layers = self._int8_layers(tensors, samples, splits)
 
     @torch.inference_mode()
     def __call__(self, batch: Pack, attend: attention.Attention | None = None) -> Tensor:
         """(tokens, hidden), or (n, hidden) with `firsts_only`, in the encoder's dtype, on its
         device, in the order of the pack. `attend` overrides the choice of attention."""
-        ids = torch.from_numpy(batch.ids).to(self.device, non_blocking=True)
-        kinds = np.minimum(batch.types, self._types - 1) * self._rows
-        rows = kinds + batch.positions + self.shape.first_position
-        places = torch.from_numpy(rows.astype(np.int32)).to(self.device, non_blocking=True)
+        h = self._embedded(batch)
         attend = attend or self._attention(batch)
-        h = F.embedding(ids, self._words).float() + F.embedding(places, self._places)
-        h = self._norm(h).to(self.dtype)
         heads = self.shape.heads
         for layer in self._layers:
             if isinstance(layer.qkv, tuple):
@@ -146,46 +179,91 @@ class PackedEncoder:
             else:
                 context = attend.all(layer.qkv(h), heads)
             h = layer.norm1(layer.out.plus(context, h))
-            h = layer.norm2(layer.down.plus(layer.up.gelu(h), h))
+            h = layer.norm2(layer.feed(h))
         return h
+
+    def _embedded(self, batch: Pack) -> Tensor:
+        ids = torch.from_numpy(batch.ids).to(self.device, non_blocking=True)
+        kinds = np.minimum(batch.types, self._types - 1) * self._rows
+        rows = kinds + batch.positions + self.shape.first_position
+        places = torch.from_numpy(rows.astype(np.int32)).to(self.device, non_blocking=True)
+        h = F.embedding(ids, self._words).float() + F.embedding(places, self._places)
+        return self._norm(h).to(self.dtype)
 
     def _attention(self, batch: Pack) -> attention.Attention:
         if self.device.type == "cpu":
-            return attention.Runs(batch.offsets)
+            return attention.Groups(batch.offsets)
         offsets = torch.from_numpy(batch.offsets).to(self.device, non_blocking=True)
         longest = int(batch.lengths.max())
         if self._flash:
             return attention.VariableLength(offsets, longest)
         return attention.Padded(offsets, longest)
 
-    def _layer(self, tensors: Mapping[str, Tensor], index: int, *, split: bool) -> _Layer:
+    def _layer(self, tensors: Mapping[str, Tensor], index: int, split: bool) -> _Layer:
+        weights = self._weights(tensors, index)
+        norm1, norm2 = self._norms(tensors, index)
+        keys = _joined(weights.key, weights.value)
+        return _Layer(
+            qkv=(self._linear(weights.query), self._linear(keys))
+            if split
+            else self._linear(_joined(weights.query, keys)),
+            out=self._linear(weights.out),
+            norm1=norm1,
+            feed=_PlainFeed(self._linear(weights.up), self._linear(weights.down)),
+            norm2=norm2,
+        )
+
+    @torch.inference_mode()
+    def _int8_layers(
+        self, tensors: Mapping[str, Tensor], samples: Pack, splits: Sequence[bool]
+    ) -> list[_Layer]:
+        """Runs the samples through each layer in fp32, then makes its int8 products."""
+        wide = torch.bfloat16 if cpu_computes_bf16() else torch.float32
+        h, attend = self._embedded(samples), self._attention(samples)
+        layers = []
+        for index, split in enumerate(splits):
+            weights = self._weights(tensors, index)
+            norm1, norm2 = self._norms(tensors, index)
+            keys = _joined(weights.key, weights.value)
+            qkv = _joined(weights.query, keys)
+            context = attend.all(self._linear(qkv)(h), self.shape.heads)
+            middle = norm1(self._linear(weights.out).plus(context, h))
+            inner = self._linear(weights.up).gelu(middle)
+            products = (weights.query, keys) if split else (qkv,)
+            made = [Int8Linear(product, _peak(h), wide) for product in products]
+            layers.append(
+                _Layer(
+                    qkv=(made[0], made[1]) if split else made[0],
+                    out=Int8Linear(weights.out, _peak(context), torch.float32),
+                    norm1=norm1,
+                    feed=Int8Feed(weights.up, weights.down, _peak(middle), _peak(inner)),
+                    norm2=norm2,
+                )
+            )
+            h = norm2(self._linear(weights.down).plus(inner, middle))
+        return layers
+
+    def _weights(self, tensors: Mapping[str, Tensor], index: int) -> _Weights:
         at = f"encoder.layer.{index}."
         own = f"{at}attention.self."
         scale = 1 / math.sqrt(self.shape.hidden // self.shape.heads)
-        weight = [tensors[f"{own}{part}.weight"].float() for part in ("query", "key", "value")]
-        bias = [tensors[f"{own}{part}.bias"].float() for part in ("query", "key", "value")]
-        weight[0], bias[0] = weight[0] * scale, bias[0] * scale
-        groups = ([0], [1, 2]) if split else ([0, 1, 2],)
-        products = tuple(
-            linear(
-                torch.cat([weight[part] for part in group]),
-                torch.cat([bias[part] for part in group]),
-                self.device,
-                self.dtype,
-            )
-            for group in groups
-        )
-        return _Layer(
-            qkv=(products[0], products[1]) if split else products[0],
-            out=self._linear(tensors, f"{at}attention.output.dense"),
-            norm1=self._layer_norm(tensors, f"{at}attention.output.LayerNorm", self.dtype),
-            up=self._linear(tensors, f"{at}intermediate.dense"),
-            down=self._linear(tensors, f"{at}output.dense"),
-            norm2=self._layer_norm(tensors, f"{at}output.LayerNorm", self.dtype),
+        query = _affine(tensors, f"{own}query")
+        return _Weights(
+            query=Affine(query.weight * scale, query.bias * scale),
+            key=_affine(tensors, f"{own}key"),
+            value=_affine(tensors, f"{own}value"),
+            out=_affine(tensors, f"{at}attention.output.dense"),
+            up=_affine(tensors, f"{at}intermediate.dense"),
+            down=_affine(tensors, f"{at}output.dense"),
         )
 
-    def _linear(self, tensors: Mapping[str, Tensor], name: str) -> Linear:
-        return linear(tensors[f"{name}.weight"], tensors[f"{name}.bias"], self.device, self.dtype)
+    def _norms(self, tensors: Mapping[str, Tensor], index: int) -> tuple[_Norm, _Norm]:
+        at = f"encoder.layer.{index}."
+        first = self._layer_norm(tensors, f"{at}attention.output.LayerNorm", self.dtype)
+        return first, self._layer_norm(tensors, f"{at}output.LayerNorm", self.dtype)
+
+    def _linear(self, product: Affine) -> Linear:
+        return linear(product, self.device, self.dtype)
 
     def _layer_norm(self, tensors: Mapping[str, Tensor], name: str, dtype: torch.dtype) -> _Norm:
         # Checkpoints converted from TensorFlow say gamma and beta.
@@ -201,3 +279,17 @@ def _without_prefix(weights: Mapping[str, Tensor], prefix: str) -> Mapping[str, 
     if not any(name.startswith(start) for name in weights):
         return weights
     return {name.removeprefix(start): t for name, t in weights.items() if name.startswith(start)}
+
+
+def _affine(tensors: Mapping[str, Tensor], name: str) -> Affine:
+    return Affine(tensors[f"{name}.weight"].float(), tensors[f"{name}.bias"].float())
+
+
+def _joined(*products: Affine) -> Affine:
+    """One product whose results stand side by side."""
+    weights = torch.cat([product.weight for product in products])
+    return Affine(weights, torch.cat([product.bias for product in products]))
+
+
+def _peak(rows: Tensor) -> Tensor:
+    return rows.abs().amax(0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-PRECISIONS = ("auto", "fp32", "bf16", "fp16")
+PRECISIONS = ("auto", "fp32", "bf16", "fp16", "int8")
 
 EMBEDDER_PROVIDERS = ("local", "tei", "openai", "openrouter", "requesty", "litellm")
 RERANKER_PROVIDERS = (
@@ -53,7 +53,8 @@ class Compute:
 
     device: "auto" (CUDA, else MPS where allowed, else CPU), "cpu", "cuda", "cuda:1", "mps".
     precision: "auto" is fp16 on a GPU (bf16 for models that are not of the BERT family), on a CPU
-    bf16 where it has the instructions, else fp32.
+    bf16 where it has the instructions, else fp32. "int8" is for cross-encoders of the BERT family
+    on a CPU: its instructions multiply twice as fast, scores move a little (models/int8.py).
     threads: 0 = what the control group and the CPU affinity allow.
     batch_tokens / bulk_batch_tokens: bounds of one batch; 0 = by device (CPU 2,048 and 512: at
     most about 0.1 s for a MiniLM; GPU 16,384, the default of TEI).
@@ -123,6 +124,10 @@ class EmbedderSettings:
         _at_least(0, cached_queries=self.cached_queries)
         if self.timeout_s <= 0:
             raise SettingsError("timeout_s must be positive")
+        if self.compute.precision == "int8":
+            raise SettingsError(
+                "precision is 'int8', which is for rerankers: vectors are stored, choose bf16"
+            )
 
 
 @dataclass(frozen=True, slots=True)

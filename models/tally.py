@@ -26,7 +26,7 @@ class Tally:
     failed: int = 0
 
     def add(self, seconds: float, items: int, tokens: int) -> None:
-        """One batch that succeeded."""
+        """One batch that succeeded, and its share of the device's time."""
         self.batches += 1
         self.items += items
         self.tokens += tokens

@@ -60,8 +60,8 @@ class Load:
     """One moment of a batcher: how much waits and runs, and totals since the start.
 
     `queued_tokens` and `tokens_per_s` are what an autoscaling policy needs; `busy_s` grows by
-    one per second and batch slot while the device works. `running_s` is the age of the oldest
-    batch on the device.
+    one per second while the device works, however many batches share it. `running_s` is the age
+    of the oldest batch on the device.
     """
 
     queued_tokens: int = 0

@@ -218,7 +218,8 @@ class RerankerMember(Section):
     local_force_cpu: Flag = False
     local_allow_mps: Flag = False
     local_trust_remote_code: Flag = False
-    local_precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    local_precision: Literal["auto", "fp32", "bf16", "fp16", "int8"] = "auto"
+    """int8: on a CPU, models of the BERT family; about half as fast again as bf16."""
     local_threads: Count = 0
     tei_url: Text = None
     tei_api_key: Secret = None

@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 import torch
 
+from models import int8
 from models.crossencoder import LocalCrossEncoder
+from models.device import cpu_computes_int8
 from models.engine import STALLED_S
 from models.pack import Pack
 from models.settings import Compute, RerankerSettings
@@ -24,6 +26,10 @@ from tests.models.weights import make_encoder, with_config
 pytestmark = pytest.mark.integration
 
 EXACT = Compute(precision="fp32", threads=1)
+IN_INT8 = Compute(device="cpu", precision="int8", threads=1)
+needs_int8 = pytest.mark.skipif(
+    not (cpu_computes_int8() and int8.available()), reason="this CPU has no int8 arithmetic"
+)
 QUERY = "where is the red lamp"
 WORDS = ["lamp", "door", "river", "stone", "music", "letter", "garden", "winter", "bridge", "red"]
 
@@ -83,6 +89,29 @@ async def test_default_precision_agrees_on_the_top(cross_encoder: Path) -> None:
     assert np.abs(a - b).mean() < 0.05 * a.std()
     # Near-ties may change places, but what comes first must be as good.
     assert np.mean(a[np.argsort(-a)[:10]] - a[np.argsort(-b)[:10]]) < 0.05 * a.std()
+
+
+@needs_int8
+async def test_int8_agrees_on_the_top_and_depends_on_no_batch(cross_encoder: Path) -> None:
+    docs = documents(60)
+    async with (
+        reranker(cross_encoder) as exact,
+        reranker(cross_encoder, IN_INT8) as fast,
+    ):
+        a, b = await scores_of(exact, docs), await scores_of(fast, docs)
+        some = await scores_of(fast, docs[7:9])
+    assert np.abs(a - b).mean() < 0.15 * a.std()
+    assert np.corrcoef(a, b)[0, 1] > 0.98
+    assert np.mean(a[np.argsort(-a)[:10]] - a[np.argsort(-b)[:10]]) < 0.1 * a.std()
+    np.testing.assert_allclose(some, b[7:9], atol=0.05 * a.std())
+
+
+@needs_int8
+async def test_int8_is_refused_by_models_of_other_families(tmp_path: Path) -> None:
+    folder = make_encoder(tmp_path / "m", "deberta-v2", labels=1, vocab_size=30522)
+    with pytest.raises(WrongModel, match="which has no int8"):
+        async with reranker(folder, IN_INT8):
+            pass
 
 
 async def test_scores_do_not_depend_on_the_batch(small_cross_encoder: Path) -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import socket
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from models import device, weights
+from models import device, int8, weights
 from models.device import Owner, allowed_cpus, cpu_computes_bf16, resolve
 from models.engine import Engine, Loaded
+from models.pack import Pack, Tokens
 from models.settings import Compute, EmbedderSettings, RerankerSettings, SettingsError
 from models.types import Unavailable, WrongModel
 
@@ -31,6 +35,7 @@ pytestmark = pytest.mark.unit
         (EmbedderSettings, {"batch_size": 0}, "batch_size is 0"),
         (EmbedderSettings, {"max_input_tokens": -1}, "max_input_tokens"),
         (EmbedderSettings, {"timeout_s": 0}, "timeout_s"),
+        (EmbedderSettings, {"compute": Compute(precision="int8")}, "for rerankers"),
         (RerankerSettings, {"provider": "nobody"}, "choose one of local, tei"),
         (RerankerSettings, {"provider": "vllm"}, "needs a url"),
         (RerankerSettings, {"max_concurrent": 0}, "max_concurrent is 0"),
@@ -92,6 +97,19 @@ def test_precision_and_bounds_follow_the_device(monkeypatch: pytest.MonkeyPatch)
             resolve(Compute(device="cuda"))
 
 
+def test_int8_is_for_cpus_that_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    wish = Compute(device="cpu", precision="int8")
+    monkeypatch.setattr(device, "cpu_computes_int8", lambda: False)
+    assert resolve(wish).dtype == resolve(Compute(device="cpu")).dtype
+    monkeypatch.setattr(device, "cpu_computes_int8", lambda: True)
+    monkeypatch.setattr(int8, "available", lambda: True)
+    assert resolve(wish).dtype == torch.int8
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for name in ("auto", "cuda"):
+        with pytest.raises(SettingsError, match="which is for CPUs: on cuda choose fp16"):
+            resolve(Compute(device=name, precision="int8"))
+
+
 async def test_the_owner_is_one_thread_and_says_when_it_is_gone() -> None:
     owner = Owner("test")
     with pytest.raises(Unavailable):
@@ -125,6 +143,28 @@ async def test_a_model_that_takes_too_long_to_load() -> None:
         await engine.start(load)
     with pytest.raises(Unavailable):
         await engine.check_health()
+
+
+@pytest.mark.parametrize("padded", [False, True])
+async def test_batches_run_side_by_side_on_a_cpu(padded: bool) -> None:
+    engine = Engine("two", Compute(device="cpu", threads=2), batch_items=4)
+    meeting = threading.Barrier(2)
+    threads: list[int] = []
+
+    def forward(batch: Pack) -> torch.Tensor:
+        if batch.ids[0] == 7:  # not the warm-up
+            threads.append(torch.get_num_threads())
+            with contextlib.suppress(threading.BrokenBarrierError):
+                meeting.wait(0.2)
+        return torch.from_numpy(batch.ids[batch.offsets[:-1]]).float()[:, None]
+
+    await engine.start(lambda _: Loaded(forward, padded, 64))
+    sevens = np.full(64, 7, np.int32)
+    rows = await engine.rows([Tokens(sevens, sevens)] * 8, tenant="", deadline=None)
+    assert rows.tolist() == [[7.0]] * 8
+    assert meeting.broken == padded
+    assert threads == ([2, 2] if padded else [1, 1])
+    await engine.close()
 
 
 def test_a_hub_that_cannot_be_reached_is_told_within_seconds(

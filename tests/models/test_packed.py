@@ -11,7 +11,7 @@ import torch
 
 from models import attention, packed
 from models.device import cpu_computes_bf16
-from models.linear import PlainLinear, linear
+from models.linear import Affine, PlainLinear, linear
 from models.pack import Tokens, pack
 from models.packed import PackedEncoder
 from models.padded import PaddedModel
@@ -129,7 +129,7 @@ def test_blocked_products_equal_plain_ones(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     weight, bias = torch.randn(96, 64) / 8, torch.randn(96)
     x, residual = torch.randn(7, 64).to(dtype), torch.randn(7, 96).to(dtype)
-    fast = linear(weight, bias, CPU, dtype)
+    fast = linear(Affine(weight, bias), CPU, dtype)
     plain = PlainLinear(weight, bias)
     exact = x.float()
     atol = 1e-5 if dtype == torch.float32 else 0.06
@@ -143,13 +143,28 @@ def test_blocked_products_equal_plain_ones(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.unit
-def test_long_runs_are_computed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("lengths", [[9] * 5 + [4] * 3, [40, 39, 37, 36, 20, 19, 3, 1], [7]])
+def test_groups_of_similar_length_equal_a_mask(
+    lengths: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.manual_seed(0)
-    batch = pack(sequences([9] * 5 + [4] * 3))
+    batch = pack(sequences(lengths))
     qkv = torch.randn(len(batch.ids), 3 * 32)
-    whole = attention.Runs(batch.offsets).all(qkv, 2)
-    monkeypatch.setattr(attention, "SCORES_BYTES", 2 * 9 * 9 * 4 * 2)
-    in_parts = attention.Runs(batch.offsets).all(qkv, 2)
-    masked = attention.Padded(torch.from_numpy(batch.offsets), 9).all(qkv, 2)
-    torch.testing.assert_close(in_parts, whole)
-    torch.testing.assert_close(masked, whole, atol=1e-5, rtol=1e-5)
+    firsts = torch.randn(len(batch), 32)
+    exact = attention.Padded(torch.from_numpy(batch.offsets), lengths[0])
+    # All scores at once, then those of a few heads.
+    for limit in (attention.SCORES_BYTES, 3 * 4 * lengths[0] ** 2):
+        monkeypatch.setattr(attention, "SCORES_BYTES", limit)
+        ours = attention.Groups(batch.offsets)
+        torch.testing.assert_close(ours.all(qkv, 2), exact.all(qkv, 2), atol=1e-5, rtol=0)
+        got, expected = (a.firsts(firsts, qkv[:, 32:], 2) for a in (ours, exact))
+        torch.testing.assert_close(got, expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("shift", [0.0, 200.0, -300.0])
+def test_scores_beyond_the_range_of_powers_have_their_softmax(shift: float) -> None:
+    scores = torch.randn(3, 5, 5, generator=torch.Generator().manual_seed(0))
+    scores[1] += shift
+    expected = scores.softmax(-1)
+    torch.testing.assert_close(attention._softmax2(scores * attention.LOG2_E), expected)
