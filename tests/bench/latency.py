@@ -9,7 +9,8 @@ Serve and HTTP: CPU-ms per recall by stage (tests/bench/stages.py). Without a cr
 order is the fused one.
 
 `--rerank` asks the smallest bank once more through a cross-encoder on CPU: six layers in
-MiniLM's shape under a random head (its scores mean nothing, its cost is that of the real one).
+MiniLM's shape under a random head (its scores mean nothing, its cost is that of the real one), in
+the precision that is the default and in int8.
 
 Reference lines are another server's figures on two cores of the same kind.
 """
@@ -40,6 +41,7 @@ LARGE = 5_000
 WARM_UP = 20
 """Questions before each round: connections, first loads."""
 RERANKS = 24
+PRECISIONS = ("auto", "int8")
 STAGE_ROUNDS = 2
 
 COLUMNS = ("p50 ms", "p95 ms", "p99 ms", "recalls/s", "results", "kB", *SPENT)
@@ -112,7 +114,7 @@ def bench(
     rounds = len(clients) * (requests + WARM_UP) + STAGE_ROUNDS * requests + WARM_UP
     bank = synthetic.bank(f"bench-{size}", size, rounds)
     questions = Questions(bank)
-    found: dict[str, Any] = {"memories": size, "requests": requests, "reranked": False}
+    found: dict[str, Any] = {"memories": size, "requests": requests, "reranked": ""}
     if size > LARGE:
         asyncio.run(import_here(data / "postgres", bank))
     with serving(data, config) as server:
@@ -126,15 +128,21 @@ def bench(
     return found
 
 
-def bench_rerank(size: int, clients: Sequence[int], config: str, data: Path) -> dict[str, Any]:
-    """One size through a cross-encoder, over HTTP."""
+def bench_rerank(
+    size: int, clients: Sequence[int], config: str, data: Path, precision: str
+) -> dict[str, Any]:
+    """One size through a cross-encoder of this precision, over HTTP."""
     from tests.models.weights import make_cross_encoder
 
     bank = synthetic.bank(f"bench-{size}", size, 2 * RERANKS * len(clients))
     questions = Questions(bank)
     model = make_cross_encoder(data / "cross-encoder")
-    env = {"FOURFOLD_RERANKER_PROVIDER": "local", "FOURFOLD_RERANKER_LOCAL_MODEL": str(model)}
-    found: dict[str, Any] = {"memories": size, "requests": RERANKS, "reranked": True}
+    env = {
+        "FOURFOLD_RERANKER_PROVIDER": "local",
+        "FOURFOLD_RERANKER_LOCAL_MODEL": str(model),
+        "FOURFOLD_RERANKER_LOCAL_PRECISION": precision,
+    }
+    found: dict[str, Any] = {"memories": size, "requests": RERANKS, "reranked": precision}
     with serving(data, config, env) as server:
         fill(server, bank, IMPORT_BATCH)
         found["http"] = measure(server, bank.name, questions, clients, RERANKS)
@@ -146,9 +154,9 @@ def print_report(found: dict[str, Any]) -> None:
     rows: dict[str, dict[str, float]] = {}
     for clients, row in found["http"].items():
         rows[f"{clients} client(s)"] = row
-        if reference := PEER.get((size, reranked, clients)):
+        if reference := PEER.get((size, bool(reranked), clients)):
             rows[f"  Hindsight, {clients}"] = reference
-    with_model = ", cross-encoder" if reranked else ""
+    with_model = f", cross-encoder in {reranked}" if reranked else ""
     title = f"{size:,} memories{with_model}; {found['requests']} questions a round, none twice"
     report.table(f"\n{title}; CPU-ms a recall: server, Postgres, client", COLUMNS, rows)
     if (speed := found.get("import_per_s")) is not None:
@@ -177,9 +185,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for size in sizes:
             reports.append(bench(size, clients, given.requests, given.config, kept / str(size)))
             print_report(reports[-1])
-        if given.rerank:
+        for precision in PRECISIONS if given.rerank else ():
             size = min(sizes)
-            reports.append(bench_rerank(size, clients, given.config, kept / str(size)))
+            data = kept / str(size)
+            reports.append(bench_rerank(size, clients, given.config, data, precision))
             print_report(reports[-1])
     if given.json:
         given.json.write_text(json.dumps({**report.machine(), "reports": reports}, indent=1))
