@@ -63,8 +63,9 @@ def serve(
     from serve import launcher
     from serve.processes import InUse
 
+    settings = _settings(config, port)
     try:
-        launcher.run(_settings(config, port), data)
+        launcher.run(settings, data)
     except (InUse, FourfoldError, RuntimeError, OSError) as error:
         raise _fail(error) from None
 
