@@ -151,7 +151,9 @@ class Batcher(Generic[T, R]):
         self._woken = False
         while len(self._running) <= self._limits.ahead:
             now = self._clock()
-            batch = next((b for lane in self._lanes.values() if (b := lane.take())), None)
+            free = self._limits.ahead - len(self._running) >= self._limits.reserved
+            lanes = list(self._lanes.values()) if free else [self._lanes[Priority.QUERY]]
+            batch = next((b for lane in lanes if (b := lane.take())), None)
             if batch is None:
                 return
             batch = [part for part in batch if not self._dead(part[0], now)]

@@ -150,6 +150,8 @@ class Engine:
             queued_tokens=machine.queued_tokens,
             padded=loaded.padded,
             ahead=side_by_side - 1 if machine.on_cpu else 1,
+            # A query finds a thread free, whatever is embedded for writes.
+            reserved=1 if machine.on_cpu and side_by_side > 1 else 0,
         )
 
     async def _run(self, tokens: Sequence[Tokens]) -> list[Floats]:

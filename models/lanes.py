@@ -40,6 +40,7 @@ class Limits:
     queued_tokens: int = 262_144
     padded: bool = False
     ahead: int = 0
+    reserved: int = 0
 
 
 @dataclass(slots=True, eq=False)

@@ -126,6 +126,20 @@ def test_the_earliest_deadline_first_between_callers(tenants: Sequence[str]) -> 
     assert [i for batch in machine.batches for i in batch if i] == [2, 3, 1]
 
 
+def test_bulk_leaves_a_place_for_queries() -> None:
+    async def scenario(batcher: Batcher[int, int], machine: Machine) -> None:
+        bulk = asyncio.create_task(batcher.submit(range(6), [1] * 6, priority=Priority.BULK))
+        await asyncio.sleep(BATCH_S / 2)
+        assert machine.batches == [[0, 1, 2]]
+        begin = asyncio.get_running_loop().time()
+        await batcher.submit([9], [1])
+        assert asyncio.get_running_loop().time() - begin == BATCH_S
+        await bulk
+
+    limits = Limits(bulk_batch_tokens=3, ahead=1, reserved=1)
+    assert on_virtual_time(scenario, limits).most == 2
+
+
 def test_bulk_waits_for_queries_and_comes_in_small_batches() -> None:
     async def scenario(batcher: Batcher[int, int], machine: Machine) -> None:
         async def late_query() -> None:
