@@ -118,13 +118,18 @@ def without_sources(shortlist: Shortlist, order: Ints, dropped: dict[int, str]) 
 def without_duplicates(
     shortlist: Shortlist, order: Ints, threshold: float, dropped: dict[int, str]
 ) -> tuple[Ints, dict[int, int]]:
-    """Keeps the best of every group of memories whose vectors agree to `threshold` (cosine).
+    """Keeps the best of every group of memories whose vectors agree to `threshold` (cosine), or of
+    which one is an observation made from the other alone.
 
     The second value counts, per kept position, how many were merged into it.
     """
     assert shortlist.vectors is not None
     vectors = shortlist.vectors[order]
     alike = vectors @ vectors.T >= threshold
+    alone = np.flatnonzero(np.diff(shortlist.source_ptr)[order] == 1)
+    source = shortlist.source_ordinals[shortlist.source_ptr[order[alone]]]
+    made, of = np.nonzero(source[:, None] == shortlist.found.ordinals[order])
+    alike[alone[made], of] = alike[of, alone[made]] = True
     free: Bools = np.ones(len(order), np.bool_)
     kept, merged = [], {}
     for i in range(len(order)):

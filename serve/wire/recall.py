@@ -173,7 +173,8 @@ class RecallBody(Body):
     limit: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """At most so many results, beside the token budget."""
     dedupe: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Merge results whose vectors are at least so similar."""
+    """Merge results whose vectors are at least so similar, and observations of a single memory with
+    it."""
 
     @model_validator(mode="after")
     def _exclusive(self) -> RecallBody:

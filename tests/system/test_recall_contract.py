@@ -165,6 +165,28 @@ async def test_near_duplicates_are_one_result(garden: Bank) -> None:
     assert reasons.count("duplicate") == 2
 
 
+async def test_an_observation_of_one_memory_is_its_duplicate(run: System) -> None:
+    told = await bank(
+        run,
+        "roof",
+        [
+            {"key": "leak", "text": "Rain came through the roof of the shed on Monday"},
+            {"key": "paint", "text": "The shed was painted green"},
+            {"key": "one", "text": "The shed is not tight", "type": "observation",
+             "sources": ["leak"]},
+            {"key": "both", "text": "The shed gets a lot of attention", "type": "observation",
+             "sources": ["leak", "paint"]},
+        ],
+    )  # fmt: skip
+    question = "What is the matter with the shed?"
+    assert set(await told.keys(question)) == {"leak", "paint", "one", "both"}
+    body = (await told.recall(question, dedupe=0.99)).body
+    found = told.named(body["results"])
+    assert len({"leak", "one"} & set(found)) == 1
+    assert {"paint", "both"} <= set(found)
+    assert [r.get("merged") for r in body["results"]].count(1) == 1
+
+
 async def test_an_observation_stands_for_what_it_was_made_from(garden: Bank) -> None:
     question = "What did Odile plant?"
     told = {"gardener", "june", "july"}
