@@ -84,7 +84,18 @@ async def live(dsn: str) -> AsyncIterator[Live]:
 
 
 async def state(live: Live) -> list[Any]:
-    """What every bank holds. Not the banks' versions: upkeep raises those."""
+    """What every bank holds, once queued operations are done: an accepted one changes it later.
+    Not the banks' versions: upkeep raises those."""
+
+    async def busy(connection: Any) -> bool:
+        waiting: bool = await connection.fetchval(
+            "select exists (select from operations where status in ('pending', 'processing'))"
+        )
+        return waiting
+
+    async with asyncio.timeout(30):
+        while await read(live.services.pool, busy):  # noqa: ASYNC110 - another process's work
+            await asyncio.sleep(0.05)
 
     async def look(connection: Any) -> list[Any]:
         found = await connection.fetchrow(
