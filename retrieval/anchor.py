@@ -11,7 +11,7 @@ from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors import Scan
 from retrieval.keyword.bm25 import ScoredMatches
 from retrieval.timex.expression import Relation
-from retrieval.types import NO_TIME, Bools, FactType, Window
+from retrieval.types import DAY_US, NO_TIME, Bools, FactType, Window
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
@@ -26,7 +26,7 @@ _WORDS_COUNT = 0.3
 """Least similarity, alone or with at least half the words of the best match; what words add."""
 
 _RIVAL = 0.05
-_SAME_TIME = 30 * 86_400_000_000  # microseconds
+_SAME_TIME = 30 * DAY_US
 """A memory that fits within so much of the best, but so far away in time, leaves in doubt which of
 the two is meant."""
 

@@ -23,6 +23,7 @@ import asyncpg
 import numpy as np
 
 from retrieval import explain, extras, tokens, trace
+from retrieval.bank.selection import places
 from retrieval.errors import InvalidInput
 from retrieval.protocols import Reranker
 from retrieval.ranking import packing, survival
@@ -257,7 +258,7 @@ def _documents(
     if not settings.rerank_graph_paths:
         return documents
     paths = shortlist.paths
-    led = survival.places(shortlist.found.ordinals, paths.source)
+    led = places(shortlist.found.ordinals, paths.source)
     return survival.led_documents([text for text, *_ in texts], documents, led, paths.link)
 
 

@@ -123,9 +123,11 @@ def run(bank: ResidentBank, plan: Plan) -> Shortlist:
     kept = lists.timed(
         "rerank_prefilter", lambda: boosts.cut(found, strategy, plan.cap, by_rank=by_rank)
     )
+    paths = traits.paths(bank, kept.ordinals, walked)
     fused = kept.rrf
     if settings.fusion != "convex":
-        fused = lists.timed("score_fusion", lambda: _fused(senses, plan, kept, walked))
+        evidence = paths.evidence, paths.support
+        fused = lists.timed("score_fusion", lambda: _fused(senses, plan, kept.ordinals, *evidence))
     source_ptr, source_ordinals = traits.sources(bank, kept.ordinals)
     return Shortlist(
         head=bank.head,
@@ -137,7 +139,7 @@ def run(bank: ResidentBank, plan: Plan) -> Shortlist:
         fused=fused,
         source_ptr=source_ptr,
         source_ordinals=source_ordinals,
-        paths=traits.paths(bank, kept.ordinals, walked),
+        paths=paths,
         vectors=bank.vectors.rows(kept.ordinals) if plan.query.dedupe is not None else None,
         query_vector=plan.vector if plan.query.trace else None,
         dropped=len(found) - len(kept),
@@ -327,19 +329,18 @@ def _merged(
     if plan.settings.fusion == "interleave":
         return fusion.interleave(arms)
     found = fusion.gather(arms)
-    return fusion.by_score(found, _fused(senses, plan, found, walked))
+    evidence, support = traits.evidence(found.ordinals, walked)
+    return fusion.by_score(found, _fused(senses, plan, found.ordinals, evidence, support))
 
 
-def _fused(senses: _Senses, plan: Plan, kept: Candidates, walked: GraphHits | None) -> Doubles:
+def _fused(senses: _Senses, plan: Plan, ordinals: Ints, evidence: Floats, support: Ints) -> Doubles:
     bank, columns = senses.bank, senses.bank.columns
-    ordinals = kept.ordinals
     window = score_fusion.windows(ordinals, bank.previous, bank.next)
     flat = np.maximum(window, 0).ravel()
     named = np.zeros(len(ordinals), np.bool_)
     if len(senses.named):
         named = np.isin(bank.subject[ordinals], senses.named)
     asking = (columns.flags[np.maximum(window[:, :2], 0)] & ASKS).astype(np.bool_)
-    evidence, support = traits.evidence(ordinals, walked)
     window_asked = plan.question.window if plan.settings.enable_temporal_retrieval else None
     timely = over = None
     if window_asked is not None:

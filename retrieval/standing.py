@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from retrieval.bank.resident import ResidentBank
-from retrieval.types import NO_TIME, Bools, Ints, LinkType, Longs
-
-DAY_US = 86_400_000_000
+from retrieval.types import DAY_US, NO_TIME, Bools, Ints, LinkType, Longs
 
 
 def over(bank: ResidentBank, ordinals: Ints, now: int) -> Bools:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retrieval import filters
 from retrieval.arms.adjacency import GraphHits
 from retrieval.arms.temporal import TemporalHits
 from retrieval.bank.resident import ResidentBank
+from retrieval.bank.selection import places
 from retrieval.shortlist import Facts, Paths
 from retrieval.types import Bools, Doubles, Floats, Ints, Window
 
@@ -50,8 +50,8 @@ def proximity(ordinals: Ints, found: TemporalHits | None) -> Doubles:
     near = np.full(len(ordinals), np.nan)
     if found is None:
         return near
-    where, there = _lookup(found.ordinals, ordinals)
-    near[there] = found.proximity[where[there]]
+    at = places(found.ordinals, ordinals)
+    near[at >= 0] = found.proximity[at[at >= 0]]
     return near
 
 
@@ -61,9 +61,9 @@ def evidence(ordinals: Ints, walked: GraphHits | None) -> tuple[Floats, Ints]:
     support = np.full(len(ordinals), -1, np.int32)
     if walked is None or not len(walked):
         return handed, support
-    where, there = _lookup(walked.hits.ordinals, ordinals)
-    handed[there] = walked.evidence[where[there]]
-    support[there] = walked.support[where[there]]
+    at = places(walked.hits.ordinals, ordinals)
+    there, at = at >= 0, at[at >= 0]
+    handed[there], support[there] = walked.evidence[at], walked.support[at]
     return handed, support
 
 
@@ -73,8 +73,8 @@ def paths(bank: ResidentBank, ordinals: Ints, walked: GraphHits | None) -> Paths
     hop, link = np.zeros(count, np.int8), np.zeros(count, np.uint8)
     parent, via = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
     if walked is not None and len(walked):
-        where, there = _lookup(walked.hits.ordinals, ordinals)
-        at = where[there]
+        at = places(walked.hits.ordinals, ordinals)
+        there, at = at >= 0, at[at >= 0]
         hop[there], link[there] = walked.hop[at], walked.link[at]
         parent[there], via[there] = walked.parent[at], walked.via[at]
     names: list[str | None] = [None] * count
@@ -90,11 +90,3 @@ def paths(bank: ResidentBank, ordinals: Ints, walked: GraphHits | None) -> Paths
         handed,
         support,
     )
-
-
-def _lookup(held: Ints, asked: Ints) -> tuple[NDArray[np.intp], Bools]:
-    """Where each asked ordinal stands in `held` (distinct, any order), and whether it is there."""
-    order = np.argsort(held, kind="stable")
-    place = np.searchsorted(held, asked, sorter=order)
-    where = order[np.minimum(place, len(held) - 1)]
-    return where, held[where] == asked

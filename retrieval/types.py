@@ -25,6 +25,7 @@ Ints: TypeAlias = NDArray[np.int32]
 Longs: TypeAlias = NDArray[np.int64]
 
 NO_TIME = np.iinfo(np.int64).min
+DAY_US = 86_400_000_000
 """The value of a time column where the time is not known."""
 
 NO_PROOF = -1

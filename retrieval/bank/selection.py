@@ -23,6 +23,13 @@ def best(similarities: Floats, ordinals: Ints, k: int) -> Hits:
     return Hits(ordinals[order], np.clip(similarities[order], -1.0, 1.0))
 
 
+def places(ordinals: Ints, wanted: Ints) -> NDArray[np.intp]:
+    """Where each of `wanted` stands in `ordinals` (distinct, not empty), -1 nowhere."""
+    order = np.argsort(ordinals, kind="stable")
+    at = order[np.minimum(np.searchsorted(ordinals, wanted, sorter=order), len(order) - 1)]
+    return np.where(ordinals[at] == wanted, at, -1)
+
+
 def no_nearest() -> tuple[Ints, Ints, Floats]:
     none = np.empty(0, np.int32)
     return none, none, np.empty(0, np.float32)

@@ -41,7 +41,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.ranking.survival import places
+from retrieval.bank.selection import places
 from retrieval.types import Bools, Doubles, Floats, Ints
 
 STEPS = (0, -1, 1, -2, 2)

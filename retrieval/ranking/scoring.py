@@ -13,14 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from retrieval.types import NO_TIME, Bools, Doubles, Floats, Ints, Longs
+from retrieval.types import DAY_US, NO_TIME, Bools, Doubles, Floats, Ints, Longs
 
 ALPHA_RECENCY = 0.2
 ALPHA_TEMPORAL = 0.2
 ALPHA_PROOF = 0.1
 NEUTRAL = 0.5
 
-_DAY_US = 86_400_000_000
 _RAW_LIMIT = 1e30
 """Raw scores are reported within this, so that infinities stay valid JSON."""
 
@@ -86,7 +85,7 @@ def recency(
     date = np.where(start != NO_TIME, start, np.where(mentioned != NO_TIME, mentioned, end))
     coarse = whole_periods(start, end)
     date = np.where(coarse, end, date)
-    days = (now - np.where(date == NO_TIME, now, date)) / _DAY_US
+    days = (now - np.where(date == NO_TIME, now, date)) / DAY_US
     if function == "exponential":
         signal = np.minimum(1.0, 0.5 ** (np.maximum(days, 0.0) / halflife_days))
     else:
@@ -100,14 +99,14 @@ def whole_periods(start: Longs, end: Longs) -> Bools:
     """Which spans are one complete calendar month or year, within a day at the end."""
     known = (start != NO_TIME) & (end != NO_TIME)
     safe = np.where(known, start, 0)
-    day = (safe // _DAY_US).astype("datetime64[D]")
+    day = (safe // DAY_US).astype("datetime64[D]")
     month = day.astype("datetime64[M]")
     first = known & (day == month.astype("datetime64[D]"))
     year = month.astype("datetime64[Y]")
 
     def ends_with(period_end: np.ndarray[tuple[int], np.dtype[np.datetime64]]) -> Bools:
-        limit = period_end.astype("datetime64[D]").astype(np.int64) * _DAY_US
-        return np.abs(np.where(known, end, 0) - limit) <= _DAY_US
+        limit = period_end.astype("datetime64[D]").astype(np.int64) * DAY_US
+        return np.abs(np.where(known, end, 0) - limit) <= DAY_US
 
     of_month = first & ends_with(month + 1)
     of_year = first & (month == year.astype("datetime64[M]")) & ends_with(year + 1)

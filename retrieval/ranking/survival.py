@@ -36,13 +36,6 @@ STRONG = 2.0
 """Least evidence of a walk, in deviations of affinity, that a place is kept for."""
 
 
-def places(ordinals: Ints, wanted: Ints) -> NDArray[np.intp]:
-    """Where each of `wanted` stands in `ordinals` (distinct, not empty), -1 nowhere."""
-    order = np.argsort(ordinals, kind="stable")
-    at = order[np.minimum(np.searchsorted(ordinals, wanted, sorter=order), len(order) - 1)]
-    return np.where(ordinals[at] == wanted, at, -1)
-
-
 def led_documents(
     texts: Sequence[str],
     documents: Sequence[str],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from retrieval.bank.selection import places
 from retrieval.filters import microseconds
 from retrieval.ranking import boosts, scoring, survival
 from retrieval.settings import RecallSettings
@@ -86,7 +87,7 @@ def rank(
     lifted: Bools = np.zeros(len(shortlist), np.bool_)
     if raw is not None and settings.graph_quota > 0 and len(shortlist):
         paths = shortlist.paths
-        support = survival.places(shortlist.found.ordinals, paths.support)
+        support = places(shortlist.found.ordinals, paths.support)
         weight, order, lifted = survival.lift(
             weight, order, paths.evidence, support, settings.graph_quota
         )
