@@ -16,8 +16,8 @@ import numpy as np
 
 from models.answers import bank_header, in_order, unit_rows
 from models.http import JsonClient, all_of
+from models.prefixed import PrefixedEmbedder
 from models.settings import EmbedderSettings, RerankerSettings
-from models.tokencut import cut_to_tokens
 from models.types import BadOutput, Floats, Load, Scores, Unavailable
 
 TIMEOUT_S = 60.0
@@ -125,16 +125,15 @@ class RemoteReranker:
         return Scores(np.array(scores, np.float32), self._scale, self.name)
 
 
-class OpenAIEmbedder:
+class OpenAIEmbedder(PrefixedEmbedder):
     """An OpenAI-compatible /embeddings endpoint; vectors have length 1."""
 
     def __init__(
         self, settings: EmbedderSettings, transport: httpx.AsyncBaseTransport | None = None
     ) -> None:
         service = EMBED_SERVICES[settings.provider]
-        self._settings = settings
+        super().__init__(settings)
         self._model = settings.model or service.model
-        self._dimension = 0
         self._part = f"embedder {settings.provider}"
         self._calls = asyncio.Semaphore(settings.max_concurrent)
         self._client = JsonClient(
@@ -150,21 +149,10 @@ class OpenAIEmbedder:
     def model_id(self) -> str:
         return self._model
 
-    @property
-    def dimension(self) -> int:
-        """0 before the start."""
-        return self._dimension
-
     async def start(self) -> None:
         """Asks for one vector, to learn the dimension."""
         self._client.open()
-        if not self._dimension:
-            try:
-                probe = await self._embed(["dimension"], None)
-            except BaseException:
-                await self._client.close()
-                raise
-            self._dimension = probe.shape[1]
+        await self._learn_dimension(self._client.close)
 
     async def check_health(self) -> None:
         if not self._dimension or not self._client.is_open:
@@ -175,21 +163,6 @@ class OpenAIEmbedder:
 
     def load(self) -> Load:
         return Load()
-
-    async def embed_queries(
-        self, texts: Sequence[str], *, tenant: str = "", deadline: float | None = None
-    ) -> Floats:
-        return await self._prefixed(texts, self._settings.query_prefix, deadline)
-
-    async def embed_passages(
-        self, texts: Sequence[str], *, tenant: str = "", deadline: float | None = None
-    ) -> Floats:
-        return await self._prefixed(texts, self._settings.passage_prefix, deadline)
-
-    async def _prefixed(self, texts: Sequence[str], prefix: str, deadline: float | None) -> Floats:
-        limit = self._settings.max_input_tokens
-        cut = [prefix + cut_to_tokens(text, limit) for text in texts]
-        return await self._embed(cut, deadline)
 
     async def _embed(self, texts: Sequence[str], deadline: float | None) -> Floats:
         if not texts:

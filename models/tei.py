@@ -22,9 +22,9 @@ import numpy as np
 
 from models.answers import bank_header, in_order, unit_rows
 from models.http import JsonClient, all_of
+from models.prefixed import PrefixedEmbedder
 from models.settings import EmbedderSettings, RerankerSettings
 from models.text import CHARS_PER_TOKEN
-from models.tokencut import cut_to_tokens
 from models.types import (
     BadOutput,
     Floats,
@@ -263,14 +263,13 @@ class TeiReranker:
         return Scores(np.array(scores, np.float32), scale, self.name)
 
 
-class TeiEmbedder:
+class TeiEmbedder(PrefixedEmbedder):
     """/embed of a TEI server; vectors have length 1."""
 
     def __init__(
         self, settings: EmbedderSettings, transport: httpx.AsyncBaseTransport | None = None
     ) -> None:
-        self._settings = settings
-        self._dimension = 0
+        super().__init__(settings)
         self._server = TeiServer(
             f"embedder {settings.url}",
             settings.url,
@@ -285,20 +284,9 @@ class TeiEmbedder:
     def model_id(self) -> str:
         return self._settings.model or self._server.model_id
 
-    @property
-    def dimension(self) -> int:
-        """0 before the start."""
-        return self._dimension
-
     async def start(self) -> None:
         await self._server.start("embedding")
-        if not self._dimension:
-            try:
-                probe = await self._embed(["dimension"], None)
-            except BaseException:
-                await self._server.close()
-                raise
-            self._dimension = probe.shape[1]
+        await self._learn_dimension(self._server.close)
 
     async def check_health(self) -> None:
         await self._server.check_health()
@@ -308,21 +296,6 @@ class TeiEmbedder:
 
     def load(self) -> Load:
         return self._server.load()
-
-    async def embed_queries(
-        self, texts: Sequence[str], *, tenant: str = "", deadline: float | None = None
-    ) -> Floats:
-        return await self._prefixed(texts, self._settings.query_prefix, deadline)
-
-    async def embed_passages(
-        self, texts: Sequence[str], *, tenant: str = "", deadline: float | None = None
-    ) -> Floats:
-        return await self._prefixed(texts, self._settings.passage_prefix, deadline)
-
-    async def _prefixed(self, texts: Sequence[str], prefix: str, deadline: float | None) -> Floats:
-        limit = self._settings.max_input_tokens
-        cut = [prefix + cut_to_tokens(text, limit) for text in texts]
-        return await self._embed(cut, deadline)
 
     async def _embed(self, texts: Sequence[str], deadline: float | None) -> Floats:
         if not texts:
