@@ -8,7 +8,6 @@ their own elsewhere.
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -17,12 +16,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from retrieval.store.embedded import EmbeddedPostgres
-from retrieval.store.migrate import migrate
-from retrieval.store.pool import PoolSettings, open_pool
 from tests.bench.sets import DataMissing, folder
 from tests.cases import case, checks
-from tests.cases.ground import CannotSetUp, Ground, Server, ground, server
+from tests.cases.ground import CannotSetUp, Ground, Server, own_ground, server
 from tests.cases.player import play, play_window
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
@@ -49,20 +45,9 @@ def _params(kind: str) -> list[Any]:
     return [pytest.param(row, id=row.id) for row in rows]
 
 
-@pytest.fixture(scope="module")
-def dsn() -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="fourfold-") as data:
-        Path(data).chmod(0o755)
-        with EmbeddedPostgres(data) as postgres:
-            yield postgres.dsn
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def base(dsn: str) -> AsyncIterator[Ground]:
-    pool = await open_pool(PoolSettings(dsn))
-    await migrate(pool)
-    await pool.close()
-    async with ground(dsn) as made:
+async def base() -> AsyncIterator[Ground]:
+    async with own_ground() as made:
         yield made
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -22,7 +24,9 @@ from models.passthrough import Passthrough
 from models.settings import Compute, EmbedderSettings
 from retrieval.protocols import Embedder, Reranker
 from retrieval.store import tenants
-from retrieval.store.pool import Pool
+from retrieval.store.embedded import EmbeddedPostgres
+from retrieval.store.migrate import migrate
+from retrieval.store.pool import Pool, PoolSettings, open_pool
 from serve import app, settings
 from serve.composition import Stages, open_services
 from tests.cases.scene import Reply
@@ -53,6 +57,25 @@ async def ground(dsn: str) -> AsyncIterator[Ground]:
         yield Ground(dsn, embedder)
     finally:
         await embedder.close()
+
+
+@contextmanager
+def _database() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="fourfold-") as data:
+        Path(data).chmod(0o755)
+        with EmbeddedPostgres(data) as postgres:
+            yield postgres.dsn
+
+
+@asynccontextmanager
+async def own_ground() -> AsyncIterator[Ground]:
+    """A ground over a database of its own, which ends with it."""
+    with _database() as dsn:
+        pool = await open_pool(PoolSettings(dsn))
+        await migrate(pool)
+        await pool.close()
+        async with ground(dsn) as made:
+            yield made
 
 
 @dataclass(slots=True)

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from retrieval.store.embedded import EmbeddedPostgres
-from retrieval.store.migrate import migrate
-from retrieval.store.pool import PoolSettings, open_pool
 from tests.cases.case import RecallCase
-from tests.cases.ground import CannotSetUp, Ground, ground
+from tests.cases.ground import CannotSetUp, Ground, own_ground
 from tests.cases.player import play
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
 
-@pytest.fixture(scope="module")
-def dsn() -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="fourfold-") as data:
-        Path(data).chmod(0o755)
-        with EmbeddedPostgres(data) as postgres:
-            yield postgres.dsn
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def base(dsn: str) -> AsyncIterator[Ground]:
-    pool = await open_pool(PoolSettings(dsn))
-    await migrate(pool)
-    await pool.close()
-    async with ground(dsn) as made:
+async def base() -> AsyncIterator[Ground]:
+    async with own_ground() as made:
         yield made
 
 
