@@ -9,6 +9,7 @@ FourfoldError
     DeadlineExceeded      the request's time is over; names the stage, and what was
                           finished before it                                          (504)
     Unavailable           a part is gone for now (database, embedder); names the part   (503)
+        Moved             what was asked of a bank is of a state that is gone: ask anew
     NeedsModel            asked for something that needs an LLM and none is configured  (400)
 """
 
@@ -85,6 +86,10 @@ class Unavailable(FourfoldError):
     def __init__(self, part: str, reason: str = "") -> None:
         super().__init__(f"{part} is not available" + (f": {reason}" if reason else ""))
         self.part = part
+
+
+class Moved(Unavailable):
+    """The bank's ordinals were given anew, or other vectors or postings serve it now."""
 
 
 class NeedsModel(FourfoldError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import TypeVar, TypeVarTuple, Unpack
@@ -18,13 +18,15 @@ from retrieval import anchor, cues, search, timex
 from retrieval.arms import semantic
 from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
-from retrieval.errors import FourfoldError
+from retrieval.bank.split import SplitIndex
+from retrieval.errors import FourfoldError, Moved, Unavailable
 from retrieval.keyword import elsewhere
 from retrieval.keyword.analyser import Analyser
 from retrieval.keyword.backends import KeywordBackend
 from retrieval.keyword.bm25 import ScoredMatches
 from retrieval.protocols import Embedder
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
+from retrieval.reading import NO_TERMS, Asked, Reading
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import EventFound, Question, Shortlist, empty
 from retrieval.stopwatch import Stopwatch
@@ -39,6 +41,9 @@ _NAMELESS = frozenset({"season", "calendar period", "rolling", "ago", "day"})
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
+
+_MOVES = 5
+"""How often a bank may be rearranged during one recall."""
 
 INLINE_SIZE = 4_000
 """Banks up to this size are searched on the event loop: their array work stays under 5 ms."""
@@ -56,6 +61,7 @@ class LocalRetriever:
         executor: Executor,
         analysers: Callable[[BankHead], Analyser],
         keyword: KeywordBackend | None = None,
+        split: SplitIndex | None = None,
     ) -> None:
         self._pool = pool
         self._residency = residency
@@ -64,19 +70,25 @@ class LocalRetriever:
         self._executor = executor
         self._analysers = analysers
         self._keyword = keyword
+        self._split = split
 
     async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
         """See retrieval.recall.Retriever."""
         clock = Stopwatch()
         async with clock.stage("parallel_retrieval", query.deadline):
-            return await self._retrieve(query, texts, clock)
+            for _ in range(_MOVES):
+                try:
+                    return await self._retrieve(query, texts, clock)
+                except Moved:  # the bank was rearranged between two steps
+                    continue
+            raise Unavailable("the bank", "it is rearranged again and again")
 
     async def _retrieve(self, query: RecallQuery, texts: bool, clock: Stopwatch) -> Shortlist:
         seconds = clock.seconds
         begin = time.perf_counter()
         event = timex.anchor_event(query.text) if query.window is None else None
-        asked = [query.text] if event is None else [query.text, event.phrase]
-        embedding = asyncio.create_task(self._embed(asked, query))
+        phrases = [query.text] if event is None else [query.text, event.phrase]
+        embedding = asyncio.create_task(self._embed(phrases, query))
         searching: asyncio.Task[ScoredMatches | None] | None = None
         try:
             clock.running = "backend_acquisition"
@@ -99,14 +111,27 @@ class LocalRetriever:
             clock.running = "generate_query_embedding"
             vectors = await embedding
             seconds["generate_query_embedding"] = time.perf_counter() - begin
-            clock.running = None
             analyser = self._analysers(bank.head)
             ours = vector_set(self._embedder.model_id, self._embedder.dimension)
-            usable = vectors is not None and bank.head.vector_set == ours
-            if question.window is None and event is not None and settings.event_windows and usable:
-                assert vectors is not None
+            if bank.head.vector_set != ours:
+                vectors = None
+            terms = analyser.query(question.besides or question.text)
+            asked = [
+                Asked(
+                    None if vectors is None else vectors[0],
+                    terms if settings.enable_text_search else NO_TERMS,
+                )
+            ]
+            if question.window is not None or not settings.event_windows:
+                event = None
+            if event is not None and vectors is not None:
+                asked.append(Asked(vectors[1], analyser.query(event.phrase)))
+            clock.running = None if bank.whole else "read_ranges"
+            readings = await self._readings(bank, asked, settings, query.deadline)
+            clock.running = None
+            if event is not None and len(asked) > 1:
                 question = await self._anchored(
-                    bank, query, question, event, vectors[1], analyser, settings
+                    bank, query, question, event, asked[1], readings[1], settings
                 )
             if late:
                 searching = self._asked_elsewhere(bank, query, question, settings, budget, metadata)
@@ -122,17 +147,20 @@ class LocalRetriever:
             query=_filtered(query, question),
             settings=settings,
             question=question,
-            terms=analyser.query(question.besides or question.text),
+            asked=asked[0],
             budget=budget,
             cap=reranker_cap(settings, query.budget),
             hops=graph_hops(settings, query.budget),
-            vector=vectors[0] if usable and vectors is not None else None,
             metadata=metadata,
             semantic_floor=semantic.floor_of(settings, self._embedder.model_id),
+            reading=readings[0],
             matches=matches,
             degraded=("keyword",) if doubtful else (),
         )
         shortlist = await self._compute(bank, search.run, bank, plan)
+        if query.dedupe is not None:
+            rows = await self._vectors(bank, shortlist.found.ordinals)
+            shortlist = replace(shortlist, vectors=rows)
         if texts and settings.enable_reranking and settings.fusion != "interleave":
             clock.running = "hydrate_results"
             shortlist = await self._hydrated(shortlist)
@@ -230,14 +258,12 @@ class LocalRetriever:
         query: RecallQuery,
         question: Question,
         event: timex.EventReference,
-        vector: Floats,
-        analyser: Analyser,
+        phrase: Asked,
+        reading: Reading | None,
         settings: RecallSettings,
     ) -> Question:
         """The question with the window that its event gives, if the bank knows the event."""
-        found = await self._compute(
-            bank, search.find_event, bank, query, analyser.query(event.phrase), vector, settings
-        )
+        found = await self._compute(bank, search.find_event, bank, query, phrase, settings, reading)
         if found is None:
             return question
         named = EventFound(
@@ -249,6 +275,27 @@ class LocalRetriever:
         )
         window = anchor.window(found, event.relation)
         return Question(question.text, window, f"event:{event.relation}", named)
+
+    async def _readings(
+        self,
+        bank: ResidentBank,
+        asked: Sequence[Asked],
+        settings: RecallSettings,
+        deadline: float | None,
+    ) -> Sequence[Reading | None]:
+        """What the ranges of a split bank say to each question; None where it is held whole."""
+        if bank.whole:
+            return [None] * len(asked)
+        return await self._ranges().readings(bank, asked, settings, deadline)
+
+    async def _vectors(self, bank: ResidentBank, ordinals: Ints) -> Floats:
+        if bank.whole:
+            return bank.vectors.rows(ordinals)
+        return await self._ranges().rows(bank.head, ordinals)
+
+    def _ranges(self) -> SplitIndex:
+        assert self._split is not None, "a bank is split, and nobody knows where it is"
+        return self._split
 
     async def _compute(
         self, bank: ResidentBank, function: Callable[[Unpack[Args]], T], *args: *Args

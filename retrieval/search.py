@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from retrieval import anchor, cues, filters, standing, traits
+from retrieval import anchor, cues, filters, reading, standing, traits
 from retrieval.arms import graph, semantic, temporal
 from retrieval.arms.adjacency import GraphHits, GraphSettings
 from retrieval.arms.bank_graph import BankGraph
@@ -20,10 +20,10 @@ from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors import Scan
 from retrieval.ingest.subject import ASKS
 from retrieval.keyword import bm25
-from retrieval.keyword.analyser import Query
 from retrieval.ranking import boosts, fusion, score_fusion
 from retrieval.ranking.fusion import Candidates
 from retrieval.ranking.score_fusion import Scale, spread
+from retrieval.reading import NO_TERMS, Asked, Reading
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import ArmList, Facts, Question, Shortlist
 from retrieval.types import (
@@ -41,25 +41,24 @@ from retrieval.types import (
 
 T = TypeVar("T")
 
-NO_TERMS = Query(np.empty(0, np.uint64), np.empty(0, np.float32))
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that a search needs besides the bank; `vector` is None where embedding failed. `matches`:
-    what another keyword back-end found; None lets the resident postings answer `terms`. `degraded`:
-    stages that failed before the search."""
+    """All that a search needs besides the bank. `asked` has no vector where embedding failed.
+    `reading`: what the ranges of a split bank say to it; None where the bank is held whole.
+    `matches`: what another keyword back-end found; None lets the resident postings answer.
+    `degraded`: stages that failed before the search."""
 
     query: RecallQuery
     settings: RecallSettings
     question: Question
-    terms: Query
+    asked: Asked
     budget: int
     cap: int
     hops: int
-    vector: Floats | None
     metadata: Ints | None
     semantic_floor: float
+    reading: Reading | None = None
     matches: bm25.ScoredMatches | None = None
     degraded: tuple[str, ...] = ()
 
@@ -140,11 +139,10 @@ def run(bank: ResidentBank, plan: Plan) -> Shortlist:
         source_ptr=source_ptr,
         source_ordinals=source_ordinals,
         paths=paths,
-        vectors=bank.vectors.rows(kept.ordinals) if plan.query.dedupe is not None else None,
-        query_vector=plan.vector if plan.query.trace else None,
+        query_vector=plan.asked.vector if plan.query.trace else None,
         dropped=len(found) - len(kept),
         cap=plan.cap,
-        degraded=(*(("semantic",) if plan.vector is None else ()), *plan.degraded),
+        degraded=(*(("semantic",) if plan.asked.vector is None else ()), *plan.degraded),
         arms=_trace(bank, lists) if plan.query.trace else (),
         seconds=lists.seconds,
     )
@@ -170,10 +168,14 @@ def take(shortlist: Shortlist, index: Ints) -> Shortlist:
 
 
 def find_event(
-    bank: ResidentBank, query: RecallQuery, phrase: Query, vector: Floats, settings: RecallSettings
+    bank: ResidentBank,
+    query: RecallQuery,
+    phrase: Asked,
+    settings: RecallSettings,
+    found: Reading | None = None,
 ) -> anchor.Anchor | None:
     """The memory that an event phrase means, or None; among those that the tags and the time of
-    knowledge of `query` leave, whatever else it asks for."""
+    knowledge of `query` leave, whatever else it asks for. `found`: as in Plan.reading."""
     asked = Filters(
         tags=query.filters.tags,
         tags_match=query.filters.tags_match,
@@ -181,20 +183,18 @@ def find_event(
         as_of=query.filters.as_of,
     )
     allowed = filters.allowed(bank, asked)
-    matches = bm25.scores(bank.postings, phrase, bank.live, k1=settings.bm25_k1, b=settings.bm25_b)
-    return anchor.find(bank, bank.vectors.scan(vector), matches, allowed)
+    found = found or reading.of(bank, phrase, settings)
+    return anchor.find(bank, found.scan, found.matches, allowed)
 
 
 def _senses(bank: ResidentBank, plan: Plan) -> _Senses:
     """The scan and the keyword scores that every arm reads, and what they are measured against."""
     allowed = filters.allowed(bank, plan.query.filters, plan.metadata)
-    scan: Scan = semantic.Blind() if plan.vector is None else bank.vectors.scan(plan.vector)
-    matches = plan.matches
-    if matches is None:
-        terms = plan.terms if plan.settings.enable_text_search else NO_TERMS
-        matches = bm25.scores(
-            bank.postings, terms, bank.live, k1=plan.settings.bm25_k1, b=plan.settings.bm25_b
-        )
+    asked = plan.asked
+    if plan.matches is not None:
+        asked = replace(asked, terms=NO_TERMS)
+    found = plan.reading or reading.of(bank, asked, plan.settings)
+    scan, matches = found.scan, found.matches if plan.matches is None else plan.matches
     mean, deviation = scan.moments(None)
     open_ = matches.scores[allowed[matches.ordinals]]
     return _Senses(

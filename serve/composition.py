@@ -24,7 +24,8 @@ from models.settings import Compute, EmbedderSettings, RerankerSettings
 from models.types import ModelError, Observe
 from models.weights import find
 from retrieval import timex
-from retrieval.bank.residency import Residency, ResidencyMetrics, ResidencySettings
+from retrieval.bank.cache import ResidencyMetrics, ResidencySettings
+from retrieval.bank.residency import Residency
 from retrieval.bank.shards import ShardedBackend
 from retrieval.bank.vectors import FlatBackend, VectorBackend
 from retrieval.bank.vectors_gpu import GpuBackend

@@ -24,7 +24,7 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-from retrieval.bank.residency import ResidencyMetrics
+from retrieval.bank.cache import ResidencyMetrics
 
 MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 CONTENT_TYPE = CONTENT_TYPE_LATEST

@@ -27,9 +27,11 @@ SegmentRow: TypeAlias = tuple[int, int, bytes]
 """(first ordinal, count, payload)."""
 
 
-def kinds(head: BankHead) -> tuple[str, ...]:
-    """The kinds of segments that a snapshot of this bank is made of."""
-    return ("columns", "links", f"vectors:{head.vector_set}", f"postings:{head.analyser}")
+def kinds(head: BankHead, *, whole: bool = True) -> tuple[str, ...]:
+    """The kinds of segments that a snapshot of this bank is made of; the last two only where its
+    vectors and postings belong to it."""
+    every = ("columns", "links", f"vectors:{head.vector_set}", f"postings:{head.analyser}")
+    return every if whole else every[:2]
 
 
 def empty_bank(head: BankHead, vectors: VectorBackend) -> ResidentBank:
@@ -53,13 +55,16 @@ def next_snapshot(
     delta: Delta,
     vectors: VectorBackend,
     pause: Callable[[], None] = lambda: None,
+    *,
+    whole: bool = True,
 ) -> ResidentBank:
     """`held` with `delta` applied, or the bank from nothing where the delta is full.
 
     Segments may overlap what is held (merged in the meantime): rows held already are skipped.
     `held` stays as it was. `pause` is called between steps of a few milliseconds, to let searches
     pass and to stop a load that nobody wants any more (by raising). One thread at a time extends
-    the snapshots of a bank. ValueError where segments leave a gap.
+    the snapshots of a bank. ValueError where segments leave a gap. `whole`: with vectors and
+    postings; the same for all snapshots of a bank until a delta that is full.
     """
     head = delta.head
     if held is None or delta.full:
@@ -97,16 +102,16 @@ def next_snapshot(
         pause()
 
     store = held.vectors
-    if len(types) or len(dead):
-        blocks, absent = _vectors(
+    if whole and (len(types) or len(dead)):
+        blocks, absent = vector_rows(
             delta.segments.get(vectors_kind, ()), first, size, store.dimension
         )
         pause()
         store = store.extended(blocks, absent, population)
         pause()
 
-    postings = _postings(held.postings, delta.segments.get(postings_kind, ()), first)
-    if len(dead):
+    postings = extended_postings(held.postings, delta.segments.get(postings_kind, ()), first)
+    if len(dead) and whole:
         postings = postings.with_live(live)
     pause()
 
@@ -126,6 +131,7 @@ def next_snapshot(
         timeline,
         sequence,
         tags,
+        whole,
     )
 
 
@@ -191,7 +197,7 @@ def _edges(
     return source, target, kind, weight
 
 
-def _vectors(
+def vector_rows(
     segments: Sequence[SegmentRow], first: int, size: int, dimension: int
 ) -> tuple[list[Floats], Bools]:
     """(blocks of rows, absent) of ordinals first .. size - 1, as they lie in the segments; rows
@@ -212,7 +218,8 @@ def _vectors(
     return blocks, np.concatenate(absent)
 
 
-def _postings(held: Postings, segments: Sequence[SegmentRow], first: int) -> Postings:
+def extended_postings(held: Postings, segments: Sequence[SegmentRow], first: int) -> Postings:
+    """`held` with the rows of these segments from `first` on."""
     waiting = []
     for start, count, payload in sorted(segments, key=lambda s: s[0]):
         if start + count > first:

@@ -24,6 +24,9 @@ class ResidentBank:
 
     All arrays are indexed by ordinal and read-only; any number of threads may search, also after
     the bank moved on or was evicted: a snapshot lives as long as somebody holds it.
+
+    Where it is not `whole`, `vectors` and `postings` are empty: ranges elsewhere hold them, and a
+    search is given what they say (`retrieval.reading`).
     """
 
     head: BankHead
@@ -36,11 +39,17 @@ class ResidentBank:
     timeline: Timeline
     sequence: DocumentSequence
     tags: Mapping[str, int]
+    whole: bool = True
 
     @property
     def size(self) -> int:
         """Ordinals in use, dead ones included."""
         return self.population.size
+
+    @property
+    def end(self) -> int:
+        """One above the highest ordinal."""
+        return self.size
 
     @property
     def live(self) -> Bools:
@@ -109,3 +118,13 @@ class ResidentBank:
             # A tag as a string and as an entry of a dict.
             "tags": 120 * len(self.tags),
         }
+
+    @property
+    def host_nbytes(self) -> int:
+        """Host memory of all parts."""
+        return sum(self.nbytes.values())
+
+    @property
+    def device_nbytes(self) -> int:
+        """Accelerator memory."""
+        return self.vectors.device_nbytes

@@ -61,6 +61,55 @@ class ScoredMatches:
         return out
 
 
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The postings of a query's terms in live memories, and what they are weighed against.
+
+    Per posting: document int32, tf float32, length float32 of that document; per (tier, term) run,
+    of `sizes` postings each: `owners`, its term's index in the query. `documents` and
+    `total_length` are those of all live memories that the postings are from.
+    """
+
+    document: Ints
+    tf: Floats
+    length: Floats
+    sizes: Ints
+    owners: Ints
+    documents: int
+    total_length: float
+
+    @classmethod
+    def joined(cls, parts: Sequence[Evidence]) -> Evidence:
+        """The evidence of several ranges of one bank, in ordinal order, as that of the bank."""
+        return cls(
+            document=np.concatenate([part.document for part in parts]),
+            tf=np.concatenate([part.tf for part in parts]),
+            length=np.concatenate([part.length for part in parts]),
+            sizes=np.concatenate([part.sizes for part in parts]),
+            owners=np.concatenate([part.owners for part in parts]),
+            documents=sum(part.documents for part in parts),
+            total_length=sum(part.total_length for part in parts),
+        )
+
+
+def evidence(postings: Postings, query: Query, live: Bools | None = None) -> Evidence:
+    """What the live memories' postings say to the terms of a query.
+
+    live: bool over ordinals; None takes the postings' own. Pure; any thread.
+    """
+    if live is not None:
+        postings = postings.with_live(live)
+    matched = postings.matched(query)
+    document, tf, sizes, owners = matched.document, matched.tf, matched.sizes, matched.owners
+    if postings.live is not None and len(document):
+        alive = postings.live[document]
+        document, tf = document[alive], tf[alive]
+        starts = np.cumsum(sizes) - sizes  # runs are never empty
+        sizes = np.add.reduceat(alive, starts, dtype=np.int32)
+    length = postings.lengths[document]
+    return Evidence(document, tf, length, sizes, owners, postings.documents, postings.total_length)
+
+
 def scores(
     postings: Postings,
     query: Query,
@@ -74,36 +123,34 @@ def scores(
     live: bool over ordinals; None takes the postings' own. Deterministic: the result does not
     depend on how the postings are divided into tiers. Pure; any thread.
     """
-    if live is not None:
-        postings = postings.with_live(live)
-    matched = postings.matched(query)
-    if not len(matched.document):
+    return weighed(evidence(postings, query, live), query, postings.end, k1=k1, b=b)
+
+
+def weighed(
+    found: Evidence, query: Query, end: int, *, k1: float = K1, b: float = B
+) -> ScoredMatches:
+    """The scores that this evidence gives; all its ordinals are below `end`."""
+    document = found.document
+    if not len(document):
         return ScoredMatches(np.empty(0, np.int32), np.empty(0, np.float32), len(query))
-    document, tf, sizes = matched.document, matched.tf, matched.sizes
-    if postings.live is not None:
-        alive = postings.live[document]
-        document, tf = document[alive], tf[alive]
-        starts = np.cumsum(sizes) - sizes  # runs are never empty
-        sizes = np.add.reduceat(alive, starts, dtype=np.int32)
-    df = np.bincount(matched.owners, sizes, len(query))
-    idf = np.log1p((postings.documents - df + 0.5) / (df + 0.5))
+    df = np.bincount(found.owners, found.sizes, len(query))
+    idf = np.log1p((found.documents - df + 0.5) / (df + 0.5))
     weight = (query.weights * idf * (k1 + 1.0)).astype(np.float32)
-    average = postings.total_length / max(postings.documents, 1)
-    norm = postings.lengths[document]
-    norm *= np.float32(k1 * b / average if average else 0.0)
+    average = found.total_length / max(found.documents, 1)
+    norm = found.length * np.float32(k1 * b / average if average else 0.0)
     norm += np.float32(k1 * (1.0 - b))
-    norm += tf
-    np.divide(tf, norm, out=norm)
-    norm *= np.repeat(weight[matched.owners], sizes)
-    ends = np.cumsum(sizes)
+    norm += found.tf
+    np.divide(found.tf, norm, out=norm)
+    norm *= np.repeat(weight[found.owners], found.sizes)
+    ends = np.cumsum(found.sizes)
     runs = tuple(
-        (term, document[end - size : end], norm[end - size : end])
-        for term, end, size in zip(
-            matched.owners.tolist(), ends.tolist(), sizes.tolist(), strict=True
+        (term, document[last - size : last], norm[last - size : last])
+        for term, last, size in zip(
+            found.owners.tolist(), ends.tolist(), found.sizes.tolist(), strict=True
         )
         if size
     )
-    return _summed(document, norm, postings.end, len(query), runs)
+    return _summed(document, norm, end, len(query), runs)
 
 
 def _summed(

@@ -12,8 +12,8 @@ from retrieval.bank.segment import pack, unpack
 from retrieval.store import banks
 from retrieval.store.heads import BankHead
 from retrieval.store.pool import Connection, Pool, read
-from retrieval.store.splice import Part, after
-from retrieval.types import Ints
+from retrieval.store.splice import Part, within
+from retrieval.types import Ints, Longs
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,16 @@ class Delta:
 
     head: the bank's state of that snapshot. full: drop everything held and take this alone.
     segments: per kind (first_ordinal, count, payload), ascending; none begins below the
-    replica's own next ordinal. tombstones: int32 ascending. entities: rows changed since, by
-    number, including merges. tags: (tag_no, tag) rows new since.
+    replica's own next ordinal. tombstones: int32 ascending, and died_at: the version that each came
+    with. entities: rows changed since, by number, including merges. tags: (tag_no, tag) rows new
+    since.
     """
 
     head: BankHead
     full: bool
     segments: Mapping[str, Sequence[tuple[int, int, bytes]]]
     tombstones: Ints
+    died_at: Longs
     entities: Sequence[EntityRow]
     tags: Sequence[tuple[int, str]]
 
@@ -52,13 +54,16 @@ async def load(
     have_version: int,
     have_ordinal: int,
     kinds: Sequence[str],
+    span: tuple[int, int] | None = None,
 ) -> Delta:
     """What a replica that holds (generation, version, ordinals below have_ordinal) lacks, read in
     one statement.
 
     The answer is of the newest committed state, `head.version` or later. With nothing held pass
-    -1, -1 and 0. NotFound if the bank is gone.
+    -1, -1 and 0. span: only the rows of these ordinals [first, end), and neither entities nor tags.
+    NotFound if the bank is gone.
     """
+    first, end = span or (0, _END)
 
     async def statement(connection: Connection) -> Sequence[Mapping[str, Any]]:
         rows: Sequence[Mapping[str, Any]] = await connection.fetch(
@@ -70,6 +75,9 @@ async def load(
             have_version,
             have_ordinal,
             list(kinds),
+            first,
+            end,
+            span is None,
         )
         return rows
 
@@ -94,14 +102,16 @@ async def load(
     found: dict[str, list[tuple[int, int, bytes]]] = {kind: [] for kind in kinds}
     for row in sorted(parts.get("segment", ()), key=lambda row: row["a"]):
         kind = row["name"]
-        rest = _from(kind, row["a"], row["b"], row["payload"], 0 if full else have_ordinal)
-        found[kind].append(rest)
-    dead, tags = parts.get("tombstone", ()), parts.get("tag", ())
+        lacked = max(first, 0 if full else have_ordinal), end
+        found[kind].append(_inside(kind, row["a"], row["b"], row["payload"], *lacked))
+    dead = sorted(parts.get("tombstone", ()), key=lambda row: row["a"])
+    tags = parts.get("tag", ())
     return Delta(
         head=now,
         full=full,
         segments=found,
-        tombstones=np.sort(np.fromiter((row["a"] for row in dead), np.int32, len(dead))),
+        tombstones=np.fromiter((row["a"] for row in dead), np.int32, len(dead)),
+        died_at=np.fromiter((row["b"] for row in dead), np.int64, len(dead)),
         entities=[
             EntityRow(row["a"], row["id"].bytes, row["name"], row["b"])
             for row in sorted(parts.get("entity", ()), key=lambda row: row["a"])
@@ -110,34 +120,39 @@ async def load(
     )
 
 
+_END = 2**31 - 1
+"""Above every ordinal."""
+
 _LACKING = (
     # One statement sees one snapshot, and costs one journey instead of seven.
     "with head as (select *, bank = $3 and generation = $4 as follows"
     "  from banks where tenant_id = $1 and bank_id = $2),"
     " since as (select bank, case when follows then $5::bigint else -1 end as version,"
-    "  case when follows then $6::int else 0 end as ordinal from head)"
+    "  greatest($8::int, case when follows then $6::int else 0 end) as ordinal from head)"
     " select 'head' as part, bank as a, version as b, generation::bigint as c,"
     "  next_ordinal::bigint as d, vector_set as name, analyser as other,"
     "  null::bytea as payload, null::uuid as id, config from head"
     " union all select 'segment', s.first_ordinal, s.count, null, null, s.kind, null, s.payload,"
     "  null, null from since h join segments s on s.bank = h.bank and s.kind = any($7)"
-    "  and s.first_ordinal + s.count > h.ordinal"
-    " union all select 'tombstone', t.ordinal, null, null, null, null, null, null, null, null"
+    "  and s.first_ordinal + s.count > h.ordinal and s.first_ordinal < $9::int"
+    " union all select 'tombstone', t.ordinal, t.version, null, null, null, null, null, null, null"
     "  from since h join tombstones t on t.bank = h.bank and t.version > h.version"
+    "  and t.ordinal >= $8 and t.ordinal < $9"
     " union all select 'entity', e.entity_no, e.merged_into, null, null, e.canonical_name, null,"
     "  null, e.id, null from since h join entities e on e.bank = h.bank and e.version > h.version"
+    "  and $10::bool"
     " union all select 'tag', t.tag_no, null, null, null, t.tag, null, null, null, null"
-    "  from since h join tags t on t.bank = h.bank and t.version > h.version"
+    "  from since h join tags t on t.bank = h.bank and t.version > h.version and $10"
 )
 
 
-def _from(
-    kind: str, first: int, count: int, payload: bytes, ordinal: int
+def _inside(
+    kind: str, first: int, count: int, payload: bytes, begin: int, end: int
 ) -> tuple[int, int, bytes]:
-    if first >= ordinal:
+    """The segment's rows of ordinals [begin, end): merged ones reach across what is held."""
+    if first >= begin and first + count <= end:
         return first, count, payload
-    # Merged across what the replica holds already.
-    rest = after(kind, Part(first, count, unpack(payload)), ordinal)
+    rest = within(kind, Part(first, count, unpack(payload)), begin, end)
     return rest.first, rest.count, pack(rest.arrays)
 
 

@@ -77,16 +77,20 @@ def take(kind: str, part: Part, renumber: Ints) -> Part:
     return Part(first, count, arrays)
 
 
-def after(kind: str, part: Part, ordinal: int) -> Part:
-    """What `part` holds from `ordinal` on; ordinals stay what they are."""
-    if part.first >= ordinal:
+def within(kind: str, part: Part, begin: int, end: int) -> Part:
+    """What `part` holds of ordinals [begin, end), which it reaches into; they stay what they are.
+
+    A link belongs to the newer of its ends, and an end below `begin` is no reason to lose it.
+    """
+    first, last = max(begin, part.first), min(end, part.end)
+    if (first, last) == (part.first, part.end):
         return part
-    if kind == "links":  # a link belongs to the newer of its ends
-        source, target = part.arrays["source"], part.arrays["target"]
-        new = np.maximum(source, target) >= ordinal
-        return Part(ordinal, part.end - ordinal, {k: v[new] for k, v in part.arrays.items()})
-    renumber = np.arange(part.end, dtype=np.int32)
-    renumber[: max(ordinal, part.first)] = -1
+    if kind == "links":
+        newer = np.maximum(part.arrays["source"], part.arrays["target"])
+        inside = (newer >= first) & (newer < last)
+        return Part(first, last - first, {k: v[inside] for k, v in part.arrays.items()})
+    renumber = np.full(part.end, -1, np.int32)
+    renumber[first:last] = np.arange(first, last)
     return take(kind, part, renumber)
 
 

@@ -27,7 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from retrieval.bank.residency import Residency, ResidencySettings
+from retrieval.bank.cache import ResidencySettings
+from retrieval.bank.residency import Residency
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.importing import import_memories
 from retrieval.store import tenants

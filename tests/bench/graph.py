@@ -29,6 +29,7 @@ from retrieval.bank.vectors import FlatBackend
 from retrieval.ingest.deps import analyser_for
 from retrieval.keyword.analyser import Document
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
+from retrieval.reading import Asked
 from retrieval.settings import RecallSettings, RetainSettings
 from retrieval.shortlist import Question
 from retrieval.store.deltas import Delta, EntityRow
@@ -63,6 +64,7 @@ def build(size: int, data: Bank, seed: int = 11) -> tuple[ResidentBank, Floats]:
         full=True,
         segments={kind: [(0, size, pack(arrays))] for kind, arrays in segments.items()},
         tombstones=np.empty(0, np.int32),
+        died_at=np.empty(0, np.int64),
         entities=[
             EntityRow(number, number.to_bytes(16), name, None) for number, name in enumerate(names)
         ],
@@ -179,11 +181,10 @@ def _plan(bank: ResidentBank, text: str, vector: Floats, settings: RecallSetting
         query=query,
         settings=settings,
         question=Question(text),
-        terms=analyser_for(RetainSettings()).query(text),
+        asked=Asked(vector, analyser_for(RetainSettings()).query(text)),
         budget=recall_budget(settings, Budget.MID, query.max_tokens),
         cap=reranker_cap(settings, Budget.MID),
         hops=graph_hops(settings, Budget.MID),
-        vector=vector,
         metadata=None,
         semantic_floor=0.3,
     )

@@ -17,7 +17,9 @@ from typing import Any
 from models.catalog import build_embedder
 from models.passthrough import Passthrough
 from models.settings import Compute, EmbedderSettings
-from retrieval.bank.residency import Residency, ResidencySettings
+from retrieval.bank.cache import ResidencySettings
+from retrieval.bank.residency import Residency
+from retrieval.bank.split import SplitIndex
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.importing import import_memories
 from retrieval.protocols import Embedder, Reranker
@@ -45,6 +47,7 @@ class System:
     postgres: int
     dsn: str
     tenant: str = tenants.DEFAULT_TENANT
+    split: SplitIndex | None = None
 
     def retriever(self, settings: RecallSettings) -> LocalRetriever:
         return LocalRetriever(
@@ -54,6 +57,7 @@ class System:
             settings,
             self.executor,
             lambda head: self.ingest.analyser(self.ingest.settings.with_overrides(head.config)),
+            split=self.split,
         )
 
     def engine(

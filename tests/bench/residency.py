@@ -28,8 +28,9 @@ import numpy as np
 import psutil
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.loader import kinds
-from retrieval.bank.residency import Residency, ResidencySettings
+from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
 from retrieval.store import banks, deltas
 from retrieval.store.deltas import Delta, EntityRow
@@ -190,6 +191,7 @@ class Packed:
         have_version: int,
         have_ordinal: int,
         kinds: Sequence[str],
+        span: tuple[int, int] | None = None,
     ) -> Delta:
         await asyncio.sleep(0.005)  # a database's answer
         packed, entities = self._made[head.bank % len(self._made)]
@@ -202,6 +204,7 @@ class Packed:
                 for kind, payload in packed.items()
             },
             tombstones=np.empty(0, np.int32),
+            died_at=np.empty(0, np.int64),
             entities=entities,
             tags=[],
         )

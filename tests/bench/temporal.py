@@ -83,6 +83,7 @@ def bank_of(dates: Longs, vectors: Floats) -> ResidentBank:
         full=True,
         segments={kind: [(0, size, pack(arrays))] for kind, arrays in segments.items()},
         tombstones=np.empty(0, np.int32),
+        died_at=np.empty(0, np.int64),
         entities=[],
         tags=[],
     )

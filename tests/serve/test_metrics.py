@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.bank.residency import ResidencyMetrics
+from retrieval.bank.cache import ResidencyMetrics
 from serve import metrics
 
 pytestmark = pytest.mark.unit

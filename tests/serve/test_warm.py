@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval.bank.residency import Residency, ResidencySettings
+from retrieval.bank.cache import ResidencySettings
+from retrieval.bank.residency import Residency
 from serve.composition import warm
 from serve.settings import parse
 from tests.bench.harness import system

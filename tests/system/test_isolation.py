@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from retrieval.bank.residency import Residency, ResidencySettings
+from retrieval.bank.cache import ResidencySettings
+from retrieval.bank.residency import Residency
 from retrieval.errors import Unavailable
 from retrieval.ingest.curation import delete_memory
 from retrieval.ingest.importing import import_memories

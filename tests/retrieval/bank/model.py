@@ -110,6 +110,7 @@ class Ledger:
                 for kind, rows in self.segments.items()
             },
             np.array([o for o, v in self.tombstones if v > since], np.int32),
+            np.array([v for _, v in self.tombstones if v > since], np.int64),
             [row for n, row in self.entities.items() if self.entity_versions[n] > since],
             sorted(self.tags.items()),
         )

@@ -239,6 +239,7 @@ def test_the_bytes_of_a_bank_are_those_it_holds() -> None:
             full=True,
             segments={kind: [(0, size, bytes(bytearray(p)))] for kind, p in made.items()},
             tombstones=np.empty(0, np.int32),
+            died_at=np.empty(0, np.int64),
             entities=names,
             tags=[],
         )

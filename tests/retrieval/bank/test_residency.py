@@ -14,7 +14,8 @@ from typing import cast
 import numpy as np
 import pytest
 
-from retrieval.bank.residency import Residency, ResidencySettings
+from retrieval.bank.cache import ResidencySettings
+from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
 from retrieval.errors import Unavailable
 from retrieval.protocols import Neighbours
@@ -50,6 +51,7 @@ class Database:
         have_version: int,
         have_ordinal: int,
         kinds: Sequence[str],
+        span: tuple[int, int] | None = None,
     ) -> Delta:
         self.reads += 1
         await asyncio.sleep(self.delay)

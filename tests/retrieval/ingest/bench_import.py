@@ -19,7 +19,8 @@ from uuid import uuid4
 import numpy as np
 
 from retrieval import tokens
-from retrieval.bank.residency import Residency, ResidencySettings
+from retrieval.bank.cache import ResidencySettings
+from retrieval.bank.residency import Residency
 from retrieval.ingest.deps import IngestDeps, analyser_for
 from retrieval.ingest.importing import import_memories
 from retrieval.keyword.analyser import Document

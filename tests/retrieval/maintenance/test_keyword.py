@@ -13,7 +13,8 @@ import asyncpg
 import pytest
 
 from models.passthrough import Passthrough
-from retrieval.bank.residency import Residency, ResidencySettings
+from retrieval.bank.cache import ResidencySettings
+from retrieval.bank.residency import Residency
 from retrieval.errors import Conflict, Unavailable
 from retrieval.ingest.curation import clear, delete_memory, patch_memory
 from retrieval.ingest.deps import analyser, analyser_for

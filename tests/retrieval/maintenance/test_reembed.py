@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from models.passthrough import Passthrough
-from retrieval.bank.residency import Residency, ResidencySettings
+from retrieval.bank.cache import ResidencySettings
+from retrieval.bank.residency import Residency
 from retrieval.errors import Conflict, Unavailable
 from retrieval.ingest import curation
 from retrieval.ingest.deps import analyser_for

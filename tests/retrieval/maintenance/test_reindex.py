@@ -10,7 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from retrieval.bank.residency import Residency, ResidencySettings
+from retrieval.bank.cache import ResidencySettings
+from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
 from retrieval.errors import Conflict, NotFound
 from retrieval.ingest import curation

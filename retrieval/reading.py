@@ -1,0 +1,43 @@
+"""What one question finds in a bank's vectors and postings: all that the arms read of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from retrieval.arms import semantic
+from retrieval.bank.resident import ResidentBank
+from retrieval.bank.vectors import Scan
+from retrieval.keyword import bm25
+from retrieval.keyword.analyser import Query
+from retrieval.settings import RecallSettings
+from retrieval.types import Floats
+
+NO_TERMS = Query(np.empty(0, np.uint64), np.empty(0, np.float32))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question as ranges understand it: `vector` float32 (d,) of unit length, None where there
+    is none, and its terms."""
+
+    vector: Floats | None
+    terms: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The similarity of every memory, and every memory with a term of the question."""
+
+    scan: Scan
+    matches: bm25.ScoredMatches
+
+
+def of(bank: ResidentBank, asked: Asked, settings: RecallSettings) -> Reading:
+    """What a bank that is held whole says."""
+    scan: Scan = semantic.Blind() if asked.vector is None else bank.vectors.scan(asked.vector)
+    matches = bm25.scores(
+        bank.postings, asked.terms, bank.live, k1=settings.bm25_k1, b=settings.bm25_b
+    )
+    return Reading(scan, matches)
