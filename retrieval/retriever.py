@@ -159,7 +159,7 @@ class LocalRetriever:
         )
         shortlist = await self._compute(bank, search.run, bank, plan)
         if query.dedupe is not None:
-            rows = await self._vectors(bank, shortlist.found.ordinals)
+            rows = await self._vectors(bank, shortlist.found.ordinals, query.deadline)
             shortlist = replace(shortlist, vectors=rows)
         if texts and settings.enable_reranking and settings.fusion != "interleave":
             clock.running = "hydrate_results"
@@ -288,10 +288,10 @@ class LocalRetriever:
             return [None] * len(asked)
         return await self._ranges().readings(bank, asked, settings, deadline)
 
-    async def _vectors(self, bank: ResidentBank, ordinals: Ints) -> Floats:
+    async def _vectors(self, bank: ResidentBank, ordinals: Ints, deadline: float | None) -> Floats:
         if bank.whole:
             return bank.vectors.rows(ordinals)
-        return await self._ranges().rows(bank.head, ordinals)
+        return await self._ranges().rows(bank.head, ordinals, deadline)
 
     def _ranges(self) -> SplitIndex:
         assert self._split is not None, "a bank is split, and nobody knows where it is"

@@ -24,9 +24,11 @@ from models.settings import Compute, EmbedderSettings, RerankerSettings
 from models.types import ModelError, Observe
 from models.weights import find
 from retrieval import timex
-from retrieval.bank.cache import ResidencyMetrics, ResidencySettings
+from retrieval.bank.cache import ResidencyMetrics, ResidencySettings, SnapshotCache
+from retrieval.bank.ranges import LocalRanges, Ranges
 from retrieval.bank.residency import Residency
 from retrieval.bank.shards import ShardedBackend
+from retrieval.bank.split import SplitIndex
 from retrieval.bank.vectors import FlatBackend, VectorBackend
 from retrieval.bank.vectors_gpu import GpuBackend
 from retrieval.bank.vectors_ivf import IvfBackend
@@ -70,6 +72,7 @@ class Stages:
     embedder: Embedder | None = None
     reranker: Reranker | None = None
     writer: Writer | None = None
+    ranges: Ranges | None = None
 
 
 def pool_settings(settings: Settings) -> PoolSettings:
@@ -247,7 +250,8 @@ async def _obtainable(model: str) -> bool:
     return True
 
 
-def _vector_backend(settings: Settings, stack: AsyncExitStack) -> VectorBackend:
+def _vector_backend(settings: Settings, stack: AsyncExitStack, *, divided: bool) -> VectorBackend:
+    """`divided`: a large bank's vectors lie in ranges inside one store."""
     wanted = settings.banks.vector_backend
     whole: VectorBackend
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
@@ -256,31 +260,61 @@ def _vector_backend(settings: Settings, stack: AsyncExitStack) -> VectorBackend:
     else:
         whole = device = GpuBackend(budget_bytes=settings.banks.gpu_bank_memory_bytes)
         stack.callback(device.close)
-    if not settings.banks.bank_shard_rows:
+    if not divided or not settings.banks.bank_shard_rows:
         return whole
     split = ShardedBackend(whole, settings.banks.bank_shard_rows, ARRAY_THREADS)
     stack.callback(split.close)
     return split
 
 
-async def open_residency(settings: Settings, pool: Pool, stack: AsyncExitStack) -> Residency:
-    sizes = ResidencySettings(
-        budget_bytes=settings.banks.bank_memory_bytes,
-        device_budget_bytes=settings.banks.gpu_bank_memory_bytes,
-        vectors=_vector_backend(settings, stack),
-    )
-    residency = Residency(pool, sizes)
-    stack.push_async_callback(residency.close)
-    reporting = asyncio.create_task(_report(residency))
-    stack.callback(reporting.cancel)
+async def open_residency(
+    settings: Settings, pool: Pool, split: SplitIndex | None, stack: AsyncExitStack
+) -> Residency:
+    """Resident banks; `split` holds vectors and postings of the large ones."""
+    sizes = _sizes(settings, _vector_backend(settings, stack, divided=split is None))
+    residency = Residency(pool, sizes, split=split)
+    _attend(residency, stack)
     return residency
 
 
-async def _report(residency: Residency) -> None:
+async def open_ranges(settings: Settings, stack: AsyncExitStack) -> LocalRanges:
+    """Ranges of split banks, with their own database connections."""
+    pool = await open_database(settings, stack)
+    ranges = LocalRanges(
+        pool,
+        _sizes(settings, _vector_backend(settings, stack, divided=False)),
+        settings.banks.bank_shard_rows,
+        threads=ARRAY_THREADS,
+    )
+    _attend(ranges, stack)
+    return ranges
+
+
+def split_index(settings: Settings, ranges: Ranges | None) -> SplitIndex | None:
+    """Who is asked of a bank above the size of a range; None where every bank is held whole."""
+    return None if ranges is None else SplitIndex(ranges, settings.banks.bank_shard_rows)
+
+
+def _sizes(settings: Settings, vectors: VectorBackend) -> ResidencySettings:
+    return ResidencySettings(
+        budget_bytes=settings.banks.bank_memory_bytes,
+        device_budget_bytes=settings.banks.gpu_bank_memory_bytes,
+        vectors=vectors,
+    )
+
+
+def _attend(cache: SnapshotCache[Any], stack: AsyncExitStack) -> None:
+    """Closes what is resident at the end, and reports on it until then."""
+    stack.push_async_callback(cache.close)
+    reporting = asyncio.create_task(_report(cache))
+    stack.callback(reporting.cancel)
+
+
+async def _report(cache: SnapshotCache[Any]) -> None:
     """Keeps the metrics of what is resident."""
     before: ResidencyMetrics | None = None
     while True:
-        now = residency.metrics()
+        now = cache.metrics()
         metrics.resident(now, before)
         before = now
         await asyncio.sleep(REPORT_PERIOD_S)
@@ -317,7 +351,12 @@ def keyword_backend(settings: Settings) -> KeywordBackend | None:
 
 
 def open_retriever(
-    settings: Settings, pool: Pool, residency: Residency, embedder: Embedder, stack: AsyncExitStack
+    settings: Settings,
+    pool: Pool,
+    residency: Residency,
+    split: SplitIndex | None,
+    embedder: Embedder,
+    stack: AsyncExitStack,
 ) -> LocalRetriever:
     timex.warm()
     if settings.banks.bank_warm:
@@ -338,6 +377,7 @@ def open_retriever(
         threads,
         analyser,
         keyword_backend(settings),
+        split,
     )
 
 
@@ -405,9 +445,10 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         if embedder is None:
             embedder = await open_embedder(settings, stack)
             parts.append(embedder)
-        residency = await open_residency(settings, pool, stack)
+        split = split_index(settings, elsewhere.ranges)
+        residency = await open_residency(settings, pool, split, stack)
         if retriever is None:
-            retriever = open_retriever(settings, pool, residency, embedder, stack)
+            retriever = open_retriever(settings, pool, residency, split, embedder, stack)
         if writer is None:
             writer = await open_writer(settings, pool, residency, embedder, stack)
     return Services(
@@ -431,15 +472,17 @@ async def open_retriever_alone(
     """A retriever with its own database connections and resident banks."""
     pool = await open_database(settings, stack)
     embedder = elsewhere.embedder or await open_embedder(settings, stack)
-    residency = await open_residency(settings, pool, stack)
-    return open_retriever(settings, pool, residency, embedder, stack)
+    split = split_index(settings, elsewhere.ranges)
+    residency = await open_residency(settings, pool, split, stack)
+    return open_retriever(settings, pool, residency, split, embedder, stack)
 
 
 async def open_writer_alone(settings: Settings, elsewhere: Stages, stack: AsyncExitStack) -> Writer:
     """A writer with its own database connections and resident banks."""
     pool = await open_database(settings, stack)
     embedder = elsewhere.embedder or await open_embedder(settings, stack)
-    residency = await open_residency(settings, pool, stack)
+    split = split_index(settings, elsewhere.ranges)
+    residency = await open_residency(settings, pool, split, stack)
     return await open_writer(settings, pool, residency, embedder, stack)
 
 

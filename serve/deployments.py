@@ -1,8 +1,8 @@
 """The Serve application: one deployment per stage that does not run inside its caller.
 
-Recall (ingress) -> Retriever -> Embedder
+Recall (ingress) -> Retriever -> Embedder, Ranges
                  -> Reranker
-                 -> Ingest    -> Embedder
+                 -> Ingest    -> Embedder, Ranges
 """
 
 from __future__ import annotations
@@ -13,14 +13,19 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
+import numpy as np
 from fastapi import FastAPI
+from numpy.typing import NDArray
 from ray import serve
 from ray.serve.config import RequestRouterConfig
 
 from models.types import Load, Scores
+from retrieval.bank.ranges import RangeReading
 from retrieval.errors import FourfoldError
+from retrieval.reading import Asked
 from retrieval.shortlist import Shortlist
-from retrieval.types import Floats, RecallQuery
+from retrieval.store.heads import BankHead
+from retrieval.types import Floats, Ints, RecallQuery
 from serve import app, autoscaling, composition, logs, remote
 from serve.bank_router import BankRouter
 from serve.composition import Stages
@@ -109,12 +114,48 @@ class RerankerReplica(_Model):
         )
 
 
+class RangesReplica(_Replica):
+    """Vectors and postings of ranges of banks that are split."""
+
+    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
+        super().__init__(settings)
+        self.ranges = await composition.open_ranges(settings, self._stack)
+
+    async def read(
+        self, head: BankHead, part: int, asked: Sequence[Asked], left_s: float | None
+    ) -> Sequence[RangeReading] | FourfoldError:
+        read = self.ranges.read(head, part, asked, deadline=remote.deadline(left_s))
+        return await outcome(read)
+
+    async def nearest(
+        self,
+        head: BankHead,
+        part: int,
+        vectors: Floats,
+        types: NDArray[np.uint8],
+        k: int,
+        floor: float,
+        left_s: float | None,
+    ) -> tuple[Ints, Ints, Floats] | FourfoldError:
+        deadline = remote.deadline(left_s)
+        nearest = self.ranges.nearest(
+            head, part, vectors, types, k=k, floor=floor, deadline=deadline
+        )
+        return await outcome(nearest)
+
+    async def rows(
+        self, head: BankHead, part: int, ordinals: Ints, left_s: float | None
+    ) -> Floats | FourfoldError:
+        rows = self.ranges.rows(head, part, ordinals, deadline=remote.deadline(left_s))
+        return await outcome(rows)
+
+
 class RetrieverReplica(_Replica):
     async def __init__(  # type: ignore[misc]
-        self, settings: Settings, embedder: Handle | None
+        self, settings: Settings, embedder: Handle | None, ranges: Handle | None
     ) -> None:
         super().__init__(settings)
-        stages = Stages(embedder=await _embedder(embedder))
+        stages = Stages(embedder=await _embedder(embedder), ranges=_ranges(ranges))
         self.retriever = await composition.open_retriever_alone(settings, stages, self._stack)
 
     async def retrieve(
@@ -127,10 +168,10 @@ class RetrieverReplica(_Replica):
 
 class IngestReplica(_Replica):
     async def __init__(  # type: ignore[misc]
-        self, settings: Settings, embedder: Handle | None
+        self, settings: Settings, embedder: Handle | None, ranges: Handle | None
     ) -> None:
         super().__init__(settings)
-        stages = Stages(embedder=await _embedder(embedder))
+        stages = Stages(embedder=await _embedder(embedder), ranges=_ranges(ranges))
         self.writer = await composition.open_writer_alone(settings, stages, self._stack)
 
     async def do(self, method: str, args: Sequence[Any]) -> dict[str, Any] | FourfoldError:
@@ -149,6 +190,7 @@ class RecallReplica(_Replica):
         embedder: Handle | None,
         reranker: Handle | None,
         ingest: Handle | None,
+        ranges: Handle | None,
     ) -> None:
         super().__init__(settings)
         elsewhere = Stages(
@@ -156,6 +198,7 @@ class RecallReplica(_Replica):
             embedder=await _embedder(embedder),
             reranker=None if reranker is None else await remote.RemoteReranker(reranker).connect(),
             writer=None if ingest is None else remote.RemoteWriter(ingest),
+            ranges=_ranges(ranges),
         )
         services = await composition.open_services(settings, elsewhere, self._stack)
         self._services = services
@@ -170,6 +213,10 @@ class RecallReplica(_Replica):
 
 async def _embedder(handle: Handle | None) -> remote.RemoteEmbedder | None:
     return None if handle is None else await remote.RemoteEmbedder(handle).connect()
+
+
+def _ranges(handle: Handle | None) -> remote.RemoteRanges | None:
+    return None if handle is None else remote.RemoteRanges(handle)
 
 
 def build(args: dict[str, Any]) -> serve.Application:
@@ -189,11 +236,12 @@ def application(settings: Settings) -> serve.Application:
 
     embedder = alone("Embedder", EmbedderReplica, stages.embedder)
     reranker = alone("Reranker", RerankerReplica, stages.reranker)
-    retriever = alone("Retriever", RetrieverReplica, stages.retriever, embedder)
-    ingest = alone("Ingest", IngestReplica, stages.ingest, embedder)
+    ranges = alone("Ranges", RangesReplica, stages.ranges)
+    retriever = alone("Retriever", RetrieverReplica, stages.retriever, embedder, ranges)
+    ingest = alone("Ingest", IngestReplica, stages.ingest, embedder, ranges)
     door = stages.recall.model_copy(update={"replicas": settings.server.workers})
     ingress = _deployed("Recall", serve.ingress()(RecallReplica), door, settings)
-    return ingress.bind(settings, retriever, embedder, reranker, ingest)
+    return ingress.bind(settings, retriever, embedder, reranker, ingest, ranges)
 
 
 def _deployed(
@@ -209,7 +257,7 @@ def _deployed(
         "max_constructor_retry_count": 3,
         "ray_actor_options": {"num_cpus": stage.cpus, "num_gpus": stage.gpus},
     }
-    if name == "Retriever":  # a bank's recalls go where its arrays are
+    if name in ("Retriever", "Ranges"):  # what is asked of a bank goes where its arrays are
         options["request_router_config"] = RequestRouterConfig(
             request_router_class=BankRouter,  # type: ignore[arg-type]
         )

@@ -7,11 +7,14 @@ machines. Expected errors come back as values, so that they stay what they are o
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import dataclasses
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from ray.exceptions import RayActorError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
@@ -19,8 +22,11 @@ from ray.serve.handle import DeploymentHandle
 import models.types as model_errors
 from models.types import Scores
 from retrieval import errors
+from retrieval.bank.ranges import RangeReading
+from retrieval.reading import Asked
 from retrieval.shortlist import Shortlist
-from retrieval.types import Floats, RecallQuery
+from retrieval.store.heads import BankHead
+from retrieval.types import Floats, Ints, RecallQuery
 
 T = TypeVar("T")
 Handle: TypeAlias = "DeploymentHandle[Any]"
@@ -174,13 +180,7 @@ class RemoteRetriever:
         self._handle = handle
 
     async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
-        """Asked once more where the replica died over it: reading twice does no harm."""
-        try:
-            return await self._ask(query, texts)
-        except errors.Unavailable as error:
-            if not isinstance(error.__cause__, RayActorError):
-                raise
-        return await self._ask(query, texts)
+        return await _read(lambda: self._ask(query, texts))
 
     async def _ask(self, query: RecallQuery, texts: bool) -> Shortlist:
         seconds = left(query.deadline)
@@ -190,6 +190,68 @@ class RemoteRetriever:
             "retriever", near.retrieve.remote, sent, texts, seconds, left_s=seconds
         )
         return shortlist
+
+
+class RemoteRanges:
+    """`retrieval.bank.ranges.Ranges` behind a handle. A range's calls go to the same replica while
+    it is there."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+    async def read(
+        self, head: BankHead, part: int, asked: Sequence[Asked], *, deadline: float | None = None
+    ) -> Sequence[RangeReading]:
+        answer: Sequence[RangeReading] = await self._ask(
+            "read", head, part, asked, deadline=deadline
+        )
+        return answer
+
+    async def nearest(
+        self,
+        head: BankHead,
+        part: int,
+        vectors: Floats,
+        types: NDArray[np.uint8],
+        *,
+        k: int,
+        floor: float,
+        deadline: float | None = None,
+    ) -> tuple[Ints, Ints, Floats]:
+        answer: tuple[Ints, Ints, Floats] = await self._ask(
+            "nearest", head, part, vectors, types, k, floor, deadline=deadline
+        )
+        return answer
+
+    async def rows(
+        self, head: BankHead, part: int, ordinals: Ints, *, deadline: float | None = None
+    ) -> Floats:
+        answer: Floats = await self._ask("rows", head, part, ordinals, deadline=deadline)
+        return answer
+
+    async def _ask(
+        self, method: str, head: BankHead, part: int, *args: Any, deadline: float | None
+    ) -> Any:
+        near = self._handle.options(session_id=f"{head.tenant}/{head.bank_id}#{part}")
+
+        async def ask() -> Any:
+            seconds = left(deadline)
+            there = getattr(near, method).remote
+            return await call("ranges", there, head, part, *args, seconds, left_s=seconds)
+
+        # In a context of its own: Serve tells calls that wait for a replica apart by an id that all
+        # calls from the context of one request share, and would answer only one of these.
+        return await asyncio.create_task(_read(ask), context=contextvars.Context())
+
+
+async def _read(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Asks once more where the replica died over it: reading twice does no harm."""
+    try:
+        return await ask()
+    except errors.Unavailable as error:
+        if not isinstance(error.__cause__, RayActorError):
+            raise
+    return await ask()
 
 
 class RemoteWriter:

@@ -7,6 +7,7 @@ never changes, and a range remembers when each of its memories died.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from retrieval.bank.columns import Population
 from retrieval.bank.loader import extended_postings, kinds, vector_rows
 from retrieval.bank.segment import unpack
 from retrieval.bank.vectors import VectorBackend, VectorStore
-from retrieval.errors import Moved, Unavailable
+from retrieval.errors import DeadlineExceeded, Moved, Unavailable
 from retrieval.keyword import bm25
 from retrieval.keyword.bm25 import Evidence
 from retrieval.keyword.postings import Postings
@@ -49,7 +50,7 @@ class Ranges(Protocol):
     """Who holds ranges. Range `part` of a bank are the ordinals from part x size on.
 
     All calls raise Moved where the bank's generation, vectors or analyser are no longer those of
-    `head`, and Unavailable. They may be cancelled at any time.
+    `head`, DeadlineExceeded, and Unavailable. They may be cancelled at any time.
     """
 
     async def read(
@@ -67,12 +68,15 @@ class Ranges(Protocol):
         *,
         k: int,
         floor: float,
+        deadline: float | None = None,
     ) -> tuple[Ints, Ints, Floats]:
         """`VectorStore.nearest` with ordinals of the bank. Only at the newest version: the caller
         holds the bank's row lock."""
         ...
 
-    async def rows(self, head: BankHead, part: int, ordinals: Ints) -> Floats:
+    async def rows(
+        self, head: BankHead, part: int, ordinals: Ints, *, deadline: float | None = None
+    ) -> Floats:
         """Vectors (m, d) of these ordinals of the bank, zeros where there is none."""
         ...
 
@@ -209,7 +213,7 @@ class LocalRanges(SnapshotCache[ResidentRange]):
     async def read(
         self, head: BankHead, part: int, asked: Sequence[Asked], *, deadline: float | None = None
     ) -> Sequence[RangeReading]:
-        held = await self._at(head, part)
+        held = await self._at(head, part, deadline)
         return await in_thread(self._readers, partial(held.read, head, asked))
 
     async def nearest(
@@ -221,24 +225,29 @@ class LocalRanges(SnapshotCache[ResidentRange]):
         *,
         k: int,
         floor: float,
+        deadline: float | None = None,
     ) -> tuple[Ints, Ints, Floats]:
-        held = await self._at(head, part)
+        held = await self._at(head, part, deadline)
         if held.head.version != head.version:
             raise Unavailable("bank", f"its version moved from {head.version} during a write")
         work = partial(held.vectors.nearest, vectors, types, k, floor)
         row, ordinal, similarity = await in_thread(self._readers, work)
         return row, ordinal + np.int32(held.first), similarity
 
-    async def rows(self, head: BankHead, part: int, ordinals: Ints) -> Floats:
-        held = await self._at(head, part)
+    async def rows(
+        self, head: BankHead, part: int, ordinals: Ints, *, deadline: float | None = None
+    ) -> Floats:
+        held = await self._at(head, part, deadline)
         return held.vectors.rows(ordinals - np.int32(held.first))
 
     async def close(self) -> None:
         await super().close()
         self._readers.shutdown()
 
-    async def _at(self, head: BankHead, part: int) -> ResidentRange:
+    async def _at(self, head: BankHead, part: int, deadline: float | None) -> ResidentRange:
         """The range at `head.version` or later, of its generation, vectors and analyser."""
+        if deadline is not None and time.monotonic() >= deadline:
+            raise DeadlineExceeded("read_ranges")
         held = await self.open(head, part)
         same = held.head.generation == head.generation
         if not same or self._kinds(held.head) != self._kinds(head):

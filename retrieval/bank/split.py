@@ -74,12 +74,13 @@ class SplitIndex:
         row, ordinal, similarity = (np.concatenate(column) for column in zip(*parts, strict=True))
         return best_per_row(row, ordinal, similarity, k)
 
-    async def rows(self, head: BankHead, ordinals: Ints) -> Floats:
+    async def rows(self, head: BankHead, ordinals: Ints, deadline: float | None = None) -> Floats:
         """Vectors (m, d) of these ordinals, zeros where there is none."""
         owner = ordinals // self._rows
         places = [np.flatnonzero(owner == part) for part in np.unique(owner)]
         found = await _all(
-            self._ranges.rows(head, int(owner[at[0]]), ordinals[at]) for at in places
+            self._ranges.rows(head, int(owner[at[0]]), ordinals[at], deadline=deadline)
+            for at in places
         )
         out = np.zeros((len(ordinals), max((f.shape[1] for f in found), default=0)), np.float32)
         for at, vectors in zip(places, found, strict=True):

@@ -124,7 +124,8 @@ class Banks(Section):
     vector_backend: Literal["auto", "cpu", "gpu"] = "auto"
     """Where vectors are scanned; auto takes the GPU that the stage was given."""
     bank_shard_rows: Count = 500_000
-    """Vectors of a larger bank are held and searched in ranges of so many memories; 0 = in one."""
+    """Vectors of a larger bank are held and searched in ranges of so many memories, by the replicas
+    of the stage `ranges` where that is a deployment; 0 = in one."""
     bank_ivf_rows: Count = 0
     """On the CPU, banks (or ranges of one) from this size on are searched approximately, through
     inverted lists; 0 = always exactly. Worth it from some 200,000 memories on."""
@@ -327,6 +328,9 @@ class Stages(Section):
     embedder: Stage = Stage()
     reranker: Stage = Stage()
     ingest: Stage = Stage()
+    ranges: Stage = Stage()
+    """Vectors and postings of banks above bank_shard_rows: with a deployment of its own such a bank
+    is split over its replicas; inline it lies in the process that holds the bank."""
 
 
 class Settings(BaseModel):
@@ -350,6 +354,11 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _ranges(self) -> Settings:
         recall, retain = self.recall, self.retain
+        _need(
+            "bank_shard_rows",
+            self.banks.bank_shard_rows > 0 or self.stages.ranges.placement == "inline",
+            "above 0 where stages.ranges is a deployment",
+        )
         for name in ("low", "mid", "high"):
             _need(f"recall_budget_fixed_{name}", getattr(recall, f"recall_budget_fixed_{name}") > 0)
             ratio = getattr(recall, f"recall_budget_adaptive_{name}")

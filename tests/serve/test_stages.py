@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -15,10 +16,12 @@ pytestmark = [pytest.mark.serve, pytest.mark.timeout(240)]
 
 
 def test_stages_apart(tmp_path: Path) -> None:
-    server = Server(tmp_path / "data", ROOT / "configs" / "stages.yaml")
+    rows = {"FOURFOLD_BANK_SHARD_ROWS": "12"}  # the sample bank is split over two replicas
+    server = Server(tmp_path / "data", ROOT / "configs" / "stages.yaml", **rows)
     try:
         server.start()
         _check(server)
+        _check_ranges(server)
     finally:
         server.kill()
 
@@ -60,3 +63,32 @@ def _check(server: Server) -> None:
                 break
             assert time.monotonic() < stop_at, "the embedder did not come back"
             time.sleep(0.2)
+
+
+def _check_ranges(server: Server) -> None:
+    """A split bank answers, also after the replica of some of its ranges died."""
+    recall = f"/v1/default/banks/{sample.BANK}/memories/recall"
+    body = {
+        "query": sample.QUESTION,
+        "query_timestamp": "2026-01-01T00:00:00Z",  # recency counts in seconds
+        "budget": "high",
+    }
+    with httpx.Client(base_url=server.url, timeout=60) as http:
+        before = http.post(recall, json=body).json()
+        holders = server.named("ServeReplica:fourfold:Ranges")
+        assert len(holders) == 2
+        time.sleep(1.5)  # what a process holds is reported every second
+        held = _resident(http.get("/metrics").text)
+        assert all(held[process.pid] >= 1 for process in holders)
+        assert sum(held[process.pid] for process in holders) >= 15
+        holders[0].kill()
+        after = http.post(recall, json=body)
+        assert after.status_code == 200, after.text
+        assert after.json()["results"] == before["results"]
+        assert "degraded" not in after.json()
+
+
+def _resident(metrics: str) -> dict[int, int]:
+    """How many banks, or ranges of one, each process holds."""
+    lines = re.findall(r'^fourfold_banks_resident\{pid="(\d+)"\} (\S+)$', metrics, re.MULTILINE)
+    return {int(pid): int(float(count)) for pid, count in lines}

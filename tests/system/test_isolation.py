@@ -8,24 +8,30 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import TypeAlias
 
 import pytest
 
 from retrieval.bank.cache import ResidencySettings
+from retrieval.bank.ranges import LocalRanges
 from retrieval.bank.residency import Residency
+from retrieval.bank.split import SplitIndex
 from retrieval.errors import Unavailable
 from retrieval.ingest.curation import delete_memory
 from retrieval.ingest.importing import import_memories
 from retrieval.recall import RecallEngine
-from retrieval.store import banks
+from retrieval.store import banks, segments
 from retrieval.types import Budget, Include, RecallQuery
 from tests.bench.harness import System, system
 from tests.system.embedding import HashEmbedder
 from tests.system.history import History, Read, Write
+from tests.system.holders import Holders
+
+Evict: TypeAlias = Callable[[int, random.Random], None]
 
 QUESTION = "what does the harbour log say"
 
@@ -58,7 +64,31 @@ async def replicas(count: int, budget_bytes: int = 1 << 30) -> AsyncIterator[lis
 
 def another(run: System, settings: ResidencySettings) -> System:
     """A replica that holds nothing yet."""
-    return replace(run, residency=Residency(run.pool, settings))
+    return replace(run, residency=Residency(run.pool, settings, split=run.split))
+
+
+@asynccontextmanager
+async def split_replicas(count: int, rows: int) -> AsyncIterator[tuple[list[System], Evict]]:
+    """Replicas that leave vectors and postings of banks above `rows` memories to two others, and
+    what evicts a range there."""
+    async with replicas(1) as (whole,):
+        holders = [LocalRanges(whole.pool, ResidencySettings(), rows) for _ in range(2)]
+        first = replace(whole, split=SplitIndex(Holders(holders), rows))
+        runs = [another(first, ResidencySettings()) for _ in range(count)]
+        deps = replace(first.ingest, neighbours=runs[0].residency)
+        runs = [replace(run, ingest=deps) for run in runs]
+
+        def evict(bank: int, chance: random.Random) -> None:
+            chance.choice(holders).evict(bank, chance.randrange(8))
+
+        try:
+            yield runs, evict
+            assert sum(ranges.metrics().deltas for ranges in holders) > 0
+        finally:
+            for run in runs:
+                await run.residency.close()
+            for ranges in holders:
+                await ranges.close()
 
 
 async def write(run: System, bank: Bank, chance: random.Random) -> None:
@@ -123,9 +153,12 @@ async def storm(
     seed: int,
     *,
     kill_every_s: float | None = None,
+    compact: bool = False,
+    evict: Evict = lambda bank, chance: None,
 ) -> list[Bank]:
     """Writers, readers on every replica, evictions and lost replicas at once; the banks with their
-    histories. All replicas but the writers' own may be lost."""
+    histories. All replicas but the writers' own may be lost. `compact`: ordinals are given anew now
+    and then; `evict`: forgets one thing more of a bank."""
     chance = random.Random(seed)
     filled = [Bank(f"bank-{number}") for number in range(names)]
     first = runs[0]
@@ -155,8 +188,16 @@ async def storm(
     async def evictor() -> None:
         own = random.Random(seed + 1)
         while not over.is_set():
-            own.choice(runs).residency.evict(own.choice(numbers))
+            number = own.choice(numbers)
+            own.choice(runs).residency.evict(number)
+            evict(number, own)
             await asyncio.sleep(0.005)
+
+    async def compactor() -> None:
+        own = random.Random(seed + 3)
+        while not over.is_set():
+            await segments.compact(first.pool, first.tenant, own.choice(filled).name, force=True)
+            await asyncio.sleep(0.03)
 
     async def killer(every_s: float) -> None:
         own = random.Random(seed + 2)
@@ -167,6 +208,7 @@ async def storm(
             await lost.residency.close()
 
     evicting = asyncio.create_task(evictor())
+    compacting = asyncio.create_task(compactor()) if compact else None
     killing = None if kill_every_s is None else asyncio.create_task(killer(kill_every_s))
     async with asyncio.TaskGroup() as tasks:
         for number, bank in enumerate(filled):
@@ -175,8 +217,9 @@ async def storm(
             tasks.create_task(reader(number))
     over.set()
     await evicting
-    if killing is not None:
-        await killing
+    for task in (killing, compacting):
+        if task is not None:
+            await task
     for bank in filled:
         for run in runs:
             await read(run.engine(), run.tenant, bank)
@@ -214,6 +257,15 @@ async def test_the_same_where_few_banks_fit_into_memory() -> None:
         for run in runs:
             assert run.residency.metrics().evictions > 0
     check(filled, 150)
+
+
+@pytest.mark.integration
+async def test_the_same_where_banks_are_split_over_others_and_rearranged() -> None:
+    async with split_replicas(2, rows=4) as (runs, evict):
+        filled = await storm(
+            runs, names=6, writes=10, recalls=200, readers=8, seed=8, compact=True, evict=evict
+        )
+    check(filled, 200)
 
 
 @pytest.mark.bench

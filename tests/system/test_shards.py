@@ -3,40 +3,34 @@ are."""
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from retrieval.bank.cache import ResidencySettings
-from retrieval.bank.ranges import LocalRanges, RangeReading
+from retrieval.bank.ranges import LocalRanges
 from retrieval.bank.residency import Residency
 from retrieval.bank.shards import ShardedBackend, ShardedVectors
 from retrieval.bank.split import SplitIndex
 from retrieval.bank.vectors import FlatBackend
 from retrieval.ingest.curation import delete_memory
-from retrieval.reading import Asked
 from retrieval.settings import RecallSettings
 from retrieval.store import banks
-from retrieval.store.heads import BankHead
 from retrieval.types import (
     Budget,
     FactType,
     Filters,
-    Floats,
     Include,
-    Ints,
     RecallQuery,
     Window,
 )
 from tests.bench.harness import System, system
 from tests.system.embedding import HashEmbedder
+from tests.system.holders import Holders
 
 pytestmark = pytest.mark.integration
 
@@ -118,7 +112,7 @@ async def in_one_store(whole: System) -> AsyncIterator[System]:
 async def elsewhere(whole: System) -> AsyncIterator[System]:
     """Vectors and postings in ranges that two others hold."""
     holders = [LocalRanges(whole.pool, ResidencySettings(), SHARD) for _ in range(2)]
-    index = SplitIndex(Alternating(holders), SHARD)
+    index = SplitIndex(Holders(holders), SHARD)
     residency = Residency(whole.pool, ResidencySettings(), split=index)
     try:
         yield replace(over(whole, residency), split=index)
@@ -135,39 +129,6 @@ async def elsewhere(whole: System) -> AsyncIterator[System]:
 def over(whole: System, residency: Residency) -> System:
     ingest = replace(whole.ingest, neighbours=residency, committed=residency.refresh)
     return replace(whole, residency=residency, ingest=ingest)
-
-
-class Alternating:
-    """`Ranges` over several holders in turn; what is sent goes through the form that it has on a
-    wire."""
-
-    def __init__(self, holders: Sequence[LocalRanges]) -> None:
-        self._holders = holders
-
-    async def read(
-        self, head: BankHead, part: int, asked: Sequence[Asked], *, deadline: float | None = None
-    ) -> Sequence[RangeReading]:
-        there = self._holders[part % len(self._holders)]
-        sent = pickle.loads(pickle.dumps((head, asked)))
-        answer = pickle.dumps(await there.read(sent[0], part, sent[1], deadline=deadline))
-        back: Sequence[RangeReading] = pickle.loads(answer)
-        return back
-
-    async def nearest(
-        self,
-        head: BankHead,
-        part: int,
-        vectors: Floats,
-        types: NDArray[np.uint8],
-        *,
-        k: int,
-        floor: float,
-    ) -> tuple[Ints, Ints, Floats]:
-        there = self._holders[part % len(self._holders)]
-        return await there.nearest(head, part, vectors, types, k=k, floor=floor)
-
-    async def rows(self, head: BankHead, part: int, ordinals: Ints) -> Floats:
-        return await self._holders[part % len(self._holders)].rows(head, part, ordinals)
 
 
 @pytest.mark.timeout(120)
