@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from retrieval import search
 from retrieval.bank.loader import next_snapshot
-from retrieval.bank.resident import ResidentBank
 from retrieval.bank.segment import pack
 from retrieval.bank.vectors import FlatBackend
 from retrieval.ingest.deps import analyser_for
@@ -45,8 +44,8 @@ LINKS = 8
 GOAL_MS = 5.0
 
 
-def build(size: int, data: Bank, seed: int = 11) -> tuple[ResidentBank, Floats]:
-    """The bank with the vectors of its memories."""
+def made(size: int, data: Bank, seed: int = 11) -> tuple[Delta, Floats]:
+    """What the bank is loaded from, with the vectors of its memories."""
     random = np.random.default_rng(seed)
     vectors = _vectors(random, size)
     analyser = analyser_for(RetainSettings())
@@ -59,7 +58,7 @@ def build(size: int, data: Bank, seed: int = 11) -> tuple[ResidentBank, Floats]:
         f"vectors:made:{DIMENSION}": {"vectors": vectors},
         f"postings:{analyser.version}": analyser.weigh(documents),
     }
-    delta = Delta(
+    everything = Delta(
         head=head,
         full=True,
         segments={kind: [(0, size, pack(arrays))] for kind, arrays in segments.items()},
@@ -70,7 +69,7 @@ def build(size: int, data: Bank, seed: int = 11) -> tuple[ResidentBank, Floats]:
         ],
         tags=[],
     )
-    return next_snapshot(None, delta, FlatBackend()), vectors
+    return everything, vectors
 
 
 def _vectors(random: np.random.Generator, size: int) -> Floats:
@@ -130,7 +129,8 @@ def _links(random: np.random.Generator, size: int) -> dict[str, NDArray[Any]]:
 
 def bench(size: int, questions: int, repeats: int) -> dict[str, Any]:
     data = synthetic.bank("hub", size, questions)
-    bank, vectors = build(size, data)
+    everything, vectors = made(size, data)
+    bank = next_snapshot(None, everything, FlatBackend())
     random = np.random.default_rng(3)
     settings = RecallSettings()
     variants = {
@@ -141,12 +141,10 @@ def bench(size: int, questions: int, repeats: int) -> dict[str, Any]:
     cpu: dict[str, list[float]] = {name: [] for name in variants}
     own: dict[str, list[float]] = {name: [] for name in variants}
     for number, question in enumerate(data.questions):
-        row = int(next(iter(question.gold))[1:])
-        near = vectors[row] + 0.3 * random.standard_normal(DIMENSION, np.float32)
-        near /= np.linalg.norm(near)
+        near = asked_near(vectors[int(next(iter(question.gold))[1:])], random)
         text = f"{question.text} of {HUB}" if number % 2 else question.text
         for name, chosen in variants.items():
-            plan = _plan(bank, text, near, chosen)
+            plan = plan_of(text, near, chosen)
             costs, arms = [], []
             for _ in range(repeats):
                 begin = time.process_time()
@@ -174,7 +172,15 @@ def bench(size: int, questions: int, repeats: int) -> dict[str, Any]:
     }
 
 
-def _plan(bank: ResidentBank, text: str, vector: Floats, settings: RecallSettings) -> search.Plan:
+def asked_near(vector: Floats, random: np.random.Generator) -> Floats:
+    """A question's vector, close to that of the memory which answers it."""
+    near = vector + 0.3 * random.standard_normal(DIMENSION, np.float32)
+    near /= np.linalg.norm(near)
+    return near
+
+
+def plan_of(text: str, vector: Floats, settings: RecallSettings) -> search.Plan:
+    """A recall at budget mid."""
     now = datetime(2025, 1, 1, tzinfo=UTC)
     query = RecallQuery("default", "hub", text, now, trace=True)
     return search.Plan(
