@@ -116,20 +116,23 @@ def _joined(
 
 @dataclass(frozen=True, slots=True)
 class KnownScan:
-    """`Scan` over similarities that are known: float32 (size,), 0 where there is no vector."""
+    """`Scan` over similarities that are known: float32 (size,), 0 where there is no vector; `rows`,
+    by type, are the live memories that have one."""
 
     similarities: Floats
-    present: Bools
-    population: Population
+    rows: tuple[Ints, ...]
 
     @classmethod
     def of(cls, similarities: Floats, population: Population) -> Scan:
         """similarities: NaN where there is no vector."""
-        present = ~np.isnan(similarities)
-        return cls(np.where(present, similarities, np.float32(0)), present, population)
+        absent = np.isnan(similarities)
+        if not absent.any():
+            return cls(similarities, population.rows)
+        rows = tuple(each[~absent[each]] for each in population.rows)
+        return cls(np.where(absent, np.float32(0), similarities), rows)
 
     def top(self, k: int, allowed: Bools | None, fact_type: FactType) -> Hits:
-        rows = self._candidates(fact_type)
+        rows = self.rows[fact_type]
         if allowed is not None:
             rows = rows[allowed[rows]]
         return best(self.similarities[rows], rows, k)
@@ -138,15 +141,10 @@ class KnownScan:
         return self.similarities[ordinals]
 
     def moments(self, fact_type: FactType | None) -> tuple[float, float]:
-        types = FactType if fact_type is None else (fact_type,)
-        rows = np.concatenate([self._candidates(kind) for kind in types])
-        if not len(rows):
+        chosen = self.rows if fact_type is None else (self.rows[fact_type],)
+        values = self.similarities[np.concatenate(chosen)].astype(np.float64)
+        if not len(values):
             return 0.0, 0.0
-        wide = self.similarities[rows].astype(np.float64)
-        mean = float(wide.mean())
-        wide -= mean
-        return mean, float(np.sqrt(wide @ wide / len(wide)))
-
-    def _candidates(self, fact_type: FactType) -> Ints:
-        rows = self.population.rows[fact_type]
-        return rows[self.present[rows]]
+        mean = float(values.mean())
+        values -= mean
+        return mean, float(np.sqrt(values @ values / len(values)))
