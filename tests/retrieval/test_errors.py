@@ -18,6 +18,7 @@ EVERY = [
     errors.RateLimited("too many", 3.0),
     errors.DeadlineExceeded("rerank"),
     errors.Unavailable("the database", "it restarts"),
+    errors.Moved("the bank", "its memories were arranged anew"),
     errors.NeedsModel("consolidation needs an LLM"),
 ]
 
