@@ -154,7 +154,8 @@ def next_range(
     vectors: VectorBackend,
     pause: Callable[[], None] = lambda: None,
 ) -> ResidentRange:
-    """`held` with a delta of its ordinals applied, as `loader.next_snapshot` does with a bank."""
+    """`held` with a delta of its ordinals applied, as `loader.next_snapshot` does with a bank.
+    ValueError where segments leave a gap."""
     columns_kind, _, vectors_kind, postings_kind = kinds(delta.head)
     if held is None or delta.full:
         held = ResidentRange(
@@ -171,22 +172,28 @@ def next_range(
         for kind, rows in delta.segments.items()
     }
     size = held.size
-    types = [unpack(payload)["fact_type"] for _, _, payload in segments[columns_kind]]
-    added = np.concatenate([np.empty(0, np.uint8), *types])
+    types = [np.empty(0, np.uint8)]
+    end = size
+    for start, count, payload in segments[columns_kind]:
+        if start != end:
+            raise ValueError(f"no columns for ordinals {first + end} to {first + start - 1}")
+        types.append(unpack(payload)["fact_type"])
+        end += count
+    added = np.concatenate(types)
     dead = (delta.tombstones - np.int32(first)).astype(np.int32)
+    if not len(added) and not len(dead):  # a write elsewhere in the bank
+        return replace(held, head=delta.head)
     population = held.population.extended(added, dead)
     pause()
     died = np.concatenate([held.died, np.full(len(added), _ALIVE)])
     died[dead] = delta.died_at
-    store, absent = held.vectors, held.absent
-    if len(added) or len(dead):
-        blocks, without = vector_rows(
-            segments[vectors_kind], size, population.size, store.dimension
-        )
-        pause()
-        store = store.extended(blocks, without, population)
-        absent = np.concatenate([absent, without])
-        pause()
+    blocks, without = vector_rows(
+        segments[vectors_kind], size, population.size, held.vectors.dimension
+    )
+    pause()
+    store = held.vectors.extended(blocks, without, population)
+    absent = np.concatenate([held.absent, without])
+    pause()
     postings = extended_postings(held.postings, segments[postings_kind], size)
     if len(dead):
         postings = postings.with_live(population.live)
