@@ -103,7 +103,9 @@ async def load(
     for row in sorted(parts.get("segment", ()), key=lambda row: row["a"]):
         kind = row["name"]
         lacked = max(first, 0 if full else have_ordinal), end
-        found[kind].append(_inside(kind, row["a"], row["b"], row["payload"], *lacked))
+        inside = _inside(kind, row["a"], row["b"], row["payload"], *lacked)
+        if inside[1]:
+            found[kind].append(inside)
     dead = sorted(parts.get("tombstone", ()), key=lambda row: row["a"])
     tags = parts.get("tag", ())
     return Delta(

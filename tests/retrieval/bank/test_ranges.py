@@ -61,7 +61,7 @@ class Database:
             kind: [
                 (part.first, part.count, pack(part.arrays))
                 for start, count, payload in delta.segments.get(kind, ())
-                if start < end and start + count > first
+                if max(start, first) < min(start + count, end)
                 for part in [within(kind, Part(start, count, unpack(payload)), first, end)]
             ]
             for kind in kinds
