@@ -176,8 +176,9 @@ def _decade_in_words(context: Context, m: Match) -> Span:
 
 @ERAS("century", "(IN|THE)* (ORD | NUM ORDEND?) UCENTURY")
 @ERAS("century", "UCENTURY (ORD | NUM)")
+@ERAS("century", "(IN|THE)* (UCENTURY ROMAN | ROMAN UCENTURY)")
 def _century(context: Context, m: Match) -> Span | None:
-    number = m.number("ORD", "NUM")
+    number = m.number("ORD", "NUM", "ROMAN")
     if m.after is not None and m.after.kind in chars_of("DECS"):
         return None
     first, last = days.years(max(1, (number - 1) * 100), number * 100 - 1)
@@ -186,7 +187,7 @@ def _century(context: Context, m: Match) -> Span | None:
 
 @ERAS("years", f"(FROM|BETWEEN) {_YEAR_OF} FROM? (TO|UNTIL|DASH|AND) {_YEAR_OF} {_TAIL}")
 @ERAS("years", f"{_YEAR_OF} (DASH|TO|UNTIL) {_YEAR_OF} {_TAIL}")
-@ERAS("years", f"{_YEAR_OF} (FROM|TO|AND|DASH) {_YEAR_OF} OF? (TO|PUNTIL|PBETWEEN)")
+@ERAS("years", f"{_YEAR_OF} (FROM|TO|AND|DASH) {_YEAR_OF} OF? (TO|PUNTIL|PBETWEEN)+")
 def _years(context: Context, m: Match) -> Span | None:
     first, last = (int(str(t.value)) for t in m.all("YEAR"))
     if not (plausible(context, first) and plausible(context, last) and first < last):
@@ -254,6 +255,6 @@ def _small_year(context: Context, m: Match) -> Span | None:
     return _whole_year(m.number("NUM")) if len(token.text) == 3 else None
 
 
-@ERAS("now", "RECENT")
+@ERAS("now", "RECENT (?! THIS (NUM | FEW) UNIT)")
 def _now(context: Context, m: Match) -> Span:
     return exact(context.today, 0.7, relative=True)

@@ -32,6 +32,10 @@ DURATION = (
 )
 
 
+# "The last three weeks of 2021" are its weeks, not those before now.
+_NOT_OF_A_PERIOD = "(?! (OF|IN) (THE|OF)* (MOD UNIT | MON | UYEARS? YEAR))"
+
+
 def _back(context: Context, m: Match) -> Span:
     parts = amounts(m)
     if len(parts) == 1:
@@ -102,6 +106,19 @@ def _adjacent(context: Context, m: Match) -> Span:
             days.plus(today, unit, -far), days.plus(today, unit, -near), unit, 0.8, relative=True
         )
     return Span(days.plus(today, unit, near), days.plus(today, unit, far), unit, 0.8, relative=True)
+
+
+@RELATIVE("ago", "DAYCOUNT (AGO | PBEFORE)")
+@RELATIVE("from now", "DAYCOUNT (LATER | PAFTER)")
+@RELATIVE("rolling", "(PREV | PAST) DAYCOUNT")
+@RELATIVE("rolling ahead", "(NEXT | COMING) DAYCOUNT")
+def _counted_days(context: Context, m: Match) -> Span:
+    """Korean has words of their own for some days: 사흘, three days."""
+    count = m.number("DAYCOUNT")
+    if m.tokens[0].kind not in chars_of("DAYCOUNT"):
+        return rolling(context, [(count, "day")], 1 if m.has("NEXT", "COMING") else -1)
+    away = -count if m.has("AGO") else count
+    return exact(days.plus_days(context.today, away), 0.95, relative=True)
 
 
 @RELATIVE("about ahead", "(FEW | COUPLE) UNIT (LATER | PAFTER)")
@@ -177,9 +194,9 @@ def _weekdays_away(context: Context, m: Match) -> Span:
     return exact(days.plus_days(context.today, away), 0.95, relative=True)
 
 
-@RELATIVE("rolling", f"THE? (PREV|PAST) (THE|OF)* {DURATION}")
+@RELATIVE("rolling", f"THE? (PREV|PAST) (THE|OF)* {DURATION} {_NOT_OF_A_PERIOD}")
 @RELATIVE("rolling", f"THE? {DURATION} (PREV|PAST)")
-@RELATIVE("rolling", "THE? (NUM|FEW|COUPLE) (PREV|PAST) UNIT")
+@RELATIVE("rolling", f"THE? (NUM|FEW|COUPLE) (PREV|PAST) UNIT {_NOT_OF_A_PERIOD}")
 @RELATIVE("rolling", f"{DURATION} WITHINPOST")
 @RELATIVE("rolling", f"IN? THE? PAST (THE|OF)* {DURATION}")
 def _last_units(context: Context, m: Match) -> Span | None:
@@ -187,9 +204,24 @@ def _last_units(context: Context, m: Match) -> Span | None:
         return None
     if m.after is not None and m.after.kind in chars_of("UNIT"):
         return None  # the modifier belongs to what follows
+    if m.tokens[0].kind in chars_of("AGO") and _of_a_period(m):
+        return None  # Chinese "the first three days of May"
     if m.has("OF") and not m.has("COUPLE", "FEW", "A", "PAST"):
         return None  # Spanish "semana 27 del año pasado" counts no years
     return rolling(context, amounts(m), -1)
+
+
+def _of_a_period(m: Match) -> bool:
+    link, whole = m.before, m.back(2)
+    return (
+        link is not None
+        and whole is not None
+        and link.kind in chars_of("OF")
+        and whole.kind in _PERIODS
+    )
+
+
+_PERIODS = frozenset().union(*map(chars_of, ["MON", "UNIT", "YEAROFF", "MONTHOFF", "WEEKOFF"]))
 
 
 def _one_of_several(m: Match) -> bool:
@@ -234,6 +266,13 @@ def _lexical_period(context: Context, m: Match) -> Span:
         for o in m.word("PERIOD").split()
     )
     return Span(first, last, "day", 0.85, relative=True)
+
+
+@RELATIVE("day of another year", "YEAROFF OF? REL PART?")
+def _day_of_year(context: Context, m: Match) -> Span:
+    """Chinese "today, last year": the same day of that year, and so for its neighbours."""
+    then = days.plus_months(context.today, 12 * m.number("YEAROFF"))
+    return exact(days.plus_days(then, m.number("REL")), 0.95, relative=True)
 
 
 @RELATIVE("day", "REL (OF? PART | COLON)?")

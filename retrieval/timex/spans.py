@@ -192,6 +192,18 @@ def cut(context: Context, span: Span, part: str) -> Span | None:
     )
 
 
+def half_of(span: Span, number: int) -> Span | None:
+    """The first or second half of a month (1-15 and 16 to its end) or a week (from Thursday)."""
+    first, last = bounds(span)
+    begin = {"month": 15, "week": 3}.get(span.grain)
+    if begin is None or span.part or number not in (1, 2):
+        return None
+    middle = days.plus_days(first, begin)
+    if number == 1:
+        return change(span, last=days.plus_days(middle, -1), part="early", whole=(first, last))
+    return change(span, first=middle, part="late", whole=(first, last))
+
+
 def earlier_in(context: Context, span: Span) -> Span | None:
     """The early part of a period, of the running one only what lies before today."""
     part = cut(context, span, "early")
