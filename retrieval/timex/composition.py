@@ -75,6 +75,8 @@ def _unit_of(context: Context, m: Match) -> Span | None:
         if span.grain == "year" and nth > 0:
             return Span(*days.iso_week(first.year, nth), "week", 0.95)
         return Span(*days.nth_week((first, last), nth), "week", 0.95)
+    if unit == "fortnight" and span.grain == "month" and context.language != "en":
+        return half_of(span, nth if nth > 0 else 2)  # Spanish "quincena"
     if unit == "day":
         found = days.plus_days(first, nth - 1) if nth > 0 else last
         return exact(found, 0.95) if first <= found <= last else None

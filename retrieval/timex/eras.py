@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from retrieval.timex import days
 from retrieval.timex.dates import exact, year_of
-from retrieval.timex.grammar import Context, Match, Rules, Span, Token, change, chars_of
+from retrieval.timex.grammar import OTHER, Context, Match, Rules, Span, Token, change, chars_of
 from retrieval.timex.spans import plausible, shift_of
 
 ERAS = Rules()
@@ -230,6 +230,8 @@ def _year(context: Context, m: Match) -> Span | None:
         return _whole_year(year_of(context, token))
     year = m.number("YEAR")
     spelled = not token.text
+    if spelled and year % 1000 == 0 and m.after is not None and m.after.kind == OTHER:
+        return None  # "in two thousand requests"
     if not plausible(context, year) and not (
         (m.has("UYEAR", "YMARK") or spelled) and 1000 <= year <= 2999
     ):

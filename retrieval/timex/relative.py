@@ -27,8 +27,8 @@ _FUTURE = re.compile("(?:गा|गे|गी|ऊंगा|ऊँगा|हो�
 _PAST = re.compile("(?<![\u0900-\u097f])(?:था|थे|थी|गया|गई|हुआ|हुई|किया)(?![\u0900-\u097f])")
 
 DURATION = (
-    "(COUNT|HALFWORD) OF? HALFWORD? UNIT (AND? A? HALFWORD)? "
-    "((COMMA|AND)* (COUNT|HALFWORD) UNIT (AND? A? HALFWORD)?)*"
+    "(COUNT|HALFWORD) OF? (AND? HALFWORD)? UNIT (AND? A? HALFWORD)? "
+    "((COMMA|AND)* (COUNT|HALFWORD) (AND? HALFWORD)? UNIT (AND? A? HALFWORD)?)*"
 )
 
 
@@ -61,6 +61,14 @@ def _void(context: Context, m: Match) -> Span | None:
     if m.has("PBEFORE") and not any(t.value == "void" for t in m.all("PBEFORE")):
         return None
     return Span(None, None, "none", void=True)
+
+
+@RELATIVE("ago", f"REL PREAGO {DURATION}")
+@RELATIVE("ago", f"{DURATION} AGO REL")
+def _ago_from(context: Context, m: Match) -> Span:
+    """ "A year ago today", "heute vor einem Jahr"."""
+    start = days.plus_days(context.today, m.number("REL"))
+    return exact(moved(start, amounts(m), -1), 0.95, relative=True)
 
 
 @RELATIVE("ago", f"{DURATION} (AGO|EARLIERIN)")

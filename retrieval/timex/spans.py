@@ -43,10 +43,11 @@ def count_of(token: Token | None) -> float:
 
 
 def amounts(m: Match) -> list[tuple[float, str]]:
-    """The counted units of a duration such as "2 years and 3 weeks", in order."""
+    """The counted units of a duration such as "2 years and 3 weeks", in order. A word for a half
+    may hold wholes too: German "anderthalb" is 1½."""
     found: list[tuple[float, str]] = []
     count: Token | None = None
-    half = False
+    half, whole = False, 0
     for token in m.tokens:
         if token.kind in _COUNTS:
             if token.kind in chars_of("HALFWORD") and found and count is None:
@@ -54,11 +55,11 @@ def amounts(m: Match) -> list[tuple[float, str]]:
                 found[-1] = (size + 0.5, unit)
                 continue
             if token.kind in chars_of("HALFWORD"):
-                half = True
+                half, whole = True, token.value if isinstance(token.value, int) else 0
             else:
                 count = token
         elif token.kind in _UNIT_OF:
-            size = 0.0 if half and count is None else count_of(count)
+            size = whole if half and count is None else count_of(count)
             if half:
                 size += 0.5
             dated = count is not None and count.kind in chars_of("YEAR") and bool(count.text)

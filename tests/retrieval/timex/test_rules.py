@@ -317,6 +317,31 @@ def test_other_languages(text: str, first: str, last: str) -> None:
         ("사흘 전에 만났다", "2025-06-15", "2025-06-15"),
         ("이틀 후에", "2025-06-20", "2025-06-20"),
         ("지난 열흘 동안", "2025-06-08", "2025-06-18"),
+        # halves of a unit, also in one word
+        ("two and a half months ago", "2025-04-03", "2025-04-03"),
+        ("in the past one and a half years", "2023-12-18", "2025-06-18"),
+        ("vor anderthalb Jahren", "2023-12-18", "2023-12-18"),
+        ("vor einem halben Jahr", "2024-12-18", "2024-12-18"),
+        ("anderhalve maand geleden", "2025-05-03", "2025-05-03"),
+        ("полтора месяца назад", "2025-05-03", "2025-05-03"),
+        ("полгода назад", "2024-12-18", "2024-12-18"),
+        ("ढाई महीने पहले", "2025-04-03", "2025-04-03"),
+        # counted from a day beside today
+        ("heute vor zwei Jahren", "2023-06-18", "2023-06-18"),
+        ("three weeks ago yesterday", "2025-05-27", "2025-05-27"),
+        # years in words, and what only looks like one
+        ("en dos mil catorce", "2014-01-01", "2014-12-31"),
+        ("en mille neuf cent soixante-huit", "1968-01-01", "1968-12-31"),
+        ("em dois mil e dez", "2010-01-01", "2010-12-31"),
+        ("bin dokuz yüz seksen dörtte", "1984-01-01", "1984-12-31"),
+        # Turkish numbers above ten
+        ("on dört gün önce", "2025-06-04", "2025-06-04"),
+        ("on iki Mayıs 2024", "2024-05-12", "2024-05-12"),
+        # French September, which is seven elsewhere
+        ("vu le 12 sept", "2024-09-12", "2024-09-12"),
+        ("il y a sept jours", "2025-06-11", "2025-06-11"),
+        ("la segunda quincena de abril", "2025-04-16", "2025-04-30"),
+        ("na semana retrasada", "2025-06-02", "2025-06-08"),
         # Turkish endings after a year, and the week in the dative
         ("2014'ten 2018'e kadar", "2014-01-01", "2018-12-31"),
         ("geçen haftaya bak", "2025-06-09", "2025-06-15"),
@@ -332,7 +357,15 @@ def test_turkish_before_and_after_a_year() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["guten Morgen zusammen", "80到90之间的数", "花了两千元", "vi xx en la lista"]
+    "text",
+    [
+        "guten Morgen zusammen",
+        "80到90之间的数",
+        "花了两千元",
+        "vi xx en la lista",
+        "en dos mil usuarios",
+        "in two thousand requests",
+    ],
 )
 def test_not_said_in_other_ways(text: str) -> None:
     assert read(text) is None
