@@ -90,7 +90,7 @@ _CARRIERS = frozenset(
         "HALFMONTH",
         "HALFWEEK",
         "YEARTODATE",
-        "DAYCOUNT",
+        "AMOUNT",
     ]
 )
 

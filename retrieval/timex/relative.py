@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from retrieval.timex import days
 from retrieval.timex.dates import exact
-from retrieval.timex.grammar import Context, Match, Rules, Span, Token, chars_of
+from retrieval.timex.grammar import Context, Match, Rules, Span, Token, chars_of, kind_of
 from retrieval.timex.spans import (
     COUPLE,
     FEW,
@@ -116,17 +116,24 @@ def _adjacent(context: Context, m: Match) -> Span:
     return Span(days.plus(today, unit, near), days.plus(today, unit, far), unit, 0.8, relative=True)
 
 
-@RELATIVE("ago", "DAYCOUNT (AGO | PBEFORE)")
-@RELATIVE("from now", "DAYCOUNT (LATER | PAFTER)")
-@RELATIVE("rolling", "(PREV | PAST) DAYCOUNT")
-@RELATIVE("rolling ahead", "(NEXT | COMING) DAYCOUNT")
-def _counted_days(context: Context, m: Match) -> Span:
-    """Korean has words of their own for some days: 사흘, three days."""
-    count = m.number("DAYCOUNT")
-    if m.tokens[0].kind not in chars_of("DAYCOUNT"):
-        return rolling(context, [(count, "day")], 1 if m.has("NEXT", "COMING") else -1)
-    away = -count if m.has("AGO") else count
-    return exact(days.plus_days(context.today, away), 0.95, relative=True)
+@RELATIVE("ago", "AMOUNT (AGO | PBEFORE) | PREAGO AMOUNT")
+@RELATIVE("from now", "AMOUNT (LATER | PAFTER) | PRELATER AMOUNT")
+@RELATIVE("rolling", "(PREV | PAST | LASTORD) AMOUNT | AMOUNT (PREV | PAST)")
+@RELATIVE("rolling ahead", "(NEXT | COMING) AMOUNT | AMOUNT (NEXT | COMING)")
+def _amount(context: Context, m: Match) -> Span:
+    """One word for several units: Korean 사흘, three days; Arabic شهرين, two months."""
+    count, unit = _offset(m.word("AMOUNT"))
+    away = m.has("AGO", "PREAGO", "PBEFORE")
+    if not away and m.has("PREV", "PAST", "LASTORD", "NEXT", "COMING"):
+        return rolling(context, [(count, unit)], 1 if m.has("NEXT", "COMING") else -1)
+    found = moved(context.today, [(count, unit)], -1 if away else 1)
+    return exact(found, 0.95, relative=True)
+
+
+def _offset(written: str) -> tuple[int, str]:
+    """ "3d" as three days, "-2w" as two weeks back."""
+    units = {"d": "day", "w": "week", "m": "month", "y": "year"}
+    return int(written[:-1]), units[written[-1]]
 
 
 @RELATIVE("about ahead", "(FEW | COUPLE) UNIT (LATER | PAFTER)")
@@ -206,9 +213,17 @@ def _weekdays_away(context: Context, m: Match) -> Span:
 @RELATIVE("rolling", f"THE? {DURATION} (PREV|PAST)")
 @RELATIVE("rolling", f"THE? (NUM|FEW|COUPLE) (PREV|PAST) UNIT {_NOT_OF_A_PERIOD}")
 @RELATIVE("rolling", f"{DURATION} WITHINPOST")
+@RELATIVE("rolling", "UNIT NUM (PREV|PAST)")
+@RELATIVE("rolling", "LASTORD NUM UNIT (?! OF | IN)")
 @RELATIVE("rolling", f"IN? THE? PAST (THE|OF)* {DURATION}")
 def _last_units(context: Context, m: Match) -> Span | None:
     if _one_of_several(m) or _counted_from(m):
+        return None
+    if m.tokens[0].kind in chars_of("UNIT"):  # Arabic "the days the seven last"
+        if "number_after" not in context.options:
+            return None
+        return rolling(context, [(m.number("NUM"), unit_of(m.tokens[0]))], -1)
+    if m.tokens[0].kind == _LAST and "number_after" not in context.options:
         return None
     if m.after is not None and m.after.kind in chars_of("UNIT"):
         return None  # the modifier belongs to what follows
@@ -217,6 +232,9 @@ def _last_units(context: Context, m: Match) -> Span | None:
     if m.has("OF") and not m.has("COUPLE", "FEW", "A", "PAST"):
         return None  # Spanish "semana 27 del año pasado" counts no years
     return rolling(context, amounts(m), -1)
+
+
+_LAST = kind_of("LASTORD")
 
 
 def _of_a_period(m: Match) -> bool:
@@ -267,12 +285,8 @@ def _next_units(context: Context, m: Match) -> Span | None:
 @RELATIVE("period", "PERIOD")
 def _lexical_period(context: Context, m: Match) -> Span:
     """Words that name a span by themselves: the value holds two offsets, such as "-3d -1d"."""
-    first, last = (
-        days.plus(
-            context.today, {"d": "day", "w": "week", "m": "month", "y": "year"}[o[-1]], int(o[:-1])
-        )
-        for o in m.word("PERIOD").split()
-    )
+    offsets = [_offset(written) for written in m.word("PERIOD").split()]
+    first, last = (days.plus(context.today, unit, count) for count, unit in offsets)
     return Span(first, last, "day", 0.85, relative=True)
 
 
