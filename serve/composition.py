@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -48,7 +48,8 @@ from retrieval.store.heads import BankHead
 from retrieval.store.pool import Pool, PoolSettings, open_pool
 from retrieval.store.tenants import DEFAULT_TENANT
 from serve import metrics
-from serve.door import Door, Limits
+from serve.company import Company
+from serve.door import Door, Limits, Share
 from serve.services import Services, Writer
 from serve.settings import Settings
 from serve.settings.model import RESIDENT, RerankerMember, Stage
@@ -396,7 +397,7 @@ async def open_writer(
     return LocalWriter(deps)
 
 
-def recall_door(settings: Settings, pool: Pool) -> Door:
+def recall_door(settings: Settings, pool: Pool, share: Callable[[], Share] = Share) -> Door:
     """The door of recalls; a tenant's own limits win over those of the settings."""
     common = settings.limits
 
@@ -408,10 +409,11 @@ def recall_door(settings: Settings, pool: Pool) -> Door:
             _first(own.recall_burst, common.tenant_burst),
         )
 
-    return Door(settings.recall.recall_max_concurrent, common.recall_queue_max, limits=limits)
+    most, line = settings.recall.recall_max_concurrent, common.recall_queue_max
+    return Door(most, line, limits=limits, share=share)
 
 
-def write_door(settings: Settings, pool: Pool) -> Door:
+def write_door(settings: Settings, pool: Pool, share: Callable[[], Share] = Share) -> Door:
     """The door of writes; only tenants with limits of their own have any."""
 
     async def limits(tenant: str) -> Limits:
@@ -422,9 +424,8 @@ def write_door(settings: Settings, pool: Pool) -> Door:
             _first(own.write_burst, settings.limits.tenant_burst),
         )
 
-    return Door(
-        settings.limits.write_max_concurrent, settings.limits.write_queue_max, limits=limits
-    )
+    most, line = settings.limits.write_max_concurrent, settings.limits.write_queue_max
+    return Door(most, line, limits=limits, share=share)
 
 
 def _first(own: N | None, common: N) -> N:
@@ -451,13 +452,15 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
             retriever = open_retriever(settings, pool, residency, split, embedder, stack)
         if writer is None:
             writer = await open_writer(settings, pool, residency, embedder, stack)
+    company = Company(pool)
+    await company.join(stack)
     return Services(
         settings=settings,
         pool=pool,
         recaller=RecallEngine(pool, retriever, reranker, settings.recall),
         writer=writer,
-        recall_door=recall_door(settings, pool),
-        write_door=write_door(settings, pool),
+        recall_door=recall_door(settings, pool, company.share),
+        write_door=write_door(settings, pool, company.share),
         models={
             "embedder": "in the retriever" if embedder is None else embedder.model_id,
             "reranker": name_of(reranker),

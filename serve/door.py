@@ -30,6 +30,24 @@ class Limits:
 NO_LIMITS = Limits()
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What falls to this process of limits that `size` processes share; `place` from 0."""
+
+    place: int = 0
+    size: int = 1
+
+    def count(self, whole: int) -> int:
+        """Shares add up to the whole, but each is at least 1. 0 stays: no limit."""
+        part, rest = divmod(whole, self.size)
+        return whole and max(1, part + (self.place < rest))
+
+    def of(self, limits: Limits) -> Limits:
+        return Limits(
+            self.count(limits.at_once), limits.per_s / self.size, self.count(limits.burst)
+        )
+
+
 @dataclass(slots=True)
 class _Guest:
     """One tenant at this door."""
@@ -45,9 +63,9 @@ class Door:
     """At most `running_max` inside, at most `waiting_max` in line.
 
     Nobody waits longer than `wait_max_s`: who would have to, judged by how long visits took lately,
-    is refused at once. `limits` are those of each tenant, or give them for one. What goes beyond
-    them is answered with RateLimited, a full or slow line with Overloaded; both say when to come
-    back.
+    is refused at once. `limits` are those of each tenant, or give them for one; this door keeps its
+    `share` of them. What goes beyond is answered with RateLimited, a full or slow line with
+    Overloaded; both say when to come back.
     """
 
     def __init__(
@@ -57,12 +75,14 @@ class Door:
         *,
         wait_max_s: float = 5.0,
         limits: Limits | Callable[[str], Awaitable[Limits]] = NO_LIMITS,
+        share: Callable[[], Share] = Share,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._running_max = running_max
         self._waiting_max = waiting_max
         self._wait_max_s = wait_max_s
         self._limits = limits
+        self._share = share
         self._clock = clock
         self._guests: dict[str, _Guest] = {}
         self._mean_s = 0.1  # of one visit; a guess until the first one ends
@@ -92,8 +112,8 @@ class Door:
             if not guest.running and not guest.waiting and not guest.limits.per_s:
                 self._guests.pop(tenant, None)
 
-    def _admit(self, tenant: str, limits: Limits) -> _Guest:
-        now = self._clock()
+    def _admit(self, tenant: str, whole: Limits) -> _Guest:
+        now, limits = self._clock(), self._share().of(whole)
         guest = self._guests.get(tenant)
         if guest is None:
             self._forget(now)
@@ -104,7 +124,8 @@ class Door:
         present = guest.running + len(guest.waiting)
         if limits.at_once and present >= limits.at_once:
             raise RateLimited(
-                f"this tenant has {present} requests open, the limit is {limits.at_once}",
+                f"this tenant has {present} requests open{self._here()},"
+                f" the limit is {whole.at_once}",
                 self._mean_s,
             )
         if limits.per_s:
@@ -113,7 +134,7 @@ class Door:
             guest.seen = now
             if guest.tokens < 1:
                 raise RateLimited(
-                    f"this tenant may send {limits.per_s:g} requests a second",
+                    f"this tenant may send {whole.per_s:g} requests a second",
                     (1 - guest.tokens) / limits.per_s,
                 )
             guest.tokens -= 1
@@ -123,6 +144,10 @@ class Door:
         ):
             raise Overloaded(f"{self.waiting} requests are waiting already", expected_s)
         return guest
+
+    def _here(self) -> str:
+        size = self._share().size
+        return "" if size == 1 else f" at one of {size} processes"
 
     def _forget(self, now: float) -> None:
         """Drops tenants whose bucket is full again: bounded memory under many tenants."""

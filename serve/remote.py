@@ -308,9 +308,16 @@ class RemoteWriter:
         return await self._do("delete_document", tenant, bank_id, document_id)
 
     async def patch_document(
-        self, tenant: str, bank_id: str, document_id: str, tags: Sequence[str]
+        self,
+        tenant: str,
+        bank_id: str,
+        document_id: str,
+        tags: Sequence[str] | None,
+        observation_scopes: Any,
     ) -> dict[str, Any]:
-        return await self._do("patch_document", tenant, bank_id, document_id, tags)
+        return await self._do(
+            "patch_document", tenant, bank_id, document_id, tags, observation_scopes
+        )
 
     async def merge_entities(
         self, tenant: str, bank_id: str, into: str, others: Sequence[str]

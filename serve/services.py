@@ -66,7 +66,12 @@ class Writer(Protocol):
     ) -> dict[str, Any]: ...
 
     async def patch_document(
-        self, tenant: str, bank_id: str, document_id: str, tags: Sequence[str]
+        self,
+        tenant: str,
+        bank_id: str,
+        document_id: str,
+        tags: Sequence[str] | None,
+        observation_scopes: Any,
     ) -> dict[str, Any]: ...
 
     async def merge_entities(

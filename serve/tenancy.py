@@ -50,7 +50,7 @@ def add_to(app: typer.Typer, with_pool: WithPool) -> None:
     ) -> None:
         """Set limits of a tenant's own; 0 = no limit. Servers follow within seconds.
 
-        Rates and requests at once are counted by each server process.
+        Rates and requests at once hold for all server processes together.
         """
         from retrieval.store import limits
 

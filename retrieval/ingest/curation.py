@@ -12,6 +12,7 @@ from retrieval.ingest.augment import prepare
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.facts import Fact
 from retrieval.ingest.importing import settings_of
+from retrieval.ingest.scopes import resolved
 from retrieval.ingest.stored import Stored
 from retrieval.ingest.writing import Change, write
 from retrieval.store import banks, documents, memories
@@ -19,7 +20,8 @@ from retrieval.store.memories import as_uuid
 from retrieval.store.pool import Connection, read
 from retrieval.types import FactType
 
-_EDITS = ("text", "context", "occurred_start", "occurred_end", "fact_type", "entities")
+_TIMES = ("occurred_start", "occurred_end", "mentioned_at")
+_EDITS = ("text", "context", *_TIMES, "fact_type", "entities")
 _ATTEMPTS = 5
 
 
@@ -32,9 +34,9 @@ async def patch_memory(
 ) -> dict[str, Any]:
     """Edits, invalidates or restores a world or experience memory; returns it.
 
-    changes: `text`, `context`, `occurred_start`, `occurred_end` ("" or null clears), `fact_type`,
-    `entities`, `resolve_entities`, `state` (valid, invalidated), `reason`. An edited or restored
-    memory is embedded and linked anew; what was derived from it is deleted.
+    changes: `text`, `context`, `occurred_start`, `occurred_end`, `mentioned_at` (null clears a
+    time), `fact_type`, `entities`, `resolve_entities`, `state` (valid, invalidated), `reason`. An
+    edited or restored memory is embedded and linked anew; what was derived from it is deleted.
     """
     id = as_uuid(memory_id, "memory_id")
     wanted = {key: changes[key] for key in (*_EDITS, "state") if key in changes}
@@ -96,7 +98,7 @@ def _edited(fact: Fact, wanted: Mapping[str, Any], resolve: bool) -> Fact:
         edits["text"] = fields.text(wanted["text"], "text")
     if "context" in wanted:
         edits["context"] = fields.optional_text(wanted["context"], "context", fields.CONTEXT_LIMIT)
-    for name in ("occurred_start", "occurred_end"):
+    for name in _TIMES:
         if name in wanted:
             edits[name] = fields.time(wanted[name], name)
     if "fact_type" in wanted:
@@ -216,10 +218,22 @@ async def delete_document(
 
 
 async def patch_document(
-    deps: IngestDeps, tenant: str, bank_id: str, document_id: str, tags: Sequence[str]
+    deps: IngestDeps,
+    tenant: str,
+    bank_id: str,
+    document_id: str,
+    tags: Sequence[str] | None = None,
+    observation_scopes: Any = None,
 ) -> dict[str, Any]:
-    """Gives a document other tags, and its memories with it; derived observations go."""
-    wanted = fields.tags(tags, "tags")
+    """Gives a document other tags or observation scopes, and its memories with it.
+
+    Observations go that were made of memories whose tags change, or for which the scopes come to
+    mean other tags.
+    """
+    wanted = None if tags is None else fields.tags(tags, "tags")
+    scopes = fields.scopes(observation_scopes, "observation_scopes")
+    if wanted is None and scopes is None:
+        raise InvalidInput("give tags or observation_scopes", "tags")
 
     async def work(change: Change) -> None:
         connection, bank = change.connection, change.bank
@@ -229,17 +243,50 @@ async def patch_document(
         if old is None:
             raise documents.unknown(document_id)
         await connection.execute(
-            "update documents set tags = $3, updated_at = now()"
+            "update documents set tags = coalesce($3, tags),"
+            " observation_scopes = coalesce($4, observation_scopes), updated_at = now()"
             " where bank = $1 and document_id = $2",
             bank,
             document_id,
             wanted,
+            scopes,
         )
         change.touch()
-        await retag(change, document_id, frozenset(old), wanted)
+        if wanted is not None:
+            await retag(change, document_id, frozenset(old), wanted)
+        if scopes is not None:
+            await _rescope(change, document_id, scopes)
 
     await write(deps, tenant, bank_id, work)
     return {"success": True}
+
+
+async def _rescope(change: Change, document_id: str, scopes: Any) -> None:
+    """Memories of a document get other scopes; those it means something for are queued anew."""
+    rows = await change.connection.fetch(
+        "select id, tags, observation_scopes from memory_units"
+        " where bank = $1 and document_id = $2 and fact_type <> $3",
+        change.bank,
+        document_id,
+        int(FactType.OBSERVATION),
+    )
+    moved = [
+        row["id"]
+        for row in rows
+        if resolved(row["observation_scopes"], row["tags"]) != resolved(scopes, row["tags"])
+    ]
+    await change.connection.execute(
+        "update memory_units set observation_scopes = $3, updated_at = now(),"
+        " consolidated_at = case when id = any($4) then null else consolidated_at end,"
+        " consolidation_failed_at ="
+        "  case when id = any($4) then null else consolidation_failed_at end"
+        " where bank = $1 and id = any($2)",
+        change.bank,
+        [row["id"] for row in rows],
+        scopes,
+        moved,
+    )
+    await change.remove_derived(moved)
 
 
 async def retag(change: Change, document_id: str, old: frozenset[str], new: Sequence[str]) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 
 from retrieval.errors import NotFound
 from retrieval.store import banks
-from retrieval.store.edge import iso, like, listing, page
+from retrieval.store.edge import iso, like, listing, one_of, page, parse_time
 from retrieval.store.pool import Connection, Pool, read
 from retrieval.store.tags import condition
 from retrieval.types import FactType
+
+_TIME_FIELDS = ("created_at", "updated_at")
 
 
 def unknown(document_id: str) -> NotFound:
@@ -25,11 +27,16 @@ async def list_documents(
     q: str | None = None,
     tags: Sequence[str] | None = None,
     tags_match: str = "any_strict",
+    time_field: str | None = None,
+    start_date: str | None = None,
+    end_date: str | None = None,
     limit: int = 100,
     offset: int = 0,
 ) -> dict[str, Any]:
-    """{items, total, limit, offset}, latest change first; `q` is a part of the id."""
+    """{items, total, limit, offset}, latest first by `time_field`, which is `updated_at` unless it
+    says otherwise; `q` is a part of the id. start_date is inclusive, end_date exclusive."""
     limit, offset = page(limit, offset)
+    column = "d." + one_of(time_field or "updated_at", _TIME_FIELDS, "time_field")
     values: list[Any] = []
 
     def bind(value: Any) -> str:
@@ -41,6 +48,10 @@ async def list_documents(
         where.append(f"d.document_id ilike {bind(f'%{like(q)}%')}")
     if test := condition("d.tags", tags, tags_match, bind):
         where.append(test)
+    if start_date is not None:
+        where.append(f"{column} >= {bind(parse_time(start_date, 'start_date'))}")
+    if end_date is not None:
+        where.append(f"{column} < {bind(parse_time(end_date, 'end_date'))}")
 
     async def work(connection: Connection) -> dict[str, Any]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
@@ -52,7 +63,7 @@ async def list_documents(
             "select d.*, coalesce(length(d.original_text), 0) as text_length,"
             " (select count(*) from memory_units m where m.bank = d.bank"
             "   and m.document_id = d.document_id and m.ordinal is not null) as units"
-            f" from documents d where {test} order by d.updated_at desc, d.document_no desc"
+            f" from documents d where {test} order by {column} desc, d.document_no desc"
             f" limit ${len(values) + 2} offset ${len(values) + 3}",
             bank,
             *values,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -63,6 +64,13 @@ def page(limit: int, offset: int, most: int | None = None) -> tuple[int, int]:
             "limit and offset must not be negative", "limit" if limit < 0 else "offset"
         )
     return (limit if most is None else min(limit, most)), offset
+
+
+def one_of(value: str, choices: Sequence[str], field: str) -> str:
+    """`value`; InvalidInput names `field` if it is none of the choices."""
+    if value not in choices:
+        raise InvalidInput(f"{field} must be one of {', '.join(choices)}", field)
+    return value
 
 
 def listing(

@@ -1,4 +1,8 @@
-"""Entities as the API shows them. Merged ones are seen as what they were merged into."""
+"""Entities as the API shows them. Merged ones are seen as what they were merged into.
+
+With a tag filter a bank looks as if it held only the live memories that pass: entities that none of
+them mentions are not there, counts and times are those of the others.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,62 @@ from retrieval.store import banks
 from retrieval.store.edge import iso, listing, page
 from retrieval.store.memories import as_uuid
 from retrieval.store.pool import Connection, Pool, read
+from retrieval.store.tags import EVERYTHING, TagFilter, visible
 
 _NODE_COLOR, _EDGE_COLOR = "#4f6d9f", "#9aa5b1"
+
+
+_DATE = "coalesce(m.occurred_start, m.mentioned_at)"
+
+
+class _Seen:
+    """The tables to read under a tag filter, with their parameters; $1 is the bank."""
+
+    def __init__(self, wanted: TagFilter) -> None:
+        self._values: list[Any] = []
+        test = visible("m.tags", wanted, self._bind)
+        self._memories = (
+            None
+            if test is None
+            else "join memory_units m on m.bank = $1 and m.id = u.unit_id"
+            f" and m.ordinal is not null and {test}"
+        )
+
+    def _bind(self, value: Any) -> str:
+        self._values.append(value)
+        return f"${len(self._values) + 1}"
+
+    def arguments(self, bank: int, *others: Any) -> list[Any]:
+        return [bank, *self._values, *others]
+
+    def other(self, place: int) -> str:
+        """The placeholder of the argument at `place` among the others."""
+        return f"${len(self._values) + 2 + place}"
+
+    @property
+    def entities(self) -> str:
+        if self._memories is None:
+            return "(select * from entities where bank = $1 and merged_into is null)"
+        return (
+            "(select e.entity_no, e.id, e.canonical_name, e.name_key, e.metadata, w.*"
+            " from (select u.entity_no as no, count(*) as mention_count,"
+            f"   min({_DATE}) as first_seen, max({_DATE}) as last_seen"
+            f"  from unit_entities u {self._memories} where u.bank = $1 group by 1) w"
+            " join entities e on e.bank = $1 and e.entity_no = w.no)"
+        )
+
+    @property
+    def company(self) -> str:
+        """Pairs of entities: `a`, `b`, `count`, `last_cooccurred`."""
+        if self._memories is None:
+            return "(select * from entity_cooccurrences where bank = $1)"
+        return (
+            "(select u.entity_no as a, v.entity_no as b, count(*) as count,"
+            f"  max({_DATE}) as last_cooccurred from unit_entities u {self._memories}"
+            " join unit_entities v"
+            "  on v.bank = $1 and v.unit_id = u.unit_id and v.entity_no > u.entity_no"
+            " where u.bank = $1 group by 1, 2)"
+        )
 
 
 def _view(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -26,40 +84,52 @@ def _view(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def list_entities(
-    pool: Pool, tenant: str, bank_id: str, *, limit: int = 100, offset: int = 0
+    pool: Pool,
+    tenant: str,
+    bank_id: str,
+    *,
+    wanted: TagFilter = EVERYTHING,
+    limit: int = 100,
+    offset: int = 0,
 ) -> dict[str, Any]:
     """{items, total, limit, offset}, most mentioned first."""
     limit, offset = page(limit, offset)
+    seen = _Seen(wanted)
 
     async def work(connection: Connection) -> dict[str, Any]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
         total = await connection.fetchval(
-            "select count(*) from entities where bank = $1 and merged_into is null", bank
+            f"select count(*) from {seen.entities} e", *seen.arguments(bank)
         )
         found = await connection.fetch(
-            "select * from entities where bank = $1 and merged_into is null"
-            " order by mention_count desc, name_key limit $2 offset $3",
-            bank,
-            limit,
-            offset,
+            f"select * from {seen.entities} e order by mention_count desc, name_key"
+            f" limit {seen.other(0)} offset {seen.other(1)}",
+            *seen.arguments(bank, limit, offset),
         )
         return listing("items", [_view(row) for row in found], total, limit, offset)
 
     return await read(pool, work)
 
 
-async def get(pool: Pool, tenant: str, bank_id: str, entity_id: str) -> dict[str, Any]:
+async def get(
+    pool: Pool,
+    tenant: str,
+    bank_id: str,
+    entity_id: str,
+    *,
+    wanted: TagFilter = EVERYTHING,
+) -> dict[str, Any]:
     """One entity, with the other names it is known by."""
     id = as_uuid(entity_id, "entity_id")
+    seen = _Seen(wanted)
 
     async def work(connection: Connection) -> dict[str, Any]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
         row = await connection.fetchrow(
-            "select s.* from entities e join entities s"
-            " on s.bank = e.bank and s.entity_no = coalesce(e.merged_into, e.entity_no)"
-            " where e.bank = $1 and e.id = $2",
-            bank,
-            id,
+            f"select s.* from entities e join {seen.entities} s"
+            " on s.entity_no = coalesce(e.merged_into, e.entity_no)"
+            f" where e.bank = $1 and e.id = {seen.other(0)}",
+            *seen.arguments(bank, id),
         )
         if row is None:
             raise NotFound(f"there is no entity {id}")
@@ -75,31 +145,35 @@ async def get(pool: Pool, tenant: str, bank_id: str, entity_id: str) -> dict[str
 
 
 async def graph(
-    pool: Pool, tenant: str, bank_id: str, *, limit: int = 1000, min_count: int = 1
+    pool: Pool,
+    tenant: str,
+    bank_id: str,
+    *,
+    wanted: TagFilter = EVERYTHING,
+    limit: int = 1000,
+    min_count: int = 1,
 ) -> dict[str, Any]:
-    """The most mentioned entities and how often they appear together."""
+    """The most mentioned entities and how often they appear together, at most `limit` of both."""
     limit, _ = page(limit, 0)
     if min_count < 1:
         raise InvalidInput("min_count must be at least 1", "min_count")
+    seen = _Seen(wanted)
 
     async def work(connection: Connection) -> dict[str, Any]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
         nodes = await connection.fetch(
-            "select *, count(*) over () as total from entities"
-            " where bank = $1 and merged_into is null and mention_count >= $2"
-            " order by mention_count desc, name_key limit $3",
-            bank,
-            min_count,
-            limit,
+            f"select *, count(*) over () as total from {seen.entities} e"
+            f" where mention_count >= {seen.other(0)}"
+            f" order by mention_count desc, name_key limit {seen.other(1)}",
+            *seen.arguments(bank, min_count, limit),
         )
         ids = {row["entity_no"]: str(row["id"]) for row in nodes}
+        shown = f"any({seen.other(2)})"
         edges = await connection.fetch(
-            "select a, b, count, last_cooccurred from entity_cooccurrences"
-            " where bank = $1 and count >= $2 and a = any($3) and b = any($3)"
-            " order by count desc, a, b",
-            bank,
-            min_count,
-            list(ids),
+            "select a, b, count, last_cooccurred, count(*) over () as total"
+            f" from {seen.company} c where count >= {seen.other(0)} and a = {shown}"
+            f" and b = {shown} order by count desc, a, b limit {seen.other(1)}",
+            *seen.arguments(bank, min_count, limit, list(ids)),
         )
         return {
             "nodes": [
@@ -129,7 +203,7 @@ async def graph(
                 for row in edges
             ],
             "total_entities": nodes[0]["total"] if nodes else 0,
-            "total_edges": len(edges),
+            "total_edges": edges[0]["total"] if edges else 0,
             "limit": limit,
         }
 

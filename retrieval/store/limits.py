@@ -24,7 +24,7 @@ _CACHE_SIZE = 10_000
 class TenantLimits:
     """A tenant's own limits. None: the server's setting holds; 0: no limit.
 
-    Rates and what may run at once are counted by each process. A tenant's sizes can only be
+    Rates and what may run at once hold for all processes together. A tenant's sizes can only be
     smaller than the server's.
     """
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from retrieval.errors import InvalidInput, NotFound
 from retrieval.store import banks
-from retrieval.store.edge import iso, like, listing, page, parse_time
+from retrieval.store.edge import iso, like, listing, one_of, page, parse_time
 from retrieval.store.pool import Connection, Pool, read
 from retrieval.store.tags import condition
 from retrieval.types import FactType, Ints, MemoryRow
@@ -194,12 +194,6 @@ _NAMES = (
 )
 
 
-def _one_of(value: str, choices: Sequence[str], field: str) -> str:
-    if value not in choices:
-        raise InvalidInput(f"{field} must be one of {', '.join(choices)}", field)
-    return value
-
-
 def as_uuid(value: str, field: str) -> UUID:
     try:
         return UUID(value)
@@ -247,10 +241,10 @@ async def list_memories(
     if q:
         pattern = bind(f"%{like(q)}%")
         where.append(f"(m.text ilike {pattern} or m.context ilike {pattern})")
-    live = _one_of(state or "valid", _STATES, "state") == "valid"
+    live = one_of(state or "valid", _STATES, "state") == "valid"
     where.append("m.ordinal is not null" if live else "m.ordinal is null")
     if consolidation_state is not None:
-        _one_of(consolidation_state, list(_CONSOLIDATION), "consolidation_state")
+        one_of(consolidation_state, list(_CONSOLIDATION), "consolidation_state")
         where.append(f"({_CONSOLIDATION[consolidation_state]})")
     if document_id is not None:
         where.append(f"m.document_id = {bind(document_id)}")
@@ -263,7 +257,7 @@ async def list_memories(
         where.append(test)
     order = "m.mentioned_at desc nulls last, m.created_at desc, m.id"
     if time_field is not None or start_date is not None or end_date is not None:
-        column = "m." + _one_of(time_field or "created_at", _TIME_FIELDS, "time_field")
+        column = "m." + one_of(time_field or "created_at", _TIME_FIELDS, "time_field")
         where.append(f"{column} is not null")
         if start_date is not None:
             where.append(f"{column} >= {bind(parse_time(start_date, 'start_date'))}")

@@ -4,34 +4,69 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from retrieval.errors import InvalidInput
 from retrieval.store import banks
 from retrieval.store.edge import like, listing, page
 from retrieval.store.pool import Connection, Pool, read
-from retrieval.types import TagsMatch
+from retrieval.types import TagAll, TagGroup, TagLeaf, TagNot, TagsMatch
+
+Bind = Callable[[Any], str]
+"""Adds a parameter to a statement; answers its placeholder."""
 
 
-def condition(
-    column: str, tags: Sequence[str] | None, match: str, bind: Callable[[Any], str]
-) -> str | None:
-    """The SQL test for a tag filter; None if it lets everything pass. `bind` adds a parameter."""
+@dataclass(frozen=True, slots=True)
+class TagFilter:
+    """Which memories count: those whose tags match, and satisfy every group."""
+
+    tags: Sequence[str] | None = None
+    match: TagsMatch = TagsMatch.ANY
+    groups: Sequence[TagGroup] = ()
+
+
+EVERYTHING = TagFilter()
+
+
+def condition(column: str, tags: Sequence[str] | None, match: str, bind: Bind) -> str | None:
+    """The SQL test for a tag filter; None if it lets everything pass."""
     try:
         mode = TagsMatch(match)
     except ValueError:
         names = ", ".join(TagsMatch)
         raise InvalidInput(f"tags_match must be one of {names}", "tags_match") from None
-    if not tags:
-        return f"{column} = '{{}}'" if mode is TagsMatch.EXACT else None
-    wanted = bind(list(tags))
+    if not tags and mode is not TagsMatch.EXACT:
+        return None
+    return _leaf(column, tags or (), mode, bind)
+
+
+def visible(column: str, wanted: TagFilter, bind: Bind) -> str | None:
+    """The SQL test for a tag filter with groups; None if everything passes."""
+    tests = [condition(column, wanted.tags, wanted.match, bind)]
+    tests += [_group(column, group, bind) for group in wanted.groups]
+    return " and ".join(test for test in tests if test is not None) or None
+
+
+def _leaf(column: str, tags: Sequence[str], mode: TagsMatch, bind: Bind) -> str:
+    """The rule of the five modes; without tags only EXACT and ANY mean untagged."""
+    wanted = f"{bind(list(tags))}::text[]"
     return {
         TagsMatch.ANY: f"({column} = '{{}}' or {column} && {wanted})",
         TagsMatch.ANY_STRICT: f"{column} && {wanted}",
         TagsMatch.ALL: f"({column} = '{{}}' or {column} @> {wanted})",
-        TagsMatch.ALL_STRICT: f"{column} @> {wanted}",
+        TagsMatch.ALL_STRICT: f"({column} <> '{{}}' and {column} @> {wanted})",
         TagsMatch.EXACT: f"({column} @> {wanted} and {column} <@ {wanted})",
     }[mode]
+
+
+def _group(column: str, group: TagGroup, bind: Bind) -> str:
+    if isinstance(group, TagLeaf):
+        return _leaf(column, group.tags, group.match, bind)
+    if isinstance(group, TagNot):
+        return f"not ({_group(column, group.group, bind)})"
+    between = " and " if isinstance(group, TagAll) else " or "
+    return f"({between.join(_group(column, part, bind) for part in group.groups)})"
 
 
 async def list_tags(

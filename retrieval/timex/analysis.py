@@ -14,6 +14,7 @@ from retrieval.timex.expression import Settings, TimeExpression
 from retrieval.timex.grammar import DATE, Context, Span
 from retrieval.timex.holidays import HOLIDAYS
 from retrieval.timex.lexicon import LANGUAGES, Lexicon, lexicon
+from retrieval.timex.lunar import LUNAR
 from retrieval.timex.periods import PERIODS
 from retrieval.timex.ranges import OPEN, RANGES
 from retrieval.timex.relative import RELATIVE
@@ -24,7 +25,7 @@ MAX_CHARACTERS = 20_000
 """A longer text is read up to here: questions are short, and time spent must be bounded."""
 
 _STEPS = (
-    NAMED, RELATIVE, ERAS, PERIODS, HOLIDAYS, COMPOSED, BARE, COMPOSED, LATE_BARE, COMPOSED,
+    LUNAR, NAMED, RELATIVE, ERAS, PERIODS, HOLIDAYS, COMPOSED, BARE, COMPOSED, LATE_BARE, COMPOSED,
     RANGES, COMPOSED, OPEN,
 )  # fmt: skip
 _DAY_FIRST_REGIONS = frozenset({"GB", "AU", "NZ", "IE", "IN", "ZA"})

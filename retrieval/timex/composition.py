@@ -12,6 +12,7 @@ from retrieval.timex.spans import (
     bounds,
     cut,
     earlier_in,
+    half_of,
     later_in,
     moved,
     plausible,
@@ -44,7 +45,7 @@ def _scope(context: Context, m: Match) -> Span:
 
 
 def _nth(m: Match) -> int:
-    token = m.one("ORD", "LASTORD", "PREV", "NUM")
+    token = m.one("ORD", "LASTORD", "PREV") or m.one("NUM")
     if token is None:
         return 1
     if token.kind in chars_of("LASTORD") | chars_of("PREV"):
@@ -74,6 +75,8 @@ def _unit_of(context: Context, m: Match) -> Span | None:
         if span.grain == "year" and nth > 0:
             return Span(*days.iso_week(first.year, nth), "week", 0.95)
         return Span(*days.nth_week((first, last), nth), "week", 0.95)
+    if unit == "fortnight" and span.grain == "month" and context.language != "en":
+        return half_of(span, nth if nth > 0 else 2)  # Spanish "quincena"
     if unit == "day":
         found = days.plus_days(first, nth - 1) if nth > 0 else last
         return exact(found, 0.95) if first <= found <= last else None
@@ -89,6 +92,7 @@ def _unit_of(context: Context, m: Match) -> Span | None:
 
 
 @COMPOSED("first or last units", f"THE? (ORD|LASTORD|PREV) NUM UNIT {_IN} {_P}")
+@COMPOSED("first or last units", f"THE? NUM (ORD|LASTORD|PREV) UNIT {_IN} {_P}")
 @COMPOSED("first or last units", f"{_P} OF? THE? (ORD|LASTORD|PREV) NUM UNIT")
 def _edge_units(context: Context, m: Match) -> Span | None:
     if m.number("NUM") == 1:
@@ -101,6 +105,19 @@ def _edge_units(context: Context, m: Match) -> Span | None:
         first, last = (first, week[1]) if _nth(m) < 0 else (week[0], last)
     if _nth(m) < 0:
         return Span(days.plus_days(moved(last, parts, -1), 1), last, "day", 0.9)
+    return Span(first, days.plus_days(moved(first, parts, 1), -1), "day", 0.9)
+
+
+@COMPOSED("first units", f"{_P} OF PAST NUM UNIT")
+def _first_units(context: Context, m: Match) -> Span | None:
+    """Chinese 前 is "the first" where a period has it, and "before now" elsewhere."""
+    span = _scope(context, m)
+    if m.one("PAST") is not m.one("AGO") or span.grain not in ("month", "year", "quarter", "week"):
+        return None
+    first, last = bounds(span)
+    parts = [(float(m.number("NUM")), unit_of(m.all("UNIT")[0]))]
+    if parts[0][1] == "week" and span.grain == "year":
+        first = days.nth_week((first, last), 1)[0]
     return Span(first, days.plus_days(moved(first, parts, 1), -1), "day", 0.9)
 
 
@@ -253,9 +270,21 @@ def _moved_date(context: Context, m: Match) -> Span | None:
 )
 def _part_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
+    if span.grain in ("month", "week") and m.has("HN", "UHALF", "HALFWORD"):
+        return half_of(span, m.number("HN", "ORD"))
     if span.grain != "year":
         return None
     return change(part_of_year(m, bounds(span)[0].year), explicit=False)
+
+
+@COMPOSED("half of the month", f"(HN | ORD (UHALF | HALFWORD)) {_IN} MON")
+@COMPOSED("half of the month", "(MON | DATE) OF? HALFMONTH")
+@COMPOSED("half of the week", "DATE OF? HALFWEEK")
+def _half_of(context: Context, m: Match) -> Span | None:
+    unit = "week" if m.has("HALFWEEK") else "month"
+    span = _scope(context, m)
+    number = m.number("HALFMONTH", "HALFWEEK", "HN", "ORD")
+    return half_of(span, number) if span.grain == unit else None
 
 
 @COMPOSED("season", f"(SEASON|LONESEASON) {_IN} DATE")
@@ -421,6 +450,12 @@ def _bare_part(context: Context, m: Match) -> Span | None:
     if span.first is not None and span.first > context.today and not this_year:
         span = part_of_year(m, year - 1)
     return change(span, confidence=0.8, relative=True, explicit=False)
+
+
+@LATE_BARE("half of the month", "HALFMONTH | HALFWEEK")
+def _running_half(context: Context, m: Match) -> Span | None:
+    unit = "week" if m.has("HALFWEEK") else "month"
+    return half_of(shifted(context, unit, 0), m.number("HALFMONTH", "HALFWEEK"))
 
 
 @LATE_BARE("week number", "ORD UWEEK (?! X)")

@@ -244,9 +244,13 @@ def _month_and_short_year(context: Context, m: Match) -> Span | None:
 def _month_and_day(context: Context, m: Match) -> Span | None:
     number = m.all("DOM")[0]
     day = day_of_month(number)
+    if m.has("UDAY") and m.before is not None and m.before.kind in _ORDERS:
+        return None  # "the last 3 days of March"
     closing = m.tokens[-1] is number and m.after is not None
     if closing and m.after.kind in _UNITS:  # type: ignore[union-attr]
         return None
+    if closing and m.after.kind in chars_of("WEEKDAY") and "year_first" in context.options:  # type: ignore[union-attr]
+        return None  # Chinese "the second Sunday of May"
     spelled = number.kind in chars_of("NUM") and not number.text
     if m.has("WMONTH") and spelled and m.tokens.index(number) < m.tokens.index(m.all("MON")[0]):
         return None  # "one may ask"
@@ -259,6 +263,9 @@ def _month_and_day(context: Context, m: Match) -> Span | None:
 _UNITS = frozenset().union(
     *map(chars_of, ["UDAY", "UWEEK", "UMONTH", "UYEAR", "UHOUR", "UMINUTE", "UQUARTER"])
 )
+
+
+_ORDERS = frozenset().union(*map(chars_of, ["PREV", "PAST", "LASTORD", "ORD"]))
 
 
 @BARE("month and day", "(ON|IN|WEEKDAY|THE|COMMA)? MD")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from retrieval.timex import days
 from retrieval.timex.dates import exact, year_of
-from retrieval.timex.grammar import Context, Match, Rules, Span, Token, change, chars_of
+from retrieval.timex.grammar import OTHER, Context, Match, Rules, Span, Token, change, chars_of
 from retrieval.timex.spans import plausible, shift_of
 
 ERAS = Rules()
@@ -31,7 +31,9 @@ _YEAR_OF = "THE? UYEARS? YEAR YMARK?"
 _TAIL = "(TO|PUNTIL|PBETWEEN|OF)*"
 
 
-@ERAS("quarter", f"(IN|THE)* (QN | ORD UQUARTER | UQUARTER NUM) {_LINKS} UYEARS? YEAR YMARK?")
+@ERAS(
+    "quarter", f"(IN|THE)* (QN | ORD UQUARTER | UQUARTER (NUM | ORD)) {_LINKS} UYEARS? YEAR YMARK?"
+)
 @ERAS("quarter", f"YEAR YMARK? {_LINKS} (QN | ORD UQUARTER | UQUARTER NUM | NUM UQUARTER)")
 @ERAS("half", f"(IN|THE)* (HN | ORD (UHALF | HALFWORD)) {_LINKS} UYEARS? YEAR YMARK?")
 @ERAS("half", f"YEAR YMARK? {_LINKS} (HN | ORD (UHALF | HALFWORD))")
@@ -176,8 +178,9 @@ def _decade_in_words(context: Context, m: Match) -> Span:
 
 @ERAS("century", "(IN|THE)* (ORD | NUM ORDEND?) UCENTURY")
 @ERAS("century", "UCENTURY (ORD | NUM)")
+@ERAS("century", "(IN|THE)* (UCENTURY ROMAN | ROMAN UCENTURY)")
 def _century(context: Context, m: Match) -> Span | None:
-    number = m.number("ORD", "NUM")
+    number = m.number("ORD", "NUM", "ROMAN")
     if m.after is not None and m.after.kind in chars_of("DECS"):
         return None
     first, last = days.years(max(1, (number - 1) * 100), number * 100 - 1)
@@ -186,7 +189,7 @@ def _century(context: Context, m: Match) -> Span | None:
 
 @ERAS("years", f"(FROM|BETWEEN) {_YEAR_OF} FROM? (TO|UNTIL|DASH|AND) {_YEAR_OF} {_TAIL}")
 @ERAS("years", f"{_YEAR_OF} (DASH|TO|UNTIL) {_YEAR_OF} {_TAIL}")
-@ERAS("years", f"{_YEAR_OF} (FROM|TO|AND|DASH) {_YEAR_OF} OF? (TO|PUNTIL|PBETWEEN)")
+@ERAS("years", f"{_YEAR_OF} (FROM|TO|AND|DASH) {_YEAR_OF} OF? (TO|PUNTIL|PBETWEEN)+")
 def _years(context: Context, m: Match) -> Span | None:
     first, last = (int(str(t.value)) for t in m.all("YEAR"))
     if not (plausible(context, first) and plausible(context, last) and first < last):
@@ -229,6 +232,8 @@ def _year(context: Context, m: Match) -> Span | None:
         return _whole_year(year_of(context, token))
     year = m.number("YEAR")
     spelled = not token.text
+    if spelled and year % 1000 == 0 and m.after is not None and m.after.kind == OTHER:
+        return None  # "in two thousand requests"
     if not plausible(context, year) and not (
         (m.has("UYEAR", "YMARK") or spelled) and 1000 <= year <= 2999
     ):
@@ -254,6 +259,6 @@ def _small_year(context: Context, m: Match) -> Span | None:
     return _whole_year(m.number("NUM")) if len(token.text) == 3 else None
 
 
-@ERAS("now", "RECENT")
+@ERAS("now", "RECENT (?! THIS (NUM | FEW) UNIT)")
 def _now(context: Context, m: Match) -> Span:
     return exact(context.today, 0.7, relative=True)

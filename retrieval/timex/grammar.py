@@ -61,6 +61,7 @@ def kind_of(name: str) -> str:
 
 
 OTHER = kind_of("X")
+_SEPT = kind_of("NUM MONTH")  # French "sept": seven, and the month that was the seventh in Rome
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
@@ -179,6 +180,8 @@ class Match:
         token = self.one(*kinds)
         if token is None or not isinstance(token.value, int | float | str):
             raise LookupError(kinds)
+        if token.kind == _SEPT and "MON" in kinds:
+            return int(token.value) + 2
         return int(token.value)
 
     def word(self, *kinds: str) -> str:

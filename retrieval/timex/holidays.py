@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import date
 from functools import partial
 
-from retrieval.timex import days
+from retrieval.timex import calendars, days
 from retrieval.timex.dates import exact
 from retrieval.timex.grammar import Context, Match, Rules, Span, chars_of
 
@@ -40,8 +40,17 @@ def holiday(code: str) -> Callable[[int], date]:
 
     "12-25" is a fixed day; "11/4/4" the fourth Thursday (Monday is 1) of November, "5/1/-1" the
     last Monday of May, "11/4/4+1" the day after; "easter-2" Good Friday; "orthodox" their Easter;
-    "advent-3" the first Sunday of Advent; "day256" the 256th day.
+    "advent-3" the first Sunday of Advent; "day256" the 256th day; "lunar8-15" a day of the Chinese
+    calendar, "lunar-1" its New Year's Eve; "term23" a solar term; "islamic10-1" an Islamic day.
     """
+    if code == "lunar-1":
+        return calendars.eve
+    for name, day_of in (("lunar", calendars.in_year), ("islamic", calendars.islamic)):
+        if code.startswith(name):
+            month, day = (int(part) for part in code[len(name) :].split("-"))
+            return partial(day_of, month, day)
+    if code.startswith("term"):
+        return partial(calendars.solar_term, int(code[4:]))
     if code.startswith("easter"):
         return partial(_from_easter, int(code[6:] or 0))
     if code.startswith("orthodox"):

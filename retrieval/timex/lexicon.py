@@ -85,6 +85,12 @@ _CARRIERS = frozenset(
         "YEARPHASE",
         "VOID",
         "ERA",
+        "LUNAR",
+        "LUNARMONTH",
+        "HALFMONTH",
+        "HALFWEEK",
+        "YEARTODATE",
+        "AMOUNT",
     ]
 )
 

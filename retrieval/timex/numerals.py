@@ -134,7 +134,8 @@ def compound_number(
 _NUM, _ORD, _YEAR, _AND, _DASH, _A = map(kind_of, ("NUM", "ORD", "YEAR", "AND", "DASH", "A"))
 
 
-_ORDMARK, _ERA = kind_of("ORDMARK"), kind_of("ERA")
+_ORDMARK, _ERA, _FIRSTYEAR = kind_of("ORDMARK"), kind_of("ERA"), kind_of("FIRSTYEAR")
+_YMARK = kind_of("YMARK")
 _JOINING = chars_of("AND") | {_DASH}
 _NUMBERS = chars_of("NUM") - chars_of("ORD")
 
@@ -147,6 +148,13 @@ def merge_numbers(tokens: list[Token], joined_by_and: bool) -> list[Token]:
         token = tokens[at]
         if token.kind in (_ORDMARK, _ERA) and at + 1 < len(tokens):
             number = tokens[at + 1]
+            if token.kind == _ERA and number.kind == _FIRSTYEAR:  # 元年: the first, and the mark
+                year = int(str(token.value)) + 1
+                middle = number.end - 1
+                merged.append(Token(_YEAR, year, token.start, middle, str(year)))
+                merged.append(Token(_YMARK, None, middle, number.end))
+                at += 2
+                continue
             if number.kind in _NUMBERS and isinstance(number.value, int):
                 if token.kind == _ORDMARK:
                     made = Token(_ORD, number.value, token.start, number.end, number.text)

@@ -11,9 +11,11 @@ PERIODS = Rules()
 
 @PERIODS("to date", "(THE|THIS)? UNIT TODATE")
 @PERIODS("to date", "TODATE OF? (THE|THIS)? UNIT")
+@PERIODS("to date", "YEARTODATE")
 def _to_date(context: Context, m: Match) -> Span:
     """From the start of the running period up to yesterday."""
-    first, _ = days.period(unit_of(m.all("UNIT")[0]), context.today)
+    unit = unit_of(m.all("UNIT")[0]) if m.has("UNIT") else "year"
+    first, _ = days.period(unit, context.today)
     return Span(first, days.plus_days(context.today, -1), "day", 0.9, relative=True)
 
 
@@ -55,7 +57,7 @@ _COUNTS = chars_of("COUNT")
 _WHOLES = frozenset().union(*map(chars_of, ["OF", "LOC", "MON", "DATE", "YEAR", "UYEARS"]))
 
 
-@PERIODS("rolling", "THIS (NUM | FEW) UNIT")
+@PERIODS("rolling", "RECENT? THIS (NUM | FEW) UNIT")
 def _these(context: Context, m: Match) -> Span | None:
     if m.has("MDAY"):
         return None

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from retrieval.timex import days
 from retrieval.timex.dates import exact
-from retrieval.timex.grammar import Context, Match, Rules, Span, Token, chars_of
+from retrieval.timex.grammar import Context, Match, Rules, Span, Token, chars_of, kind_of
 from retrieval.timex.spans import (
     COUPLE,
     FEW,
@@ -27,9 +27,13 @@ _FUTURE = re.compile("(?:गा|गे|गी|ऊंगा|ऊँगा|हो�
 _PAST = re.compile("(?<![\u0900-\u097f])(?:था|थे|थी|गया|गई|हुआ|हुई|किया)(?![\u0900-\u097f])")
 
 DURATION = (
-    "(COUNT|HALFWORD) OF? HALFWORD? UNIT (AND? A? HALFWORD)? "
-    "((COMMA|AND)* (COUNT|HALFWORD) UNIT (AND? A? HALFWORD)?)*"
+    "(COUNT|HALFWORD) OF? (AND? HALFWORD)? UNIT (AND? A? HALFWORD)? "
+    "((COMMA|AND)* (COUNT|HALFWORD) (AND? HALFWORD)? UNIT (AND? A? HALFWORD)?)*"
 )
+
+
+# "The last three weeks of 2021" are its weeks, not those before now.
+_NOT_OF_A_PERIOD = "(?! (OF|IN) (THE|OF)* (MOD UNIT | MON | UYEARS? YEAR))"
 
 
 def _back(context: Context, m: Match) -> Span:
@@ -57,6 +61,14 @@ def _void(context: Context, m: Match) -> Span | None:
     if m.has("PBEFORE") and not any(t.value == "void" for t in m.all("PBEFORE")):
         return None
     return Span(None, None, "none", void=True)
+
+
+@RELATIVE("ago", f"REL PREAGO {DURATION}")
+@RELATIVE("ago", f"{DURATION} AGO REL")
+def _ago_from(context: Context, m: Match) -> Span:
+    """ "A year ago today", "heute vor einem Jahr"."""
+    start = days.plus_days(context.today, m.number("REL"))
+    return exact(moved(start, amounts(m), -1), 0.95, relative=True)
 
 
 @RELATIVE("ago", f"{DURATION} (AGO|EARLIERIN)")
@@ -102,6 +114,26 @@ def _adjacent(context: Context, m: Match) -> Span:
             days.plus(today, unit, -far), days.plus(today, unit, -near), unit, 0.8, relative=True
         )
     return Span(days.plus(today, unit, near), days.plus(today, unit, far), unit, 0.8, relative=True)
+
+
+@RELATIVE("ago", "AMOUNT (AGO | PBEFORE) | PREAGO AMOUNT")
+@RELATIVE("from now", "AMOUNT (LATER | PAFTER) | PRELATER AMOUNT")
+@RELATIVE("rolling", "(PREV | PAST | LASTORD) AMOUNT | AMOUNT (PREV | PAST)")
+@RELATIVE("rolling ahead", "(NEXT | COMING) AMOUNT | AMOUNT (NEXT | COMING)")
+def _amount(context: Context, m: Match) -> Span:
+    """One word for several units: Korean 사흘, three days; Arabic شهرين, two months."""
+    count, unit = _offset(m.word("AMOUNT"))
+    away = m.has("AGO", "PREAGO", "PBEFORE")
+    if not away and m.has("PREV", "PAST", "LASTORD", "NEXT", "COMING"):
+        return rolling(context, [(count, unit)], 1 if m.has("NEXT", "COMING") else -1)
+    found = moved(context.today, [(count, unit)], -1 if away else 1)
+    return exact(found, 0.95, relative=True)
+
+
+def _offset(written: str) -> tuple[int, str]:
+    """ "3d" as three days, "-2w" as two weeks back."""
+    units = {"d": "day", "w": "week", "m": "month", "y": "year"}
+    return int(written[:-1]), units[written[-1]]
 
 
 @RELATIVE("about ahead", "(FEW | COUPLE) UNIT (LATER | PAFTER)")
@@ -177,19 +209,45 @@ def _weekdays_away(context: Context, m: Match) -> Span:
     return exact(days.plus_days(context.today, away), 0.95, relative=True)
 
 
-@RELATIVE("rolling", f"THE? (PREV|PAST) (THE|OF)* {DURATION}")
+@RELATIVE("rolling", f"THE? (PREV|PAST) (THE|OF)* {DURATION} {_NOT_OF_A_PERIOD}")
 @RELATIVE("rolling", f"THE? {DURATION} (PREV|PAST)")
-@RELATIVE("rolling", "THE? (NUM|FEW|COUPLE) (PREV|PAST) UNIT")
+@RELATIVE("rolling", f"THE? (NUM|FEW|COUPLE) (PREV|PAST) UNIT {_NOT_OF_A_PERIOD}")
 @RELATIVE("rolling", f"{DURATION} WITHINPOST")
+@RELATIVE("rolling", "UNIT NUM (PREV|PAST)")
+@RELATIVE("rolling", "LASTORD NUM UNIT (?! OF | IN)")
 @RELATIVE("rolling", f"IN? THE? PAST (THE|OF)* {DURATION}")
 def _last_units(context: Context, m: Match) -> Span | None:
     if _one_of_several(m) or _counted_from(m):
         return None
+    if m.tokens[0].kind in chars_of("UNIT"):  # Arabic "the days the seven last"
+        if "number_after" not in context.options:
+            return None
+        return rolling(context, [(m.number("NUM"), unit_of(m.tokens[0]))], -1)
+    if m.tokens[0].kind == _LAST and "number_after" not in context.options:
+        return None
     if m.after is not None and m.after.kind in chars_of("UNIT"):
         return None  # the modifier belongs to what follows
+    if m.tokens[0].kind in chars_of("AGO") and _of_a_period(m):
+        return None  # Chinese "the first three days of May"
     if m.has("OF") and not m.has("COUPLE", "FEW", "A", "PAST"):
         return None  # Spanish "semana 27 del año pasado" counts no years
     return rolling(context, amounts(m), -1)
+
+
+_LAST = kind_of("LASTORD")
+
+
+def _of_a_period(m: Match) -> bool:
+    link, whole = m.before, m.back(2)
+    return (
+        link is not None
+        and whole is not None
+        and link.kind in chars_of("OF")
+        and whole.kind in _PERIODS
+    )
+
+
+_PERIODS = frozenset().union(*map(chars_of, ["MON", "UNIT", "YEAROFF", "MONTHOFF", "WEEKOFF"]))
 
 
 def _one_of_several(m: Match) -> bool:
@@ -227,13 +285,16 @@ def _next_units(context: Context, m: Match) -> Span | None:
 @RELATIVE("period", "PERIOD")
 def _lexical_period(context: Context, m: Match) -> Span:
     """Words that name a span by themselves: the value holds two offsets, such as "-3d -1d"."""
-    first, last = (
-        days.plus(
-            context.today, {"d": "day", "w": "week", "m": "month", "y": "year"}[o[-1]], int(o[:-1])
-        )
-        for o in m.word("PERIOD").split()
-    )
+    offsets = [_offset(written) for written in m.word("PERIOD").split()]
+    first, last = (days.plus(context.today, unit, count) for count, unit in offsets)
     return Span(first, last, "day", 0.85, relative=True)
+
+
+@RELATIVE("day of another year", "YEAROFF OF? REL PART?")
+def _day_of_year(context: Context, m: Match) -> Span:
+    """Chinese "today, last year": the same day of that year, and so for its neighbours."""
+    then = days.plus_months(context.today, 12 * m.number("YEAROFF"))
+    return exact(days.plus_days(then, m.number("REL")), 0.95, relative=True)
 
 
 @RELATIVE("day", "REL (OF? PART | COLON)?")

@@ -43,10 +43,11 @@ def count_of(token: Token | None) -> float:
 
 
 def amounts(m: Match) -> list[tuple[float, str]]:
-    """The counted units of a duration such as "2 years and 3 weeks", in order."""
+    """The counted units of a duration such as "2 years and 3 weeks", in order. A word for a half
+    may hold wholes too: German "anderthalb" is 1½."""
     found: list[tuple[float, str]] = []
     count: Token | None = None
-    half = False
+    half, whole = False, 0
     for token in m.tokens:
         if token.kind in _COUNTS:
             if token.kind in chars_of("HALFWORD") and found and count is None:
@@ -54,11 +55,11 @@ def amounts(m: Match) -> list[tuple[float, str]]:
                 found[-1] = (size + 0.5, unit)
                 continue
             if token.kind in chars_of("HALFWORD"):
-                half = True
+                half, whole = True, token.value if isinstance(token.value, int) else 0
             else:
                 count = token
         elif token.kind in _UNIT_OF:
-            size = 0.0 if half and count is None else count_of(count)
+            size = whole if half and count is None else count_of(count)
             if half:
                 size += 0.5
             dated = count is not None and count.kind in chars_of("YEAR") and bool(count.text)
@@ -190,6 +191,18 @@ def cut(context: Context, span: Span, part: str) -> Span | None:
     return change(
         span, first=a, last=b, part=part, whole=(first, last), confidence=span.confidence * 0.95
     )
+
+
+def half_of(span: Span, number: int) -> Span | None:
+    """The first or second half of a month (1-15 and 16 to its end) or a week (from Thursday)."""
+    first, last = bounds(span)
+    begin = {"month": 15, "week": 3}.get(span.grain)
+    if begin is None or span.part or number not in (1, 2):
+        return None
+    middle = days.plus_days(first, begin)
+    if number == 1:
+        return change(span, last=days.plus_days(middle, -1), part="early", whole=(first, last))
+    return change(span, first=middle, part="late", whole=(first, last))
 
 
 def earlier_in(context: Context, span: Span) -> Span | None:

@@ -11,11 +11,11 @@ from retrieval.ingest import worker
 from retrieval.store import chunks, documents
 from retrieval.types import TagsMatch
 from serve.errors import json_response
-from serve.routes.memories import TagList
 from serve.routes.recall import BANK
 from serve.routing import Router
 from serve.services import Given, Tenant
 from serve.wire.common import Natural
+from serve.wire.tags import TagList
 from serve.wire.writes import DocumentPatch
 
 router = Router(tags=["documents"])
@@ -30,10 +30,13 @@ async def list_documents(
     q: str | None = None,
     tags: TagList = None,
     tags_match: TagsMatch = TagsMatch.ANY_STRICT,
+    time_field: str | None = None,
+    start_date: str | None = None,
+    end_date: str | None = None,
     limit: Annotated[Natural, Query()] = 100,
     offset: Annotated[Natural, Query()] = 0,
 ) -> Response:
-    """The bank's documents, last changed first."""
+    """The bank's documents, last changed first; with a time field, latest by that."""
     return json_response(
         await documents.list_documents(
             services.pool,
@@ -42,6 +45,9 @@ async def list_documents(
             q=q,
             tags=tags,
             tags_match=tags_match,
+            time_field=time_field,
+            start_date=start_date,
+            end_date=end_date,
             limit=limit,
             offset=offset,
         )
@@ -92,9 +98,11 @@ async def get_document(bank_id: str, document_id: str, tenant: Tenant, services:
 async def patch_document(
     bank_id: str, document_id: str, body: DocumentPatch, tenant: Tenant, services: Given
 ) -> Response:
-    """Sets a document's tags, and those of its memories."""
+    """Sets a document's tags or observation scopes, and those of its memories."""
     async with services.write_door.enter(tenant):
-        changed = await services.writer.patch_document(tenant, bank_id, document_id, body.tags)
+        changed = await services.writer.patch_document(
+            tenant, bank_id, document_id, body.tags, body.observation_scopes
+        )
     return json_response(changed)
 
 

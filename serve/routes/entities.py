@@ -13,6 +13,7 @@ from serve.routes.recall import BANK
 from serve.routing import Router
 from serve.services import Given, Tenant
 from serve.wire.common import Natural
+from serve.wire.tags import Counted
 from serve.wire.writes import MergeBody, SplitBody
 
 router = Router(tags=["entities"])
@@ -23,12 +24,18 @@ async def list_entities(
     bank_id: str,
     tenant: Tenant,
     services: Given,
+    wanted: Counted,
     limit: Annotated[Natural, Query()] = 100,
     offset: Annotated[Natural, Query()] = 0,
 ) -> Response:
-    """The bank's entities, most mentioned first."""
+    """The bank's entities, most mentioned first.
+
+    With a tag filter only memories that match count: for what is there, how often, and when.
+    """
     return json_response(
-        await entities.list_entities(services.pool, tenant, bank_id, limit=limit, offset=offset)
+        await entities.list_entities(
+            services.pool, tenant, bank_id, wanted=wanted, limit=limit, offset=offset
+        )
     )
 
 
@@ -37,19 +44,24 @@ async def graph(
     bank_id: str,
     tenant: Tenant,
     services: Given,
+    wanted: Counted,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     min_count: Annotated[int, Query(ge=1, le=2**31 - 1)] = 1,
 ) -> Response:
-    """Entities as nodes, common memories as edges."""
+    """Entities as nodes, common memories as edges; of the memories that match a tag filter."""
     return json_response(
-        await entities.graph(services.pool, tenant, bank_id, limit=limit, min_count=min_count)
+        await entities.graph(
+            services.pool, tenant, bank_id, wanted=wanted, limit=limit, min_count=min_count
+        )
     )
 
 
 @router.get(f"{BANK}/entities/{{entity_id}}", operation_id="get_entity")
-async def get_entity(bank_id: str, entity_id: str, tenant: Tenant, services: Given) -> Response:
-    """One entity."""
-    found = await entities.get(services.pool, tenant, bank_id, entity_id)
+async def get_entity(
+    bank_id: str, entity_id: str, tenant: Tenant, services: Given, wanted: Counted
+) -> Response:
+    """One entity, as seen in the memories that match a tag filter."""
+    found = await entities.get(services.pool, tenant, bank_id, entity_id, wanted=wanted)
     return json_response(found)
 
 

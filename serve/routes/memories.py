@@ -15,10 +15,10 @@ from serve.routes.recall import BANK
 from serve.routing import Router
 from serve.services import Given, Tenant
 from serve.wire.common import Natural
+from serve.wire.tags import TagList
 from serve.wire.writes import MemoryPatch
 
 router = Router(tags=["memory"])
-TagList = Annotated[list[str] | None, Query()]
 
 
 @router.get(f"{BANK}/memories/list", operation_id="list_memories")

@@ -270,9 +270,9 @@ class Limits(Section):
     recall_queue_max: Count = 256
     """Recalls that may wait at the door of one process; above it 503."""
     tenant_max_concurrent: Count = 0
-    """Recalls of one tenant at once, running and waiting; 0 = no limit of its own."""
+    """Recalls of one tenant at once, running and waiting, in all processes; 0 = no limit."""
     tenant_requests_per_s: Annotated[float, Field(ge=0)] = 0.0
-    """Sustained requests of one tenant per second and process; 0 = no limit."""
+    """Sustained requests of one tenant per second, in all processes; 0 = no limit."""
     tenant_burst: Positive = 20
     """Requests that a tenant may send at once on top of the sustained rate."""
     write_max_concurrent: Positive = 8

@@ -16,18 +16,13 @@ from retrieval.types import (
     Include,
     MinScores,
     RecallQuery,
-    TagAll,
-    TagAny,
-    TagGroup,
-    TagLeaf,
-    TagNot,
     TagsMatch,
     TemporalMode,
     Window,
 )
 from serve.wire.common import Body, Int, Moment, Number, as_uuid
+from serve.wire.tags import tag_group
 
-MAX_TAG_GROUP_DEPTH = 16
 _WORD = re.compile(r"\w")
 
 
@@ -84,34 +79,6 @@ def _known_types(value: list[str]) -> list[str]:
         if name != "opinion":
             FactType.of(name)
     return value
-
-
-def tag_group(value: Any, depth: int = 0) -> TagGroup:
-    """A tag group from its JSON form. ValueError with a sentence if it is none."""
-    if depth > MAX_TAG_GROUP_DEPTH:
-        raise ValueError(f"tag groups may be nested {MAX_TAG_GROUP_DEPTH} deep at most")
-    if not isinstance(value, dict):
-        raise ValueError("a tag group is an object with `tags`, `and`, `or` or `not`")
-    if "tags" in value:
-        tags = value["tags"]
-        if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-            raise ValueError("`tags` of a tag group must be a list of texts")
-        if value.get("resolve") not in (None, "exact", "fuzzy"):
-            raise ValueError("`resolve` of a tag group is exact or fuzzy")
-        try:
-            match = TagsMatch(value.get("match") or TagsMatch.ANY_STRICT)
-        except ValueError:
-            raise ValueError(f"`match` of a tag group is one of {', '.join(TagsMatch)}") from None
-        return TagLeaf(tuple(tags), match)
-    if "not" in value:
-        return TagNot(tag_group(value["not"], depth + 1))
-    for key, kind in (("and", TagAll), ("or", TagAny)):
-        if key in value:
-            groups = value[key]
-            if not isinstance(groups, list) or not groups:
-                raise ValueError(f"`{key}` of a tag group must be a non-empty list of groups")
-            return kind(tuple(tag_group(group, depth + 1) for group in groups))
-    raise ValueError("a tag group is an object with `tags`, `and`, `or` or `not`")
 
 
 def _groups(value: list[Any]) -> list[Any]:

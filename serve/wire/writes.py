@@ -116,6 +116,7 @@ class MemoryPatch(BaseModel):
     context: str | None = None
     occurred_start: Annotated[str | None, BeforeValidator(_timestamp)] = None
     occurred_end: Annotated[str | None, BeforeValidator(_timestamp)] = None
+    mentioned_at: Annotated[str | None, BeforeValidator(_timestamp)] = None
     fact_type: Literal["world", "experience"] | None = None
     entities: list[str] | None = None
     resolve_entities: bool = True
@@ -127,7 +128,7 @@ class MemoryPatch(BaseModel):
         if not self.model_fields_set - {"resolve_entities", "reason"}:
             raise ValueError(
                 "nothing to change: give text, context, occurred_start, occurred_end,"
-                " fact_type, entities or state"
+                " mentioned_at, fact_type, entities or state"
             )
         return self
 
@@ -138,7 +139,16 @@ class MemoryPatch(BaseModel):
 
 
 class DocumentPatch(Body):
-    tags: Tags
+    """Changes to a document, which its memories follow. What is absent stays."""
+
+    tags: Tags | None = None
+    observation_scopes: Scopes | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> DocumentPatch:
+        if self.tags is None and self.observation_scopes is None:
+            raise ValueError("nothing to change: give tags or observation_scopes")
+        return self
 
 
 class MergeBody(Body):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,7 +20,9 @@ import pytest_asyncio
 import uvicorn
 from hindsight_client import Hindsight
 from hindsight_client_api.exceptions import ApiException, BadRequestException, NotFoundException
+from pydantic import BaseModel
 
+from serve.wire import banks, recall, writes
 from tests.serve.conftest import Live
 
 pytestmark = [
@@ -340,8 +343,8 @@ async def test_the_generated_methods(live: Live, address: str) -> None:
     assert found.overrides == {"recall_budget_min": 30}
     assert (await call("BanksApi.get_bank_config", bank)).overrides == found.overrides
     assert (await call("BanksApi.reset_bank_config", bank)).overrides == {}
-    banks = await call("BanksApi.list_banks", q="generated", limit=5, offset=0)
-    assert [each.bank_id for each in banks.banks] == [bank]
+    listed = await call("BanksApi.list_banks", q="generated", limit=5, offset=0)
+    assert [each.bank_id for each in listed.banks] == [bank]
 
     # Memories
     item = make.MemoryItem(
@@ -362,9 +365,10 @@ async def test_the_generated_methods(live: Live, address: str) -> None:
     (memory,) = listed.items
     assert memory.entities == "Gus"
     assert (await call("MemoryApi.get_memory", bank, memory.id))["entities"] == ["Gus"]
-    change = make.UpdateMemoryRequest(text="Gus oils the tower clock.")
+    change = make.UpdateMemoryRequest(text="Gus oils the tower clock.", mentioned_at="2024-05-06")
     changed = await call("MemoryApi.update_memory", bank, memory.id, change)
     assert changed["text"] == "Gus oils the tower clock."
+    assert changed["mentioned_at"] == "2024-05-06T00:00:00+00:00"
     observation = (await call("MemoryApi.list_memories", bank, type="observation")).items[0]
     assert await call("MemoryApi.get_observation_history", bank, observation.id) is not None
     scopes = await call("MemoryApi.list_observation_scopes", bank)
@@ -383,8 +387,22 @@ async def test_the_generated_methods(live: Live, address: str) -> None:
     chunks = await call("DocumentsApi.list_document_chunks", bank, "g/1", limit=10)
     chunk = await call("DocumentsApi.get_chunk", chunks.items[0].chunk_id)
     assert chunk.document_id == "g/1"
-    request = make.UpdateDocumentRequest(tags=["time"])
+    later = await call(
+        "DocumentsApi.list_documents",
+        bank,
+        time_field="created_at",
+        start_date=documents.items[0].created_at,
+        end_date=documents.items[0].created_at,
+    )
+    assert later.total == 0  # the end is exclusive
+    since = {"start_date": documents.items[0].updated_at, "time_field": "updated_at"}
+    assert (await call("DocumentsApi.list_documents", bank, **since)).total == 1
+    scopes = make.UpdateDocumentObservationScopes("per_tag")
+    request = make.UpdateDocumentRequest(tags=["time"], observation_scopes=scopes)
     assert (await call("DocumentsApi.update_document", bank, "g/1", request)).success
+    document = await call("DocumentsApi.get_document", bank, "g/1")
+    assert document.tags == ["time"]
+    assert document.observation_scopes.actual_instance == "per_tag"
     queued = await call("DocumentsApi.reprocess_document", bank, "g/1")
     assert (queued.success, queued.items_count) == (True, 1)
     async with asyncio.timeout(20):
@@ -395,8 +413,25 @@ async def test_the_generated_methods(live: Live, address: str) -> None:
             await asyncio.sleep(0.05)
     entities = await call("EntitiesApi.list_entities", bank, limit=10)
     assert (await call("EntitiesApi.get_entity", bank, entities.items[0].id)).observations == []
+    gus = entities.items[0].id
     graph = await call("EntitiesApi.get_entity_graph", bank, limit=10, min_count=1)
     assert graph.total_entities == 1
+    for wanted, there in (
+        ({"tags": ["time"], "tags_match": "all_strict"}, True),
+        ({"tags": ["clock"], "tags_match": "any_strict"}, False),
+        ({"tag_groups": json.dumps([{"not": {"tags": ["time"]}}])}, False),
+        ({"tag_groups": json.dumps([{"tags": ["time"], "match": "exact"}])}, True),
+    ):
+        listed = await call("EntitiesApi.list_entities", bank, **wanted)
+        assert (listed.total, len(listed.items)) == (there, there), wanted
+        graph = await call("EntitiesApi.get_entity_graph", bank, **wanted)
+        assert graph.total_entities == there
+        if there:
+            found = await call("EntitiesApi.get_entity", bank, gus, **wanted)
+            assert (found.mention_count, found.last_seen[:10]) == (1, "2024-05-06")
+        else:
+            with pytest.raises(NotFoundException):
+                await call("EntitiesApi.get_entity", bank, gus, **wanted)
 
     # Operations
     listing = await call("OperationsApi.list_operations", bank, status="completed", limit=5)
@@ -431,6 +466,58 @@ async def test_the_generated_methods(live: Live, address: str) -> None:
         assert refused(error.value) == 501, name
     assert call.called == every
     await call.close()
+
+
+IGNORED = {"CreateBankRequest.retain_max_attachments_per_chunk", "reflect.reflect_request"}
+"""Attachments are not built here, nor are answers by a language model."""
+PARTS: dict[str, type[BaseModel]] = {
+    "MemoryItem": writes.ItemBody,
+    "EntityInput": writes.EntityBody,
+    "IncludeOptions": recall.IncludeBody,
+    "ChunkIncludeOptions": recall.ChunkBudget,
+    "EntityIncludeOptions": recall.EntityBudget,
+    "SourceFactsIncludeOptions": recall.SourceFactBudget,
+    "MinScores": recall.MinScoresBody,
+    "TemporalWindow": recall.WindowBody,
+    "DispositionTraits": banks.Disposition,
+}
+
+
+async def test_what_the_client_can_send_is_read(live: Live) -> None:
+    """Every query parameter and body field of a route that is built, by the server's schema."""
+    schema = live.api.openapi()
+    built = {
+        operation["operationId"]: operation
+        for path in schema["paths"].values()
+        for operation in path.values()
+    }
+    ignored, seen = set(), set()
+    for kind in GENERATED.values():
+        for name in methods(kind) & built.keys():
+            operation = built[name]
+            known = {parameter["name"] for parameter in operation.get("parameters", ())}
+            content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+            for given, parameter in list(inspect.signature(getattr(kind, name)).parameters.items()):
+                if given in ("self", "authorization") or given.startswith("_"):
+                    continue
+                model = getattr(
+                    generated, str(parameter.annotation).split(".")[-1].strip("'>"), None
+                )
+                if content is None or model is None:
+                    seen.add(f"{name}.{given}")
+                    ignored |= {f"{name}.{given}"} - {f"{name}.{one}" for one in known}
+                    continue
+                body = schema["components"]["schemas"][content["schema"]["$ref"].split("/")[-1]]
+                fields = {info.alias or field for field, info in model.model_fields.items()}
+                seen |= {f"{model.__name__}.{field}" for field in fields}
+                ignored |= {
+                    f"{model.__name__}.{field}" for field in fields - set(body["properties"])
+                }
+    for name, ours in PARTS.items():
+        theirs = getattr(generated, name).model_fields
+        ignored |= {f"{name}.{field}" for field in theirs.keys() - ours.model_fields.keys()}
+    assert {"list_entities.tag_groups", "RecallRequest.types", "list_memories.state"} <= seen
+    assert ignored == IGNORED
 
 
 async def test_it_waits_and_tries_again_when_told_to(live: Live, address: str) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
 from retrieval.errors import DeadlineExceeded, Overloaded, RateLimited
-from serve.door import Door, Limits
+from serve.door import Door, Limits, Share
 
 pytestmark = pytest.mark.unit
 
@@ -163,3 +164,57 @@ async def test_cancelled_in_the_moment_it_was_called() -> None:
         with pytest.raises(asyncio.CancelledError):
             await waiter
     assert (door.running, door.waiting) == (0, 0)
+
+
+def test_shares_add_up() -> None:
+    for size in range(1, 9):
+        for whole in range(size, 40):
+            parts = [Share(place, size).count(whole) for place in range(size)]
+            assert sum(parts) == whole
+            assert max(parts) - min(parts) <= 1
+        assert {Share(place, size).count(0) for place in range(size)} == {0}  # no limit stays none
+        assert {Share(place, size).count(1) for place in range(size)} == {1}  # but never nobody
+    assert Share(2, 4).of(Limits(at_once=7, per_s=10.0, burst=2)) == Limits(2, 2.5, 1)
+    assert Share().of(Limits(3, 0.5, 4)) == Limits(3, 0.5, 4)
+
+
+async def test_a_door_keeps_its_share_of_a_tenants_limit() -> None:
+    shares = [Share(0, 2)]
+    door = Door(8, 8, limits=Limits(at_once=3), share=lambda: shares[0])
+    async with inside(door, "a", "a"):
+        with pytest.raises(RateLimited, match=r"2 requests open at one of 2 processes.* is 3$"):
+            async with door.enter("a"):
+                pass
+        shares[0] = Share(0, 1)  # the other one went
+        async with door.enter("a"):
+            assert door.running == 3
+        shares[0] = Share(2, 3)
+        with pytest.raises(RateLimited):
+            async with door.enter("a"):
+                pass
+
+
+async def test_two_doors_keep_one_rate() -> None:
+    clock = Clock()
+    limits = Limits(per_s=4, burst=4)
+    shares = [partial(Share, place, 2) for place in (0, 1)]
+    doors = [Door(8, 8, limits=limits, share=share, clock=clock) for share in shares]
+    said = set()
+
+    async def passed(rounds: int, step_s: float) -> int:
+        count = 0
+        for _ in range(rounds):
+            clock.now += step_s
+            for door in doors:
+                try:
+                    async with door.enter("a"):
+                        count += 1
+                except RateLimited as refused:
+                    said.add(str(refused))
+        return count
+
+    assert await passed(10, 0.0) == 4  # the burst, once
+    clock.now += 1000
+    assert await passed(10, 0.0) == 4
+    assert await passed(400, 0.0625) == 100  # 25 s
+    assert said == {"this tenant may send 4 requests a second"}

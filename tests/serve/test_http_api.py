@@ -320,7 +320,14 @@ async def test_import_is_all_or_nothing(live: Live) -> None:
         ("GET", "/documents/nothing/chunks", 404, None),
         ("POST", "/documents/nothing/reprocess", 404, None),
         ("GET", "/documents/nothing/chunks?limit=1001", 422, None),
+        ("GET", "/documents?time_field=mentioned_at", 400, None),
+        ("GET", "/documents?start_date=x", 400, None),
+        ("GET", "/documents?end_date=", 400, None),
+        ("PATCH", "/documents/nothing", 404, {"observation_scopes": "shared"}),
+        ("PATCH", "/documents/nothing", 422, {"observation_scopes": "per_day"}),
+        ("PATCH", "/documents/nothing", 422, {"tags": None, "observation_scopes": None}),
         ("GET", "/entities/x", 400, None),
+        ("GET", f"/entities/{NOBODY}?tags=a", 404, None),
         ("GET", f"/entities/{NOBODY}", 404, None),
         ("POST", f"/entities/{NOBODY}/regenerate", 410, None),
         ("GET", "/operations/x", 400, None),
@@ -338,6 +345,36 @@ async def test_bad_input(
     await ask(live, method, f"{B}/bad{path}", status, json=body)
     after = await ask(live, "GET", f"{B}/bad/stats?refresh=true")
     assert {**before, "last_memory_write_at": 0} == {**after, "last_memory_write_at": 0}
+
+
+@pytest.mark.parametrize("path", ["/entities", f"/entities/{NOBODY}", "/entities/graph"])
+@pytest.mark.parametrize(
+    ("query", "field", "reason"),
+    [
+        ("tags=a&tags_match=some", "tags_match", "any"),
+        ("tags=a&tag_groups=[]", "tag_groups", "not both"),
+        ("tag_groups=a", "tag_groups", "no JSON"),
+        ('tag_groups={"tags":["a"]}', "tag_groups", "list"),
+        ('tag_groups=[{"tags":"a"}]', "tag_groups", "list of texts"),
+        ('tag_groups=[{"or":[]}]', "tag_groups", "non-empty"),
+        ('tag_groups=[{"tags":["\\ud800"]}]', "tag_groups", "no JSON"),
+    ],
+)
+async def test_tag_filters_that_cannot_be(
+    live: Live, path: str, query: str, field: str, reason: str
+) -> None:
+    refused = await ask(live, "GET", f"{B}/sample{path}?{quote(query, safe='=&')}", 422)
+    (problem,) = refused["detail"]
+    assert problem["loc"] == ["query", field]
+    assert reason in problem["msg"]
+
+
+async def test_a_tag_with_nul_is_one_without(live: Live) -> None:
+    await live.import_memories(
+        "nul", {"key": "k", "text": "t", "tags": ["ab"], "entities": ["Ann"]}
+    )
+    query = quote('[{"tags":["a\\u0000b"]}]')
+    assert (await ask(live, "GET", f"{B}/nul/entities?tag_groups={query}"))["total"] == 1
 
 
 @pytest.mark.parametrize(

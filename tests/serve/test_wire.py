@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from retrieval.types import FactType, TagAll, TagLeaf, TagNot, TagsMatch
 from serve.wire.common import moment
-from serve.wire.recall import MAX_TAG_GROUP_DEPTH, RecallBody, tag_group
+from serve.wire.recall import RecallBody
+from serve.wire.tags import MAX_TAG_GROUP_DEPTH, tag_group
 from serve.wire.writes import ItemBody, MemoryPatch
 
 pytestmark = pytest.mark.unit

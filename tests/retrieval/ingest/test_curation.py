@@ -202,6 +202,40 @@ async def test_new_tags_for_a_document(world: World) -> None:
         await curation.patch_document(world.deps, "default", world.bank, "nope", [])
 
 
+async def test_new_observation_scopes_for_a_document(world: World) -> None:
+    async def rescope(**changes: Any) -> None:
+        await curation.patch_document(world.deps, "default", world.bank, "d", **changes)
+
+    async def scopes(key: str) -> Any:
+        shown = await memories.get(world.pool, "default", world.bank, world.ids[key])
+        return shown["observation_scopes"]
+
+    everything = await world.keys()
+    await rescope(observation_scopes="combined")  # what it was, said aloud
+    assert (await scopes("a"), await scopes("c")) == ("combined", None)
+    assert await world.keys() == everything
+    await rescope(observation_scopes=[["x"], []])
+    assert (await scopes("a"), await scopes("b")) == ([["x"], []], [["x"], []])
+    assert await world.keys() == {"a", "b", "c"}  # the observations are to be made anew
+    document = await documents.get(world.pool, "default", world.bank, "d")
+    assert document["observation_scopes"] == [["x"], []]
+    await rescope(tags=["x"])
+    assert await scopes("a") == [["x"], []]
+    for wrong, field in (({}, "tags"), ({"observation_scopes": "per_day"}, "observation_scopes")):
+        with pytest.raises(InvalidInput) as caught:
+            await rescope(**wrong)
+        assert caught.value.field == field
+
+
+async def test_another_time_of_mention(world: World) -> None:
+    shown = await patch(world, "a", mentioned_at="2021-02-03T04:05:06+01:00")
+    assert shown["mentioned_at"] == "2021-02-03T03:05:06+00:00"
+    assert (await world.replica()).columns[-1].arrays["mentioned_at"][0] == 1612321506 * 10**6
+    assert (await patch(world, "a", mentioned_at=""))["mentioned_at"] is None
+    with pytest.raises(InvalidInput, match="mentioned_at"):
+        await patch(world, "a", mentioned_at="once")
+
+
 async def test_clearing_a_bank(world: World) -> None:
     answer = await curation.clear(world.deps, "default", world.bank, "observation")
     assert answer == {"success": True, "deleted_count": 3}

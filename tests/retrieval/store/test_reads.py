@@ -10,8 +10,8 @@ from retrieval.errors import InvalidInput, NotFound
 from retrieval.ingest.curation import patch_memory
 from retrieval.ingest.importing import import_memories
 from retrieval.store import banks, chunks, documents, entities, memories, operations, stats, tags
-from retrieval.store.pool import Pool
-from retrieval.types import FactType, Ints
+from retrieval.store.pool import Connection, Pool, write
+from retrieval.types import FactType, Ints, TagAll, TagAny, TagLeaf, TagNot, TagsMatch
 from tests.retrieval.store.servers import deps
 
 pytestmark = pytest.mark.integration
@@ -293,3 +293,151 @@ async def test_documents(filled: Filled) -> None:
     shown = await documents.get(filled.pool, "default", filled.bank_id, "d1")
     assert shown["nodes_by_fact_type"] == {"world": 1, "experience": 1}
     assert shown["original_text"] is None
+
+
+@pytest.fixture
+async def village(pool: Pool) -> str:
+    """A bank where what is seen of its entities depends on the tags looked at."""
+
+    def told(key: str, tags: list[str], names: list[str], day: int, **more: Any) -> dict[str, Any]:
+        return {
+            "key": key, "text": key, "tags": tags, "entities": names,
+            "mentioned_at": f"2024-02-{day:02}", **more,
+        }  # fmt: skip
+
+    bank_id = f"village-{uuid4().hex[:8]}"
+    items = [
+        told("fair", ["market"], ["Mia", "Olaf"], 1),
+        told("eggs", ["market", "farm"], ["Mia", "Olaf"], 2, occurred_start="2023-05-05"),
+        told("barn", ["farm"], ["Olaf", "Pia"], 3),
+        told("song", [], ["Mia"], 4),
+        told("gone", ["market"], ["Pia"], 5),
+    ]
+    done = await import_memories(deps(pool), "default", bank_id, items)
+    await patch_memory(
+        deps(pool), "default", bank_id, done["ids"]["gone"], {"state": "invalidated"}
+    )
+    return bank_id
+
+
+FARM = TagLeaf(("farm",))
+MARKET = TagLeaf(("market",))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (tags.TagFilter(["market"]), {"Mia": 3, "Olaf": 2}),
+        (tags.TagFilter(["market"], TagsMatch.ANY_STRICT), {"Mia": 2, "Olaf": 2}),
+        (tags.TagFilter(["market", "farm"], TagsMatch.ANY_STRICT), {"Olaf": 3, "Mia": 2, "Pia": 1}),
+        (tags.TagFilter(["market", "farm"], TagsMatch.ALL_STRICT), {"Mia": 1, "Olaf": 1}),
+        (tags.TagFilter(["farm"], TagsMatch.EXACT), {"Olaf": 1, "Pia": 1}),
+        (tags.TagFilter([], TagsMatch.EXACT), {"Mia": 1}),
+        (tags.TagFilter(["Market"], TagsMatch.ANY_STRICT), {}),
+        (tags.TagFilter(groups=[FARM, TagNot(MARKET)]), {"Olaf": 1, "Pia": 1}),
+        (tags.TagFilter(groups=[TagAny((TagAll((FARM, MARKET)), TagLeaf((), TagsMatch.EXACT)))]),
+         {"Mia": 2, "Olaf": 1}),
+        (tags.TagFilter(groups=[TagLeaf(())]), {}),
+        (tags.TagFilter(groups=[TagLeaf((), TagsMatch.ANY)]), {"Mia": 1}),
+        (tags.TagFilter(groups=[TagLeaf((), TagsMatch.ALL_STRICT)]), 
+         {"Olaf": 3, "Mia": 2, "Pia": 1}),
+        (tags.TagFilter(groups=[TagNot(TagLeaf((), TagsMatch.ALL_STRICT))]), {"Mia": 1}),
+        (tags.TagFilter(match=TagsMatch.EXACT, groups=[FARM]), {}),
+    ],
+)  # fmt: skip
+async def test_entities_as_the_memories_with_these_tags_show_them(
+    pool: Pool, village: str, wanted: tags.TagFilter, expected: dict[str, int]
+) -> None:
+    listed = await entities.list_entities(pool, "default", village, wanted=wanted)
+    counts = {item["canonical_name"]: item["mention_count"] for item in listed["items"]}
+    assert list(counts.items()) == list(expected.items())
+    assert listed["total"] == len(expected)
+    graph = await entities.graph(pool, "default", village, wanted=wanted)
+    shown = {node["data"]["label"]: node["data"]["mentionCount"] for node in graph["nodes"]}
+    assert shown == expected
+    assert graph["total_entities"] == len(expected)
+
+
+async def test_one_entity_and_its_company_under_tags(pool: Pool, village: str) -> None:
+    everyone = await entities.list_entities(pool, "default", village)
+    ids = {item["canonical_name"]: item["id"] for item in everyone["items"]}
+    market = tags.TagFilter(["market"], TagsMatch.ANY_STRICT)
+    mia = await entities.get(pool, "default", village, ids["Mia"], wanted=market)
+    assert (mia["mention_count"], mia["first_seen"][:10], mia["last_seen"][:10]) == (
+        2, "2023-05-05", "2024-02-01",
+    )  # fmt: skip
+    with pytest.raises(NotFound):  # only an invalidated memory has her at the market
+        await entities.get(pool, "default", village, ids["Pia"], wanted=market)
+
+    def pairs(graph: dict[str, Any]) -> list[tuple[str, int, str]]:
+        names = {node["data"]["id"]: node["data"]["label"] for node in graph["nodes"]}
+        return [
+            (
+                " ".join(sorted(names[edge["data"][end]] for end in ("source", "target"))),
+                edge["data"]["weight"],
+                edge["data"]["lastCooccurred"][:10],
+            )
+            for edge in graph["edges"]
+        ]
+
+    graph = await entities.graph(pool, "default", village, wanted=market)
+    assert pairs(graph) == [("Mia Olaf", 2, "2024-02-01")]
+    farm = tags.TagFilter(["farm"], TagsMatch.ANY_STRICT)
+    graph = await entities.graph(pool, "default", village, wanted=farm)
+    assert sorted(pairs(graph)) == [("Mia Olaf", 1, "2023-05-05"), ("Olaf Pia", 1, "2024-02-03")]
+    graph = await entities.graph(pool, "default", village, wanted=farm, min_count=2)
+    assert (pairs(graph), graph["total_entities"], graph["total_edges"]) == ([], 1, 0)
+    page = await entities.list_entities(pool, "default", village, wanted=farm, limit=1, offset=2)
+    assert ([item["canonical_name"] for item in page["items"]], page["total"]) == (["Pia"], 3)
+    past = await entities.list_entities(pool, "default", village, wanted=farm, offset=9)
+    assert (past["items"], past["total"]) == ([], 3)
+
+
+async def test_a_graph_has_as_many_edges_as_asked(pool: Pool) -> None:
+    bank_id = f"knot-{uuid4().hex[:8]}"
+    item = {"key": "all", "text": "They met", "entities": ["Ada", "Ben", "Cleo", "Dov"]}
+    await import_memories(deps(pool), "default", bank_id, [item])
+    graph = await entities.graph(pool, "default", bank_id, limit=4)
+    assert (len(graph["nodes"]), len(graph["edges"]), graph["total_edges"]) == (4, 4, 6)
+
+
+async def test_documents_by_time(pool: Pool) -> None:
+    bank_id = f"dated-{uuid4().hex[:8]}"
+    for name in ("old", "mid", "new"):
+        item = {"key": name, "text": name, "document_id": name, "tags": [name]}
+        await import_memories(deps(pool), "default", bank_id, [item])
+    bank = (await banks.head(pool, "default", bank_id)).bank
+    times = {"old": (1, 9), "mid": (2, 8), "new": (3, 7)}
+
+    async def age(connection: Connection) -> None:
+        for name, (made, changed) in times.items():
+            await connection.execute(
+                "update documents set created_at = make_timestamptz(2024, 3, $3, 0, 0, 0, 'UTC'),"
+                " updated_at = make_timestamptz(2024, 3, $4, 0, 0, 0, 'UTC')"
+                " where bank = $1 and document_id = $2",
+                bank, name, made, changed,
+            )  # fmt: skip
+
+    await write(pool, age)
+
+    async def listed(**filters: Any) -> tuple[list[str], int]:
+        found = await documents.list_documents(pool, "default", bank_id, **filters)
+        return [item["id"] for item in found["items"]], found["total"]
+
+    assert await listed() == (["old", "mid", "new"], 3)
+    assert await listed(time_field="created_at") == (["new", "mid", "old"], 3)
+    assert await listed(start_date="2024-03-08") == (["old", "mid"], 2)
+    assert await listed(end_date="2024-03-08T00:00:00Z") == (["new"], 1)
+    between = {"start_date": "2024-03-02T01:00:00+01:00", "end_date": "2024-03-03"}
+    assert await listed(time_field="created_at", **between) == (["mid"], 1)
+    window = {"time_field": "created_at", "start_date": "2024-03-01", "end_date": "2024-03-03"}
+    assert await listed(**window, limit=1, offset=1) == (["old"], 2)
+    assert await listed(**window, q="ol") == (["old"], 1)
+    for filters, field in (
+        ({"time_field": "mentioned_at"}, "time_field"),
+        ({"start_date": "soon"}, "start_date"),
+        ({"end_date": "2024-13-01"}, "end_date"),
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            await listed(**filters)
+        assert caught.value.field == field

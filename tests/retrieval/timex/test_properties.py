@@ -7,10 +7,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from retrieval.timex import anchor_event, asks_for_length, explicit_dates, find, parse
+from retrieval.timex import anchor_event, asks_for_length, explicit_dates, find, parse, warm
 from tests.retrieval.timex.days_of import days_of
 
 pytestmark = pytest.mark.unit
+warm()  # deadlines of examples are about reading texts, not about loading word lists
 
 OFFSETS = st.integers(-12 * 4, 14 * 4).map(lambda q: timezone(timedelta(minutes=15 * q)))
 ANCHORS = st.builds(

@@ -275,6 +275,112 @@ def test_other_languages(text: str, first: str, last: str) -> None:
     assert read(text) == (first, last)
 
 
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        # years by the name of a reign
+        ("乾隆五十年", "1785-01-01", "1785-12-31"),
+        ("光绪元年", "1875-01-01", "1875-12-31"),
+        ("贞观3年6月", "0629-06-01", "0629-06-30"),
+        # halves of a month and of a week
+        ("上半月的账单", "2025-06-01", "2025-06-15"),
+        ("3月下半月", "2025-03-16", "2025-03-31"),
+        ("下半周", "2025-06-19", "2025-06-22"),
+        ("the first half of February 2024", "2024-02-01", "2024-02-15"),
+        ("in the second half of last week", "2025-06-12", "2025-06-15"),
+        ("先週の後半", "2025-06-12", "2025-06-15"),
+        # the first and last units of a period are not those around the anchor
+        ("2024年的前三个月", "2024-01-01", "2024-03-31"),
+        ("上个月的前5天", "2025-05-01", "2025-05-05"),
+        ("前5天", "2025-06-13", "2025-06-18"),
+        ("the last 2 weeks of this year", "2025-12-15", "2025-12-28"),
+        ("the last 3 days of April", "2025-04-28", "2025-04-30"),
+        ("los últimos dos meses de 2023", "2023-11-01", "2023-12-31"),
+        ("les 2 derniers jours de mars", "2025-03-30", "2025-03-31"),
+        ("die letzten vier Tage im Mai", "2025-05-28", "2025-05-31"),
+        ("the last 3 days", "2025-06-15", "2025-06-18"),
+        # said between two years, counted by halves, seen from another year
+        ("2015年和2018年之间的订单", "2015-01-01", "2018-12-31"),
+        ("三个半月前", "2025-03-03", "2025-03-03"),
+        ("80年代初", "1980-01-01", "1983-12-31"),
+        ("去年的今天", "2024-06-18", "2024-06-18"),
+        ("最近这几天", "2025-06-13", "2025-06-18"),
+        ("三月的第二个星期日", "2025-03-09", "2025-03-09"),
+        # centuries in Roman numerals
+        ("el siglo XIX", "1800-01-01", "1899-12-31"),
+        ("au XVIIIe siècle", "1700-01-01", "1799-12-31"),
+        ("nel XX secolo", "1900-01-01", "1999-12-31"),
+        # since the beginning of the year
+        ("株価は年初来で上がった", "2025-01-01", "2025-06-17"),
+        ("revenue YTD", "2025-01-01", "2025-06-17"),
+        # days that Korean counts in one word
+        ("사흘 전에 만났다", "2025-06-15", "2025-06-15"),
+        ("이틀 후에", "2025-06-20", "2025-06-20"),
+        ("지난 열흘 동안", "2025-06-08", "2025-06-18"),
+        # halves of a unit, also in one word
+        ("two and a half months ago", "2025-04-03", "2025-04-03"),
+        ("in the past one and a half years", "2023-12-18", "2025-06-18"),
+        ("vor anderthalb Jahren", "2023-12-18", "2023-12-18"),
+        ("vor einem halben Jahr", "2024-12-18", "2024-12-18"),
+        ("anderhalve maand geleden", "2025-05-03", "2025-05-03"),
+        ("полтора месяца назад", "2025-05-03", "2025-05-03"),
+        ("полгода назад", "2024-12-18", "2024-12-18"),
+        ("ढाई महीने पहले", "2025-04-03", "2025-04-03"),
+        # counted from a day beside today
+        ("heute vor zwei Jahren", "2023-06-18", "2023-06-18"),
+        ("three weeks ago yesterday", "2025-05-27", "2025-05-27"),
+        # years in words, and what only looks like one
+        ("en dos mil catorce", "2014-01-01", "2014-12-31"),
+        ("en mille neuf cent soixante-huit", "1968-01-01", "1968-12-31"),
+        ("em dois mil e dez", "2010-01-01", "2010-12-31"),
+        ("bin dokuz yüz seksen dörtte", "1984-01-01", "1984-12-31"),
+        # Turkish numbers above ten
+        ("on dört gün önce", "2025-06-04", "2025-06-04"),
+        ("on iki Mayıs 2024", "2024-05-12", "2024-05-12"),
+        # French September, which is seven elsewhere
+        ("vu le 12 sept", "2024-09-12", "2024-09-12"),
+        ("il y a sept jours", "2025-06-11", "2025-06-11"),
+        ("la segunda quincena de abril", "2025-04-16", "2025-04-30"),
+        ("na semana retrasada", "2025-06-02", "2025-06-08"),
+        # Arabic: two units in one word, numbers after their unit
+        ("قبل شهرين", "2025-04-18", "2025-04-18"),
+        ("بعد يومين", "2025-06-20", "2025-06-20"),
+        ("الأسبوعين الماضيين", "2025-06-04", "2025-06-18"),
+        ("الأشهر الثلاثة الماضية", "2025-03-18", "2025-06-18"),
+        ("آخر 5 أيام", "2025-06-13", "2025-06-18"),
+        ("آخر يوم من الشهر", "2025-06-30", "2025-06-30"),
+        ("في الربع الثاني من عام 2023", "2023-04-01", "2023-06-30"),
+        ("일주일 전에", "2025-06-11", "2025-06-11"),
+        ("一昨日", "2025-06-16", "2025-06-16"),
+        # Turkish endings after a year, and the week in the dative
+        ("2014'ten 2018'e kadar", "2014-01-01", "2018-12-31"),
+        ("geçen haftaya bak", "2025-06-09", "2025-06-15"),
+    ],
+)
+def test_said_in_other_ways(text: str, first: str, last: str) -> None:
+    assert read(text) == (first, last)
+
+
+def test_turkish_before_and_after_a_year() -> None:
+    assert read("2018'den sonra") == ("2019-01-01", None)
+    assert read("2018'den önce") == (None, "2017-12-31")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "guten Morgen zusammen",
+        "80到90之间的数",
+        "花了两千元",
+        "vi xx en la lista",
+        "en dos mil usuarios",
+        "in two thousand requests",
+    ],
+)
+def test_not_said_in_other_ways(text: str) -> None:
+    assert read(text) is None
+
+
 def test_a_warm_process_answers_in_milliseconds() -> None:
     import time
 

@@ -1,0 +1,67 @@
+"""The processes that let requests in, and the part of every tenant's limits that falls to each.
+
+A limit holds for all of them together. Each counts for itself, by its share: no request waits for
+a count that lies elsewhere. A process that comes or goes is noticed within `BEAT_S`, one that died
+within `FRESH_S`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from uuid import uuid4
+
+from retrieval.store import doors
+from retrieval.store.pool import Pool
+from serve.door import Share
+
+log = logging.getLogger(__name__)
+
+BEAT_S = 2.0
+FRESH_S = 7.0
+"""Three beats, and a second for a slow one."""
+FORGET_S = 600.0
+
+
+class Company:
+    """This process among the others, once `join` was called."""
+
+    def __init__(self, pool: Pool, beat_s: float = BEAT_S, fresh_s: float = FRESH_S) -> None:
+        self._pool = pool
+        self._beat_s = beat_s
+        self._fresh_s = fresh_s
+        self._id = uuid4()
+        self._share = Share()
+
+    def share(self) -> Share:
+        """What was found last; all, as long as nothing was."""
+        return self._share
+
+    async def join(self, stack: AsyncExitStack) -> None:
+        """Counts this process in until the stack closes, and looks for the others."""
+        stack.push_async_callback(self._leave)
+        await self._beat()
+        beating = asyncio.create_task(self._go_on())
+        stack.callback(beating.cancel)
+
+    async def _go_on(self) -> None:
+        while True:
+            await asyncio.sleep(self._beat_s)
+            await self._beat()
+
+    async def _beat(self) -> None:
+        try:
+            found = Share(*await doors.present(self._pool, self._id, self._fresh_s))
+        except Exception as error:  # whatever it is, requests go on by the last count
+            log.warning("the other processes could not be counted: %s", error)
+            return
+        if found.size != self._share.size:
+            log.info("tenants' limits are shared by %d processes", found.size)
+        self._share = found
+
+    async def _leave(self) -> None:
+        try:
+            await doors.leave(self._pool, self._id, FORGET_S)
+        except Exception as error:
+            log.info("could not say that this process goes: %s", error)
