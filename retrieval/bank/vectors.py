@@ -7,7 +7,8 @@ needed anyway.
 
 FAISS computes each row by itself in a fixed order of operations, so equal vectors have equal
 similarities wherever they stand, and a row's similarity is the same to the last bit in a full
-scan and in a gathered one. A BLAS product promises neither.
+scan and in a gathered one (but for the kernels it has for 1, 2, 4, 8 and 12 dimensions). A BLAS
+product promises neither.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ def without_vector(vectors: Floats) -> Bools:
     return ~(np.isfinite(norms) & (norms > 0))
 
 
-SURVEYED_ROWS = 16_384
+SURVEYED_ROWS = 20_000
 """From so many rows on a survey pays. Measured by `bench vectors`."""
 
 
