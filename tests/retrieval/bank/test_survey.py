@@ -15,7 +15,7 @@ from retrieval.bank.codes import Codes
 from retrieval.bank.columns import Population
 from retrieval.bank.moments import WAITING
 from retrieval.bank.shards import ShardedBackend
-from retrieval.bank.vectors import FlatBackend, FlatVectors
+from retrieval.bank.vectors import FEW, FlatBackend, FlatVectors
 from retrieval.types import Bools, FactType, Floats, Ints
 from tests.retrieval.bank import congruence
 
@@ -253,3 +253,19 @@ def test_several_threads_may_ask_one_scan() -> None:
             for i, hits in zip(asked, found, strict=True):
                 assert np.array_equal(hits.ordinals, truth[i].ordinals)
                 assert np.array_equal(hits.scores, truth[i].scores)
+
+
+@pytest.mark.parametrize("floor", [-2.0, 0.0, 0.2])
+def test_the_nearest_of_few_vectors_are_those_of_a_product(floor: float) -> None:
+    chance = np.random.default_rng(11)
+    rows, vectors = (unit(chance.standard_normal((n, 48))) for n in (2000, FEW))
+    types, kinds = (chance.integers(0, 3, n).astype(np.uint8) for n in (2000, FEW))
+    dead = np.arange(0, 2000, 7, dtype=np.int32)
+    plain, surveyed = (grown(backend, rows, types, dead) for backend in (PLAIN, SURVEYED))
+    for count in (1, FEW):
+        asked = vectors[:count], kinds[:count], 20, floor
+        mine, theirs = surveyed.nearest(*asked), plain.nearest(*asked)
+        assert np.array_equal(mine[0], theirs[0])
+        assert np.array_equal(mine[1], theirs[1])
+        np.testing.assert_allclose(mine[2], theirs[2], atol=1e-6)
+        assert len(mine[0])
