@@ -309,7 +309,7 @@ class FlatVectors:
         """Live ordinals of a type that have a vector, ascending."""
         rows = self._population.rows[fact_type]
         absent = self._absent.values
-        return rows if not absent.any() else rows[~absent[rows]]
+        return rows if not absent.any() else rows.compress(~absent[rows])
 
     def kinds(self) -> NDArray[np.uint8]:
         """The type of every ordinal, NOBODY where it cannot be found."""
