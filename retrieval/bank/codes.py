@@ -13,7 +13,6 @@ the best of a bank are asked for, and the answer is the one that comparing all w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,23 +62,20 @@ class Codes:
     def nbytes(self) -> int:
         return sum(c.values.nbytes for c in (self._codes, self._scale, self._lost))
 
-    def extended(self, blocks: Sequence[Floats]) -> Codes:
-        """With the rows of these blocks (m, d) added; finite values."""
-        size = sum(len(block) for block in blocks)
-        codes = np.full((size, self._codes.values.shape[1]), _ZERO, np.uint8)
-        scale, lost = np.empty(size, np.float32), np.empty(size, np.float32)
-        longest, at = self.longest, 0
-        for block in blocks:
-            for first in range(0, len(block), _ROWS_AT_ONCE):
-                rows = block[first : first + _ROWS_AT_ONCE]
-                part = slice(at, at + len(rows))
-                coded, scale[part] = _coded(rows)
-                codes[part, : self.dimension] = coded + _ZERO
-                coded *= scale[part, None]
-                coded -= rows
-                lost[part] = _lengths(coded)
-                longest = max(longest, float(_lengths(rows).max()))
-                at += len(rows)
+    def extended(self, rows: Floats) -> Codes:
+        """With these rows (m, d) added, unit ones or zeros."""
+        codes = np.full((len(rows), self._codes.values.shape[1]), _ZERO, np.uint8)
+        scale, lost = np.empty(len(rows), np.float32), np.empty(len(rows), np.float32)
+        longest = self.longest
+        for first in range(0, len(rows), _ROWS_AT_ONCE):
+            part = slice(first, first + _ROWS_AT_ONCE)
+            block = rows[part]
+            coded, scale[part] = _coded(block)
+            codes[part, : self.dimension] = coded + _ZERO
+            coded *= scale[part, None]
+            coded -= block
+            lost[part] = _lengths(coded)
+            longest = max(longest, float(_lengths(block).max()))
         return Codes(
             self.dimension,
             longest,

@@ -24,7 +24,7 @@ class Survey:
     @classmethod
     def of(cls, matrix: Floats, there: Bools) -> Survey:
         """Of these rows (n, d); `there` (n,): which of them can be found."""
-        codes = Codes.empty(matrix.shape[1]).extended([matrix])
+        codes = Codes.empty(matrix.shape[1]).extended(matrix)
         return cls(codes, Moments.of(matrix, _where(there)))
 
     @property
@@ -35,7 +35,7 @@ class Survey:
         """With the rows that `matrix` has beyond those known; `before` (m,) could be found until
         now, `there` (n,) can be from now on."""
         known = len(before)
-        codes = self.codes.extended([matrix[known:]])
+        codes = self.codes.extended(matrix[known:])
         went = _where(before & ~there[:known])
         if self.moments.worn(len(went)):
             return Survey(codes, Moments.of(matrix, _where(there)))

@@ -144,7 +144,9 @@ def test_every_similarity_is_within_its_bounds(spread: float) -> None:
     scale = np.exp(spread * chance.standard_normal(200) / 10)
     rows, queries = (unit(chance.standard_normal((n, 200)) * scale) for n in (3000, 20))
     store = grown(PLAIN, rows, np.zeros(3000, np.uint8), NOBODY)
-    codes = Codes.empty(200).extended([rows[:1000], rows[1000:1001], rows[1001:]])
+    codes = Codes.empty(200)
+    for first, end in ((0, 1000), (1000, 1001), (1001, 3000)):
+        codes = codes.extended(rows[first:end])
     for query, sums in zip(queries, codes.sums(queries), strict=True):
         assert np.array_equal(sums, codes.sums(query[None])[0])
         lower, upper = codes.bounds(query, sums)
