@@ -48,6 +48,8 @@ _faiss: Any = faiss  # its type stubs know the C++ signatures, not Python's
 
 DIMENSION = 384
 K = 300
+QUERIES = 20
+"""So many different ones a database is asked: the same one again finds its pages at hand."""
 SHARES = (None, 0.5, 0.1, 0.01, 0.001)
 
 
@@ -119,7 +121,7 @@ def measure(size: int, batches: Sequence[int]) -> tuple[FlatVectors, Floats, lis
     index = faiss.IndexFlatIP(DIMENSION)
     index.add(rows)
     del rows
-    queries = vectors(max(batches), seed=1)
+    queries = vectors(max(QUERIES, *batches), seed=1)
     figures = []
     for batch in batches:
         asked = np.ascontiguousarray(queries[:batch])
@@ -234,7 +236,7 @@ async def _ask(
     )
     asked = [
         ("[" + ",".join(map(str, query)) + "]", exact(store, query[None], allowed)[0])
-        for query in queries[:20]
+        for query in queries[:QUERIES]
     ]
 
     async def ask(depth: int) -> tuple[float, float, float, float]:
