@@ -70,11 +70,8 @@ class Codes:
         for first in range(0, len(rows), _ROWS_AT_ONCE):
             part = slice(first, first + _ROWS_AT_ONCE)
             block = rows[part]
-            coded, scale[part] = _coded(block)
-            codes[part, : self.dimension] = coded + _ZERO
-            coded *= scale[part, None]
-            coded -= block
-            lost[part] = _lengths(coded)
+            coded, scale[part], lost[part] = _coded(block)
+            codes[part, : self.dimension] = coded.astype(np.int8).view(np.uint8) ^ np.uint8(_ZERO)
             longest = max(longest, float(_lengths(block).max()))
         return Codes(
             self.dimension,
@@ -102,9 +99,8 @@ class Codes:
         """(lower, upper) float32 (n,): what an fp32 kernel makes of the product of `query`
         float32 (d,) with each row lies between them, whichever order it adds in. `sums` (n,) are
         those of this query."""
-        coded, scale = _coded(query[None])
-        near = coded * scale
-        gone, kept = float(_lengths(query - near)[0]), float(_lengths(near)[0])
+        coded, scale, lost = _coded(query[None])
+        gone, kept = float(lost[0]), float(scale[0] * _lengths(coded)[0])
         # An fp32 sum of d products is off by at most d halves of an ulp of the product of the
         # lengths; twice, as codes are summed alike, and some more for the few products around it.
         rounding = (2 * self.dimension + 64) * 2.0**-24 * self.longest * (gone + kept)
@@ -117,16 +113,19 @@ class Codes:
         return lower, middle
 
 
-def _coded(rows: Floats) -> tuple[Floats, Floats]:
-    """Whole numbers in -127 .. 127 (m, d) as float32, and the scale of each row (m,)."""
-    scale = np.maximum(np.abs(rows).max(axis=1) / np.float32(_LEVELS), _TINY)
-    coded = rows * (1 / scale)[:, None]
-    np.rint(coded, out=coded)
-    return coded, scale
+def _coded(rows: Floats) -> tuple[Floats, Floats, Floats]:
+    """Whole numbers in -127 .. 127 (m, d) as float32, the scale of each row (m,), and the length of
+    what each loses (m,)."""
+    work = np.abs(rows)
+    scale = np.maximum(work.max(axis=1) / np.float32(_LEVELS), _TINY)
+    np.multiply(rows, (1 / scale)[:, None], out=work)
+    coded = np.rint(work)
+    work -= coded
+    return coded, scale, scale * _lengths(work)
 
 
 def _lengths(rows: Floats) -> Floats:
-    squares: Floats = np.einsum("ij,ij->i", rows, rows)
+    squares: Floats = np.vecdot(rows, rows)
     return np.sqrt(squares)
 
 

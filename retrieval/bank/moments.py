@@ -19,7 +19,7 @@ from retrieval.types import Doubles, Floats, Ints
 WAITING = 64
 """So many rows that came or went are compared one by one before the sums take them in: copying
 the sums costs as much as some hundred comparisons."""
-_ROWS_AT_ONCE = 1024
+_ROWS_AT_ONCE = 2048
 """Products of so many rows are summed in fp32, the rest in fp64."""
 
 
@@ -63,7 +63,7 @@ class Moments:
         changed = replace(
             self,
             came=np.concatenate([self.came, came]),
-            went=np.concatenate([self.went, went]),
+            went=np.sort(np.concatenate([self.went, went])),
         )
         if len(changed.came) + len(changed.went) <= WAITING:
             return changed
@@ -97,7 +97,7 @@ class Moments:
         total, products = self.sum.copy(), self.products.copy()
         for rows, sign in ((self.came, 1), (self.went, -1)):
             for at in range(0, len(rows), _ROWS_AT_ONCE):
-                off = matrix[rows[at : at + _ROWS_AT_ONCE]] - self.centre
+                off = _taken(matrix, rows[at : at + _ROWS_AT_ONCE]) - self.centre
                 total += sign * off.sum(axis=0, dtype=np.float64)
                 products += sign * (off.T @ off)
         none = np.empty(0, np.int32)
@@ -110,3 +110,9 @@ class Moments:
             none,
             self.gone + len(self.went),
         )
+
+
+def _taken(matrix: Floats, rows: Ints) -> Floats:
+    """These rows, ascending, without a copy where none is left out between them."""
+    first, last = int(rows[0]), int(rows[-1])
+    return matrix[first : last + 1] if last - first + 1 == len(rows) else matrix[rows]
