@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
@@ -251,28 +252,37 @@ async def _obtainable(model: str) -> bool:
     return True
 
 
-def _vector_backend(settings: Settings, stack: AsyncExitStack, *, divided: bool) -> VectorBackend:
-    """`divided`: a large bank's vectors lie in ranges inside one store."""
+def _vector_backend(
+    settings: Settings, host: VectorBackend, stack: AsyncExitStack
+) -> VectorBackend:
+    """The accelerator where vectors are to be scanned there, else `host`."""
     wanted = settings.banks.vector_backend
-    whole: VectorBackend
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
-        rows = settings.banks.bank_ivf_rows
-        whole = IvfBackend(rows, settings.banks.bank_ivf_recall) if rows else FlatBackend()
-    else:
-        whole = device = GpuBackend(budget_bytes=settings.banks.gpu_bank_memory_bytes)
-        stack.callback(device.close)
-    if not divided or not settings.banks.bank_shard_rows:
+        return host
+    device = GpuBackend(budget_bytes=settings.banks.gpu_bank_memory_bytes)
+    stack.callback(device.close)
+    return device
+
+
+def _bank_vectors(settings: Settings, stack: AsyncExitStack, *, divided: bool) -> VectorBackend:
+    """`divided`: a large bank's vectors lie in ranges inside one store."""
+    banks = settings.banks
+    host: VectorBackend = FlatBackend()
+    if banks.bank_ivf_rows:
+        host = IvfBackend(banks.bank_ivf_rows, banks.bank_ivf_recall)
+    whole = _vector_backend(settings, host, stack)
+    if not divided or not banks.bank_shard_rows:
         return whole
-    split = ShardedBackend(whole, settings.banks.bank_shard_rows, ARRAY_THREADS)
-    stack.callback(split.close)
-    return split
+    ranges = ShardedBackend(whole, banks.bank_shard_rows, ARRAY_THREADS)
+    stack.callback(ranges.close)
+    return ranges
 
 
 async def open_residency(
     settings: Settings, pool: Pool, split: SplitIndex | None, stack: AsyncExitStack
 ) -> Residency:
     """Resident banks; `split` holds vectors and postings of the large ones."""
-    sizes = _sizes(settings, _vector_backend(settings, stack, divided=split is None))
+    sizes = _sizes(settings, _bank_vectors(settings, stack, divided=split is None))
     residency = Residency(pool, sizes, split=split)
     _attend(residency, stack)
     return residency
@@ -281,9 +291,10 @@ async def open_residency(
 async def open_ranges(settings: Settings, stack: AsyncExitStack) -> LocalRanges:
     """Ranges of split banks, with their own database connections."""
     pool = await open_database(settings, stack)
+    host = FlatBackend(surveyed_rows=sys.maxsize)  # all of a range is asked for, always
     ranges = LocalRanges(
         pool,
-        _sizes(settings, _vector_backend(settings, stack, divided=False)),
+        _sizes(settings, _vector_backend(settings, host, stack)),
         settings.banks.bank_shard_rows,
         threads=ARRAY_THREADS,
     )

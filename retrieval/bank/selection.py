@@ -15,12 +15,17 @@ def best(similarities: Floats, ordinals: Ints, k: int) -> Hits:
     if k <= 0 or not len(ordinals):
         return no_hits()
     if k < len(ordinals):
-        # Everything at or above the k-th value, so that ties at the cut go by ordinal.
-        cut = np.partition(similarities, len(ordinals) - k)[len(ordinals) - k]
-        kept = np.flatnonzero(similarities >= cut)
+        # Ties at the cut go by ordinal.
+        kept = leading(similarities, k)
         similarities, ordinals = similarities[kept], ordinals[kept]
     order = np.argsort(-similarities, kind="stable")[:k]
     return Hits(ordinals[order], np.clip(similarities[order], -1.0, 1.0))
+
+
+def leading(values: Floats, k: int) -> NDArray[np.intp]:
+    """Where the k largest of more than k values stand, and all that equal the last, ascending."""
+    cut = np.partition(values, len(values) - k)[len(values) - k]
+    return np.flatnonzero(values >= cut)
 
 
 def places(ordinals: Ints, wanted: Ints) -> NDArray[np.intp]:

@@ -7,14 +7,14 @@ needed anyway.
 
 FAISS computes each row by itself in a fixed order of operations, so equal vectors have equal
 similarities wherever they stand, and a row's similarity is the same to the last bit in a full
-scan and in a gathered one. A BLAS product promises neither.
+scan and in a gathered one (but for the kernels it has for 1, 2, 4, 8 and 12 dimensions). A BLAS
+product promises neither.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -24,21 +24,16 @@ from numpy.typing import NDArray
 
 from retrieval.bank.columns import Population
 from retrieval.bank.csr import Column
+from retrieval.bank.scan_host import GATHER_SHARE, SHARED_GATHER_SHARE, HostScan
 from retrieval.bank.selection import best, joined_nearest, nearest_of, no_nearest
+from retrieval.bank.survey import Outlook, Survey
+from retrieval.bank.together import Together
 from retrieval.types import Bools, FactType, Floats, Hits, Ints
 
 _kernels: Any = faiss  # its type stubs leave out the C functions
 _pointer = _kernels.swig_ptr
 
 NOBODY = 255
-
-GATHER_SHARE = 0.6
-"""Below this share of a bank's rows, gathering them one by one beats one pass over all. Measured by
-`bench vectors`: 50,000 x 384 break even at 0.7 to 0.8."""
-
-
-SHARED_GATHER_SHARE = 0.25
-"""The same where the pass over all is shared by several queries."""
 
 
 class Scan(Protocol):
@@ -158,12 +153,27 @@ def without_vector(vectors: Floats) -> Bools:
     return ~(np.isfinite(norms) & (norms > 0))
 
 
+SURVEYED_ROWS = 20_000
+"""From so many rows on a survey pays. Measured by `bench vectors`."""
+
+
+FEW = 8
+"""So many vectors at most find their nearest by a survey; for more at once, one product is cheaper.
+Measured at 20,000 and 100,000 rows."""
+
+
 class FlatBackend:
-    """Vectors in host memory."""
+    """Vectors in host memory; banks of `surveyed_rows` rows and more with a survey, which makes
+    answers cheaper and changes none of them."""
+
+    def __init__(self, surveyed_rows: int = SURVEYED_ROWS) -> None:
+        self.surveyed_rows = surveyed_rows
 
     def empty(self) -> FlatVectors:
         matrix = Column.empty(np.float32, (0,))
-        return FlatVectors(matrix, Column.empty(np.bool_), Population.empty())
+        return FlatVectors(
+            matrix, Column.empty(np.bool_), Population.empty(), self.surveyed_rows, None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +183,8 @@ class FlatVectors:
     _matrix: Column[np.float32]
     _absent: Column[np.bool_]
     _population: Population
+    _surveyed_rows: int
+    survey: Survey | None
 
     @property
     def size(self) -> int:
@@ -184,7 +196,7 @@ class FlatVectors:
 
     @property
     def nbytes(self) -> int:
-        return self._matrix.values.nbytes
+        return self._matrix.values.nbytes + (self.survey.nbytes if self.survey else 0)
 
     @property
     def device_nbytes(self) -> int:
@@ -198,18 +210,30 @@ class FlatVectors:
         if width and not self.dimension:
             matrix = Column.empty(np.float32, (width,))
             blocks = [np.zeros((self.size, width), np.float32), *blocks]
-        return FlatVectors(matrix.extended(*blocks), self._absent.extended(absent), population)
+        grown = replace(
+            self,
+            _matrix=matrix.extended(*blocks),
+            _absent=self._absent.extended(absent),
+            _population=population,
+        )
+        return replace(grown, survey=grown._surveyed_after(self))
 
     def scan(self, query: Floats) -> HostScan:
         query = checked(query, self.dimension)
-        return HostScan(self, query, partial(self.dense, query), GATHER_SHARE)
+        outlook = None if self.survey is None else self.survey.ask(query)
+        return HostScan(self, query, partial(self.dense, query), GATHER_SHARE, outlook)
 
     def scan_many(self, queries: Floats) -> Sequence[HostScan]:
         queries = checked(queries, self.dimension)
-        table = _Table(self, queries)
+        if self.survey is not None:
+            return [
+                HostScan(self, query, partial(self.dense, query), GATHER_SHARE, outlook)
+                for query, outlook in zip(queries, self.survey.ask_many(queries), strict=True)
+            ]
+        table = Together(partial(self.dense_many, queries))
         return [
-            HostScan(self, q, partial(table.row, i), SHARED_GATHER_SHARE)
-            for i, q in enumerate(queries)
+            HostScan(self, query, partial(table.row, i), SHARED_GATHER_SHARE)
+            for i, query in enumerate(queries)
         ]
 
     def nearest(
@@ -219,6 +243,9 @@ class FlatVectors:
         if not self.dimension:
             return no_nearest()
         vectors = checked(vectors, self.dimension)
+        if self.survey is not None and len(vectors) <= FEW:
+            parts = zip(vectors, types, self.survey.ask_many(vectors), strict=True)
+            return joined_nearest([self._near(*part, k, floor) for part in parts], 1)
         kinds = self.kinds()
         step = max(1, _TABLE // max(1, len(matrix)))
         return joined_nearest(
@@ -282,7 +309,7 @@ class FlatVectors:
         """Live ordinals of a type that have a vector, ascending."""
         rows = self._population.rows[fact_type]
         absent = self._absent.values
-        return rows if not absent.any() else rows[~absent[rows]]
+        return rows if not absent.any() else rows.compress(~absent[rows])
 
     def kinds(self) -> NDArray[np.uint8]:
         """The type of every ordinal, NOBODY where it cannot be found."""
@@ -290,6 +317,29 @@ class FlatVectors:
         for fact_type in FactType:
             kinds[self.candidates(fact_type)] = fact_type
         return kinds
+
+    def _near(
+        self, vector: Floats, fact_type: np.uint8, outlook: Outlook, k: int, floor: float
+    ) -> tuple[Ints, Ints, Floats]:
+        """`nearest` of one vector."""
+        _, upper = outlook.bounds()
+        rows = self.candidates(FactType(int(fact_type)))
+        rows = rows.compress(upper[rows] >= floor)
+        found = self.gathered(vector, rows)
+        high = np.flatnonzero(found >= floor)
+        hits = best(found[high], rows[high], k)
+        return np.zeros(len(hits), np.int32), hits.ordinals, hits.scores
+
+    def _there(self) -> Bools:
+        """Which rows can be found."""
+        return self._population.live & ~self._absent.values
+
+    def _surveyed_after(self, before: FlatVectors) -> Survey | None:
+        if self.size < self._surveyed_rows or not self.dimension:
+            return None
+        if before.survey is None:
+            return Survey.of(self.matrix, self._there())
+        return before.survey.extended(self.matrix, before._there(), self._there())
 
 
 _BLOCK = 512
@@ -300,102 +350,3 @@ def _products(query: Floats, rows: Floats, out: Floats) -> None:
     _kernels.fvec_inner_products_ny(
         _pointer(out), _pointer(query), _pointer(rows), rows.shape[1], len(rows)
     )
-
-
-class _Table:
-    """Similarities of several queries to all rows, made when first asked for."""
-
-    __slots__ = ("_lock", "_queries", "_store", "_table")
-
-    def __init__(self, store: FlatVectors, queries: Floats) -> None:
-        self._store = store
-        self._queries = queries
-        self._table: Floats | None = None
-        self._lock = threading.Lock()
-
-    def row(self, index: int) -> Floats:
-        with self._lock:
-            if self._table is None:
-                self._table = self._store.dense_many(self._queries)
-            row: Floats = self._table[index]
-        return row
-
-
-class Rows(Protocol):
-    """What a scan on the host needs of a store."""
-
-    @property
-    def size(self) -> int: ...
-    @property
-    def dimension(self) -> int: ...
-    def candidates(self, fact_type: FactType) -> Ints: ...
-    def gathered(self, query: Floats, ordinals: Ints) -> Floats: ...
-
-
-class HostScan:
-    """Similarities of one query, made when asked for and kept.
-
-    Fewer rows than `gather_share` of the bank are gathered; that is at most a quarter dearer than
-    one pass over all, even if in the end every row was asked for.
-    """
-
-    __slots__ = ("_dense", "_done", "_few", "_known", "_query", "_store", "_values")
-
-    def __init__(
-        self,
-        store: Rows,
-        query: Floats,
-        dense: Callable[[], Floats],
-        gather_share: float,
-    ) -> None:
-        self._store = store
-        self._query = query
-        self._dense = dense
-        self._few = gather_share * store.size
-        self._done = False
-        self._values: Floats | None = None
-        self._known: Bools | None = None
-
-    def top(self, k: int, allowed: Bools | None, fact_type: FactType) -> Hits:
-        rows = self._store.candidates(fact_type)
-        if allowed is not None:
-            rows = rows[allowed[rows]]
-        return best(self._similarities(rows), rows, k)
-
-    def at(self, ordinals: Ints) -> Floats:
-        return np.clip(self._similarities(ordinals), -1.0, 1.0)
-
-    def moments(self, fact_type: FactType | None) -> tuple[float, float]:
-        types = FactType if fact_type is None else (fact_type,)
-        values = self._similarities(np.concatenate([self._store.candidates(t) for t in types]))
-        if not len(values):
-            return 0.0, 0.0
-        wide = values.astype(np.float64)
-        mean = float(wide.mean())
-        wide -= mean
-        return mean, float(np.sqrt(wide @ wide / len(wide)))
-
-    def _similarities(self, ordinals: Ints) -> Floats:
-        store = self._store
-        if not store.dimension or not len(ordinals):
-            return np.zeros(len(ordinals), np.float32)
-        if self._done and self._values is not None:
-            return self._values[ordinals]
-        if self._values is None or self._known is None:
-            if len(ordinals) < self._few:
-                found = store.gathered(self._query, ordinals)
-                values, known = np.empty(store.size, np.float32), np.zeros(store.size, np.bool_)
-                values[ordinals] = found
-                known[ordinals] = True
-                self._values, self._known = values, known
-                return found
-            self._values, self._done = self._dense(), True
-            return self._values[ordinals]
-        missing = ordinals[~self._known[ordinals]]
-        if len(missing) < self._few:
-            if len(missing):
-                self._values[missing] = store.gathered(self._query, missing)
-                self._known[missing] = True
-        else:
-            self._values, self._done = self._dense(), True
-        return self._values[ordinals]

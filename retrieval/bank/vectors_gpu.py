@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 from retrieval.bank.columns import Population
 from retrieval.bank.csr import Column
 from retrieval.bank.scan_gpu import DeviceScan
+from retrieval.bank.scan_host import HostScan
 from retrieval.bank.selection import best_per_row, joined_nearest, no_nearest
 from retrieval.bank.slab import Extent, Slab
 from retrieval.bank.vectors import (
     NOBODY,
     FlatBackend,
-    HostScan,
     Scan,
     VectorStore,
     checked,

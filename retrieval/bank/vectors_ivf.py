@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.bank.columns import Population
+from retrieval.bank.scan_host import HostScan
 from retrieval.bank.selection import best
-from retrieval.bank.vectors import NOBODY, FlatBackend, FlatVectors, HostScan, checked
+from retrieval.bank.vectors import NOBODY, SURVEYED_ROWS, FlatBackend, FlatVectors, checked
 from retrieval.types import Bools, FactType, Floats, Hits, Ints
 
 _faiss: Any = faiss  # its type stubs know the C++ signatures, not Python's
@@ -33,8 +34,6 @@ LOOSE = 0.1
 """New rows are read in full until they are this share of the bank, and then join their lists."""
 ASKED, DEPTH = 32, 300
 """How many questions recall is measured with, and among how many hits."""
-SAMPLED = 4096
-"""Rows that stand for all in a question's mean similarity: its error is 1/64 of a deviation."""
 _ROUNDS, _POINTS = 6, 48
 _ROWS_AT_ONCE = 1 << 16
 _SEED = 7
@@ -53,9 +52,8 @@ class IvfBackend:
         self.recall = recall
 
     def empty(self) -> IvfVectors:
-        return IvfVectors(
-            self, FlatBackend().empty(), None, np.empty(0, np.uint8), np.empty(0, np.int32)
-        )
+        exact = FlatBackend(min(self.least_rows, SURVEYED_ROWS)).empty()
+        return IvfVectors(self, exact, None, np.empty(0, np.uint8))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +91,13 @@ class Lists:
 class IvfVectors:
     """`VectorStore`; `lists` is None below the backend's threshold.
 
-    kinds uint8: the type of every ordinal, NOBODY where it cannot be found; sample int32: the rows
-    that stand for all. Both empty without lists.
+    kinds uint8: the type of every ordinal, NOBODY where it cannot be found; empty without lists.
     """
 
     _backend: IvfBackend
     exact: FlatVectors
     lists: Lists | None
     kinds: NDArray[np.uint8]
-    sample: Ints
 
     @property
     def dimension(self) -> int:
@@ -132,7 +128,7 @@ class IvfVectors:
             lists = _made(exact, there, self._backend.recall)
         elif exact.size > (1 + LOOSE) * lists.size:
             lists = _filed(lists, exact)
-        return IvfVectors(self._backend, exact, lists, kinds, _sample(there))
+        return IvfVectors(self._backend, exact, lists, kinds)
 
     def scan(self, query: Floats) -> HostScan | IvfScan:
         if self.lists is None:
@@ -183,26 +179,13 @@ class IvfScan:
         return self._scan.at(ordinals)
 
     def moments(self, fact_type: FactType | None) -> tuple[float, float]:
-        sample = self._store.sample
-        kinds = self._store.kinds[sample]
-        rows = sample[kinds != NOBODY if fact_type is None else kinds == fact_type]
-        if len(rows) < 2:
-            return self._scan.moments(fact_type)
-        values = self._scan.at(rows).astype(np.float64)
-        return float(values.mean()), float(values.std())
+        return self._scan.moments(fact_type)
 
     def _candidates(self) -> Ints:
         if self._near is None:
             loose = np.arange(self._lists.size, self._store.exact.size, dtype=np.int32)
             self._near = np.concatenate([np.sort(self._lists.read(self._query)), loose])
         return self._near
-
-
-def _sample(there: Ints) -> Ints:
-    """Some of these rows, or all where they are few."""
-    if len(there) <= SAMPLED:
-        return there
-    return there[np.sort(np.random.default_rng(_SEED).integers(0, len(there), SAMPLED))]
 
 
 def _made(exact: FlatVectors, there: Ints, recall: float) -> Lists:

@@ -99,7 +99,7 @@ def divided(everything: Delta, rows: int) -> list[ResidentRange]:
             if kind != "links"
         }
         delta = replace(everything, segments=segments, entities=[], tags=[])
-        made.append(next_range(None, delta, first, FlatBackend()))
+        made.append(next_range(None, delta, first, FlatBackend(surveyed_rows=10**9)))
     return made
 
 

@@ -1,18 +1,23 @@
-"""Exact vector search against plain FAISS and against pgvector's HNSW.
+"""Exact vector search against a plain fp32 pass, against FAISS and against pgvector's HNSW.
 
     fourfold bench vectors [--sizes 600,10000,100000] [--pgvector 10000,100000] [--ivf 100000]
 
 One type, k = 300, unit vectors of 384 dimensions with the low inner dimension of real embeddings.
 Figures are medians of CPU milliseconds per query on one thread; for pgvector those of its server
 process, with recall against exact search, at ef_search 300 (the least that finds 300) and 1000 (the
-most there is). A share is that of rows a filter lets through. `--ivf` adds inverted lists (the
-setting bank_ivf_rows) against the exact scan, with their recall on new questions.
+most there is). A share is that of rows a filter lets through. `plain` is the same store without a
+survey (banks of 20,000 rows and more have one: codes for a first pass, moments without a pass); its
+answers must be the same to the last bit. A table of its own shows what a survey costs and saves at
+sizes around that: a recall asks for the moments, the best 300 of one or of three types and the
+similarities of 3,000 other rows. `--ivf` adds inverted lists (the setting bank_ivf_rows) against
+the exact scan, with their recall on new questions.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import statistics
@@ -20,11 +25,14 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import faiss
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -34,12 +42,14 @@ from retrieval.bank.vectors import FlatBackend, FlatVectors
 from retrieval.bank.vectors_ivf import IvfBackend, IvfVectors
 from retrieval.store.embedded import EmbeddedPostgres
 from retrieval.store.pool import PoolSettings, open_pool
-from retrieval.types import Bools, FactType, Floats, Ints
+from retrieval.types import Bools, Doubles, FactType, Floats, Ints
 
 _faiss: Any = faiss  # its type stubs know the C++ signatures, not Python's
 
 DIMENSION = 384
 K = 300
+QUERIES = 20
+"""So many different ones a database is asked: the same one again finds its pages at hand."""
 SHARES = (None, 0.5, 0.1, 0.01, 0.001)
 
 
@@ -49,6 +59,7 @@ class Figure:
     batch: int
     share: float | None
     ours_ms: float
+    plain_ms: float
     faiss_ms: float
     blas_ms: float
     pgvector_ms: float | None = None
@@ -87,6 +98,16 @@ def cpu_ms(work: Callable[[], object], budget_s: float = 0.6) -> float:
     return statistics.median(times) * 1e3
 
 
+def stored(
+    rows: Floats, backend: FlatBackend, types: NDArray[np.uint8] | None = None
+) -> FlatVectors:
+    """A bank of these rows, all of one type unless said otherwise."""
+    size = len(rows)
+    types = np.zeros(size, np.uint8) if types is None else types
+    population = Population.empty().extended(types, np.empty(0, np.int32))
+    return backend.empty().extended([rows], np.zeros(size, np.bool_), population)
+
+
 def exact(store: FlatVectors, queries: Floats, allowed: Bools | None) -> list[Ints]:
     if len(queries) == 1:
         return [store.scan(queries[0]).top(K, allowed, FactType.WORLD).ordinals]
@@ -95,12 +116,12 @@ def exact(store: FlatVectors, queries: Floats, allowed: Bools | None) -> list[In
 
 def measure(size: int, batches: Sequence[int]) -> tuple[FlatVectors, Floats, list[Figure]]:
     rows = vectors(size)
-    population = Population.empty().extended(np.zeros(size, np.uint8), np.empty(0, np.int32))
-    store = FlatBackend().empty().extended([rows], np.zeros(size, np.bool_), population)
+    store = stored(rows, FlatBackend())
+    bare = replace(store, survey=None)
     index = faiss.IndexFlatIP(DIMENSION)
     index.add(rows)
     del rows
-    queries = vectors(max(batches), seed=1)
+    queries = vectors(max(QUERIES, *batches), seed=1)
     figures = []
     for batch in batches:
         asked = np.ascontiguousarray(queries[:batch])
@@ -113,6 +134,8 @@ def measure(size: int, batches: Sequence[int]) -> tuple[FlatVectors, Floats, lis
                 selector = _faiss.IDSelectorBitmap(bits)
                 parameters = _faiss.SearchParameters(sel=selector)
             found = exact(store, asked, allowed)
+            for mine, theirs in zip(found, exact(bare, asked, allowed), strict=True):
+                assert np.array_equal(mine, theirs)
             _, plain = index.search(asked, k, params=parameters)
             for mine, theirs in zip(found, plain, strict=True):
                 # Equal up to how two roundings order near ties.
@@ -129,6 +152,7 @@ def measure(size: int, batches: Sequence[int]) -> tuple[FlatVectors, Floats, lis
                     batch,
                     share,
                     cpu_ms(lambda: exact(store, asked, allowed)) / batch,  # noqa: B023
+                    cpu_ms(lambda: exact(bare, asked, allowed)) / batch,  # noqa: B023
                     cpu_ms(lambda: index.search(asked, k, params=parameters)) / batch,  # noqa: B023
                     cpu_ms(blas) / batch,
                 )
@@ -142,13 +166,27 @@ def mask(size: int, share: float | None) -> Bools | None:
     return np.asarray(np.random.default_rng(size).random(size) < share)
 
 
+def copied(first: int, buckets: Doubles, rows: Floats) -> bytes:
+    """Rows of the table, numbered from `first`, as COPY reads them in its binary format."""
+    lengths = [("fields", ">i2"), ("a", ">i4"), ("id", ">i4"), ("b", ">i4"), ("bucket", ">f4")]
+    vector = [("c", ">i4"), ("dimension", ">i2"), ("unused", ">i2"), ("e", ">f4", DIMENSION)]
+    table = np.zeros(len(rows), np.dtype([*lengths, *vector]))
+    table["fields"], table["a"], table["b"], table["c"] = 3, 4, 4, 4 + 4 * DIMENSION
+    table["id"] = first + np.arange(len(rows))
+    table["bucket"], table["dimension"], table["e"] = buckets, DIMENSION, rows
+    return b"PGCOPY\n\xff\r\n\0" + bytes(8) + table.tobytes() + b"\xff\xff"
+
+
 async def pgvector(store: FlatVectors, queries: Floats, figures: list[Figure]) -> list[Figure]:
     """The same searches by an HNSW index in the embedded Postgres, one query at a time."""
     rows = store.matrix
     size = len(rows)
     out = []
     with tempfile.TemporaryDirectory() as folder:
-        server = EmbeddedPostgres(Path(folder), settings={"maintenance_work_mem": "1GB"})
+        # Room for table and index: what outgrows it is built and read several times slower.
+        gigabytes = f"{1 + size * 4 // 1_000_000}GB"
+        room = {"maintenance_work_mem": gigabytes, "shared_buffers": gigabytes}
+        server = EmbeddedPostgres(Path(folder), settings=room)
         dsn = await asyncio.to_thread(server.start)
         long = 3600.0  # an index of 100,000 takes minutes
         pool = await open_pool(PoolSettings(dsn, command_timeout_s=long, statement_timeout_s=long))
@@ -160,12 +198,11 @@ async def pgvector(store: FlatVectors, queries: Floats, figures: list[Figure]) -
                 )
                 chance = np.random.default_rng(size).random(size)
                 for first in range(0, size, 5000):
-                    await connection.executemany(
-                        "insert into v values ($1, $2, $3::text::vector)",
-                        [
-                            (i, float(chance[i]), "[" + ",".join(map(str, rows[i])) + "]")
-                            for i in range(first, min(first + 5000, size))
-                        ],
+                    part = slice(first, first + 5000)
+                    await connection.copy_to_table(
+                        "v",
+                        source=BytesIO(copied(first, chance[part], rows[part])),
+                        format="binary",
                     )
                 start = time.perf_counter()
                 await connection.execute("set max_parallel_maintenance_workers = 0")
@@ -199,7 +236,7 @@ async def _ask(
     )
     asked = [
         ("[" + ",".join(map(str, query)) + "]", exact(store, query[None], allowed)[0])
-        for query in queries[:20]
+        for query in queries[:QUERIES]
     ]
 
     async def ask(depth: int) -> tuple[float, float, float, float]:
@@ -237,9 +274,7 @@ def _ran(process: Path) -> float:
 
 def crossover(size: int) -> Table:
     """Gathering rows one by one against one pass over all: where the second starts to win."""
-    rows = vectors(size)
-    population = Population.empty().extended(np.zeros(size, np.uint8), np.empty(0, np.int32))
-    store = FlatBackend().empty().extended([rows], np.zeros(size, np.bool_), population)
+    store = stored(vectors(size), FlatBackend())
     query = vectors(1, seed=1)[0]
     table = Table(title=f"Gather or scan, {size:,} rows", title_justify="left", box=None)
     for name in ("share", "gather ms", "scan ms"):
@@ -250,6 +285,59 @@ def crossover(size: int) -> Table:
         chosen = everyone[np.random.default_rng(2).random(size) < share]
         gathered = cpu_ms(lambda: store.gathered(query, chosen))  # noqa: B023
         table.add_row(f"{share:.2f}", f"{gathered:.3f}", f"{scanned:.3f}")
+    return table
+
+
+def recalled(
+    store: FlatVectors,
+    queries: Floats,
+    kinds: Sequence[FactType],
+    allowed: Bools | None,
+    others: Ints,
+) -> None:
+    """What one recall asks of a bank's vectors, for each query."""
+    for query in queries:
+        scan = store.scan(query)
+        scan.moments(None)
+        for kind in kinds:
+            scan.top(K, allowed, kind)
+        scan.at(others)
+
+
+def surveys(sizes: Sequence[int]) -> Table:
+    """What a bank's survey costs when it is loaded, and saves in the questions of a recall."""
+    table = Table(title="A recall's questions, CPU ms", title_justify="left", box=None)
+    for name in (
+        "rows", "types", "filter", "with survey", "without", "x", "made in s", "MB", "of MB",
+    ):  # fmt: skip
+        table.add_column(name, justify="right")
+    for size, mixed in itertools.product(sizes, (False, True)):
+        rows, queries = vectors(size), vectors(8, seed=1)
+        chance = np.random.default_rng(size)
+        types = chance.choice(3, size, p=[0.6, 0.3, 0.1]).astype(np.uint8)
+        kinds = list(FactType) if mixed else [FactType.WORLD]
+        types = types if mixed else np.zeros(size, np.uint8)
+        bare = stored(rows, FlatBackend(size + 1), types)
+        start = time.process_time()
+        store = stored(rows, FlatBackend(1), types)
+        made = time.process_time() - start
+        both = store, bare
+        others = chance.choice(size, 3000).astype(np.int32)
+        for share in (None, 0.5, 0.1):
+            allowed = mask(size, share)
+            questions = [partial(recalled, of, queries, kinds, allowed, others) for of in both]
+            ours, plain = (cpu_ms(question) / len(queries) for question in questions)
+            table.add_row(
+                f"{size:,}",
+                "3" if mixed else "1",
+                "none" if share is None else f"{share:.0%}",
+                f"{ours:.3f}",
+                f"{plain:.3f}",
+                f"{plain / ours:.1f}",
+                f"{made:.2f}",
+                f"{(store.nbytes - bare.nbytes) / 1e6:.0f}",
+                f"{bare.nbytes / 1e6:.0f}",
+            )
     return table
 
 
@@ -299,8 +387,8 @@ def inverted(size: int) -> Table:
 def show(figures: Sequence[Figure]) -> None:
     table = Table(title="CPU ms per query, k = 300", title_justify="left", box=None)
     for name in (
-        "rows", "batch", "filter", "ours", "FAISS flat", "x", "BLAS", "pgvector", "x", "wall",
-        "recall", "found", "ef 1000", "recall",
+        "rows", "batch", "filter", "ours", "plain", "x", "FAISS flat", "x", "BLAS", "pgvector", "x",
+        "wall", "recall", "found", "ef 1000", "recall",
     ):  # fmt: skip
         table.add_column(name, justify="right")
 
@@ -313,6 +401,8 @@ def show(figures: Sequence[Figure]) -> None:
             str(f.batch),
             "none" if f.share is None else f"{f.share:.1%}",
             number(f.ours_ms),
+            number(f.plain_ms),
+            number(f.plain_ms / f.ours_ms, 1),
             number(f.faiss_ms),
             number(f.faiss_ms / f.ours_ms, 1),
             number(f.blas_ms),
@@ -324,7 +414,7 @@ def show(figures: Sequence[Figure]) -> None:
             number(f.pgvector_deep_ms),
             number(f.pgvector_deep_recall),
         )
-    Console(width=130).print(table)
+    Console(width=145).print(table)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -332,6 +422,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sizes", default="600,10000,100000")
     parser.add_argument("--batches", default="1,8,32")
     parser.add_argument("--pgvector", default="10000", help="sizes; empty: leave it out")
+    parser.add_argument("--surveys", default="10000,20000,50000", help="sizes; empty: leave it out")
     parser.add_argument("--ivf", default="", help="sizes for inverted lists")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
@@ -347,6 +438,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         show(figures)
         every += figures
     Console(width=130).print(crossover(50_000))
+    if given.surveys:
+        Console(width=130).print(surveys([int(s) for s in given.surveys.split(",")]))
     for size in (int(s) for s in given.ivf.split(",") if s):
         Console(width=130).print(inverted(size))
     if given.json is not None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from retrieval.bank.scan_host import HostScan
 from retrieval.bank.shards import ShardedBackend, ShardedVectors
-from retrieval.bank.vectors import FlatBackend, FlatVectors, HostScan
+from retrieval.bank.vectors import FlatBackend, FlatVectors
 from retrieval.bank.vectors_gpu import GpuBackend
 from retrieval.types import FactType
 from tests.retrieval.bank import congruence
