@@ -2,9 +2,10 @@
 
 Three implementations that differ only in rounding, each bound to one batch's layout:
 
-all(qkv, heads):       qkv (tokens, 3 x heads x width) -> (tokens, heads x width)
-firsts(q, kv, heads):  only the first token of each sequence asks: q (n, heads x width),
-                       kv (tokens, 2 x heads x width) -> (n, heads x width)
+all(qkv, heads):         qkv (tokens, 3 x heads x width) -> (tokens, heads x width)
+firsts(asked, states):   only the first token of each sequence asks, and the states are keys and
+                         values of every head: asked (n, heads, hidden), states (tokens, hidden)
+                         -> (n, heads, hidden), the states as each head weighs them
 
 The queries are already scaled.
 """
@@ -39,7 +40,7 @@ PADDING = 0.1
 class Attention(Protocol):
     def all(self, qkv: Tensor, heads: int) -> Tensor: ...
 
-    def firsts(self, q: Tensor, kv: Tensor, heads: int) -> Tensor: ...
+    def firsts(self, asked: Tensor, states: Tensor) -> Tensor: ...
 
 
 class Groups:
@@ -65,16 +66,13 @@ class Groups:
                 torch.index_select(tokens.reshape(-1, heads * width), 0, group.slots, out=part)
         return out
 
-    def firsts(self, q: Tensor, kv: Tensor, heads: int) -> Tensor:
-        width = q.shape[1] // heads
-        out = torch.empty_like(q)
+    def firsts(self, asked: Tensor, states: Tensor) -> Tensor:
+        out = torch.empty_like(asked)
         first = 0
         for group in self._groups:
-            rows = group.wide(kv).view(group.count, group.longest, 2, heads, width)
-            k, v = rows.permute(2, 0, 3, 1, 4).reshape(2, -1, group.longest, width)
             last = first + group.count
-            one = q[first:last].view(-1, 1, width)
-            out[first:last] = _attend(one, k, v, group.mask).view(group.count, -1)
+            wide = group.wide(states).view(group.count, group.longest, -1)
+            out[first:last] = _attend(asked[first:last], wide, wide, group.mask)
             first = last
         return out
 
@@ -184,12 +182,9 @@ class VariableLength:
         assert isinstance(out, Tensor)
         return out.reshape(qkv.shape[0], -1)
 
-    def firsts(self, q: Tensor, kv: Tensor, heads: int) -> Tensor:
-        k, v = kv.view(kv.shape[0], 2, heads, -1).unbind(1)
-        one = q.view(q.shape[0], heads, -1)
-        out = self._attend(one, k, v, self._each, self._offsets, 1, self._longest, scale=1.0)
-        assert isinstance(out, Tensor)
-        return out.reshape(q.shape[0], -1)
+    def firsts(self, asked: Tensor, states: Tensor) -> Tensor:
+        # Flash attention has no heads as wide as a state; so few queries need none.
+        return Padded(self._offsets, self._longest).firsts(asked, states)
 
 
 class Padded:
@@ -203,18 +198,17 @@ class Padded:
         self._mask = real[:, None, None, :]
 
     def all(self, qkv: Tensor, heads: int) -> Tensor:
-        q, k, v = self._wide(qkv, 3, heads)
+        q, k, v = self._wide(qkv).unflatten(2, (3, heads, -1)).permute(2, 0, 3, 1, 4)
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=self._mask, scale=1.0)
         return out.transpose(1, 2).flatten(2).flatten(0, 1)[self._slots]
 
-    def firsts(self, q: Tensor, kv: Tensor, heads: int) -> Tensor:
-        k, v = self._wide(kv, 2, heads)
-        one = q.view(q.shape[0], heads, 1, -1)
-        out = F.scaled_dot_product_attention(one, k, v, attn_mask=self._mask, scale=1.0)
-        return out.reshape(q.shape[0], -1)
+    def firsts(self, asked: Tensor, states: Tensor) -> Tensor:
+        wide = self._wide(states)
+        mask = self._mask.squeeze(1)
+        return F.scaled_dot_product_attention(asked, wide, wide, attn_mask=mask, scale=1.0)
 
-    def _wide(self, rows: Tensor, parts: int, heads: int) -> Tensor:
-        """(parts, n, heads, longest, width)."""
+    def _wide(self, rows: Tensor) -> Tensor:
+        """(n, longest, columns)."""
         wide = rows.new_zeros(self._shape[0] * self._shape[1], rows.shape[1])
         wide[self._slots] = rows
-        return wide.view(*self._shape, parts, heads, -1).permute(2, 0, 3, 1, 4)
+        return wide.view(*self._shape, -1)

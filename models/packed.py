@@ -4,8 +4,8 @@ BERT, RoBERTa, XLM-RoBERTa and CamemBERT: absolute positions, post-layer-norm, G
 al., 2019; Liu et al., 2019). Three products become one for query, key and value; the attention
 scale is folded into the query weights; position and token-type tables become one. Where only the
 first token of each sequence is asked for (a classifier, or CLS pooling), the last layer computes
-keys and values for all tokens and everything else for the first ones: a seventh of the work of a
-six-layer model, with the same result.
+nothing for the others, not even keys and values: a sixth of the work of a six-layer model, with
+the same result.
 
 In int8 (models/int8.py) the products are of bytes; states, norms and residuals are in fp32,
 attention in bf16 where the CPU has it.
@@ -110,12 +110,42 @@ class _Weights:
     up: Affine
     down: Affine
 
+    @property
+    def qkv(self) -> Affine:
+        """One product whose results stand side by side."""
+        three = (self.query, self.key, self.value)
+        return Affine(torch.cat([p.weight for p in three]), torch.cat([p.bias for p in three]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Firsts:
+    """Attention of the first tokens to states instead of keys and values, head by head:
+
+    q . (K h + k) = (q K) . h + q . k           q . k is the same for all h: softmax drops it
+    sum p (V h + v) = V (sum p h) + v           the p sum to 1
+    """
+
+    query: Linear
+    keys: Tensor
+    """(heads, width, hidden)"""
+    values: Tensor
+    """(heads, hidden, width)"""
+    bias: Tensor
+
+    def __call__(self, firsts: Tensor, states: Tensor, attend: attention.Attention) -> Tensor:
+        """firsts (n, hidden), states (tokens, hidden) -> (n, heads x width)."""
+        q = self.query(firsts).unflatten(1, self.keys.shape[:2])
+        asked = torch.bmm(q.transpose(0, 1), self.keys).transpose(0, 1)
+        weighed = attend.firsts(asked, states)
+        found = torch.bmm(weighed.transpose(0, 1), self.values)
+        return found.transpose(0, 1).flatten(1) + self.bias
+
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """`qkv` is one product; the last layer of a first-token encoder keeps (q, kv) instead."""
+    """`qkv` is one product, except in the last layer of a first-token encoder."""
 
-    qkv: Linear | tuple[Linear, Linear]
+    qkv: Linear | _Firsts
     out: Linear
     norm1: _Norm
     feed: _Feed
@@ -171,11 +201,11 @@ class PackedEncoder:
         attend = attend or self._attention(batch)
         heads = self.shape.heads
         for layer in self._layers:
-            if isinstance(layer.qkv, tuple):
-                query, keys = layer.qkv
-                kv = keys(h)
-                h = h[torch.from_numpy(batch.offsets[:-1]).to(self.device)]
-                context = attend.firsts(query(h), kv, heads)
+            if isinstance(layer.qkv, _Firsts):
+                states = h.to(layer.qkv.bias.dtype)
+                at = torch.from_numpy(batch.offsets[:-1]).to(self.device)
+                h = h[at]
+                context = layer.qkv(states[at], states, attend)
             else:
                 context = attend.all(layer.qkv(h), heads)
             h = layer.norm1(layer.out.plus(context, h))
@@ -202,11 +232,8 @@ class PackedEncoder:
     def _layer(self, tensors: Mapping[str, Tensor], index: int, split: bool) -> _Layer:
         weights = self._weights(tensors, index)
         norm1, norm2 = self._norms(tensors, index)
-        keys = _joined(weights.key, weights.value)
         return _Layer(
-            qkv=(self._linear(weights.query), self._linear(keys))
-            if split
-            else self._linear(_joined(weights.query, keys)),
+            qkv=self._firsts(weights, self.dtype) if split else self._linear(weights.qkv),
             out=self._linear(weights.out),
             norm1=norm1,
             feed=_PlainFeed(self._linear(weights.up), self._linear(weights.down)),
@@ -224,16 +251,14 @@ class PackedEncoder:
         for index, split in enumerate(splits):
             weights = self._weights(tensors, index)
             norm1, norm2 = self._norms(tensors, index)
-            keys = _joined(weights.key, weights.value)
-            qkv = _joined(weights.query, keys)
-            context = attend.all(self._linear(qkv)(h), self.shape.heads)
+            context = attend.all(self._linear(weights.qkv)(h), self.shape.heads)
             middle = norm1(self._linear(weights.out).plus(context, h))
             inner = self._linear(weights.up).gelu(middle)
-            products = (weights.query, keys) if split else (qkv,)
-            made = [Int8Linear(product, _peak(h), wide) for product in products]
             layers.append(
                 _Layer(
-                    qkv=(made[0], made[1]) if split else made[0],
+                    qkv=self._firsts(weights, wide)
+                    if split
+                    else Int8Linear(weights.qkv, _peak(h), wide),
                     out=Int8Linear(weights.out, _peak(context), torch.float32),
                     norm1=norm1,
                     feed=Int8Feed(weights.up, weights.down, _peak(middle), _peak(inner)),
@@ -262,6 +287,18 @@ class PackedEncoder:
         first = self._layer_norm(tensors, f"{at}attention.output.LayerNorm", self.dtype)
         return first, self._layer_norm(tensors, f"{at}output.LayerNorm", self.dtype)
 
+    def _firsts(self, weights: _Weights, dtype: torch.dtype) -> _Firsts:
+        by_head = (self.shape.heads, -1, self.shape.hidden)
+        keys, values = (
+            p.weight.view(by_head).to(self.device, dtype) for p in (weights.key, weights.value)
+        )
+        return _Firsts(
+            query=linear(weights.query, self.device, dtype),
+            keys=keys,
+            values=values.transpose(1, 2).contiguous(),
+            bias=weights.value.bias.to(self.device, dtype),
+        )
+
     def _linear(self, product: Affine) -> Linear:
         return linear(product, self.device, self.dtype)
 
@@ -283,12 +320,6 @@ def _without_prefix(weights: Mapping[str, Tensor], prefix: str) -> Mapping[str, 
 
 def _affine(tensors: Mapping[str, Tensor], name: str) -> Affine:
     return Affine(tensors[f"{name}.weight"].float(), tensors[f"{name}.bias"].float())
-
-
-def _joined(*products: Affine) -> Affine:
-    """One product whose results stand side by side."""
-    weights = torch.cat([product.weight for product in products])
-    return Affine(weights, torch.cat([product.bias for product in products]))
 
 
 def _peak(rows: Tensor) -> Tensor:
