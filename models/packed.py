@@ -14,7 +14,7 @@ attention in bf16 where the CPU has it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -28,7 +28,7 @@ from models.device import cpu_computes_bf16
 from models.int8 import Int8Feed, Int8Linear
 from models.linear import Affine, Linear, linear
 from models.pack import Pack
-from models.types import WrongModel
+from models.types import Ints, WrongModel
 
 FAMILIES = {"bert": "bert", "roberta": "roberta", "xlm-roberta": "roberta", "camembert": "roberta"}
 """model_type of a configuration -> the prefix of its weights' names."""
@@ -179,7 +179,7 @@ class PackedEncoder:
         types = tensors["embeddings.token_type_embeddings.weight"].float()
         # Row type x positions + position; kept in fp32, it is small.
         self._places = (types[:, None, :] + positions[None, :, :]).flatten(0, 1).to(device)
-        self._rows = len(positions)
+        self._positions = len(positions)
         self._types = len(types)
         self._norm = self._layer_norm(tensors, "embeddings.LayerNorm", torch.float32)
         width = self.shape.hidden // self.shape.heads
@@ -197,27 +197,48 @@ class PackedEncoder:
     def __call__(self, batch: Pack, attend: attention.Attention | None = None) -> Tensor:
         """(tokens, hidden), or (n, hidden) with `firsts_only`, in the encoder's dtype, on its
         device, in the order of the pack. `attend` overrides the choice of attention."""
-        h = self._embedded(batch)
         attend = attend or self._attention(batch)
         heads = self.shape.heads
+        h, spread = self._distinct(batch)
         for layer in self._layers:
             if isinstance(layer.qkv, _Firsts):
+                h = spread(h)
                 states = h.to(layer.qkv.bias.dtype)
                 at = torch.from_numpy(batch.offsets[:-1]).to(self.device)
                 h = h[at]
                 context = layer.qkv(states[at], states, attend)
             else:
-                context = attend.all(layer.qkv(h), heads)
+                context = attend.all(spread(layer.qkv(h)), heads)
+                h = spread(h)
+            spread = _as_it_is
             h = layer.norm1(layer.out.plus(context, h))
             h = layer.norm2(layer.feed(h))
         return h
 
-    def _embedded(self, batch: Pack) -> Tensor:
-        ids = torch.from_numpy(batch.ids).to(self.device, non_blocking=True)
-        kinds = np.minimum(batch.types, self._types - 1) * self._rows
-        rows = kinds + batch.positions + self.shape.first_position
-        places = torch.from_numpy(rows.astype(np.int32)).to(self.device, non_blocking=True)
-        h = F.embedding(ids, self._words).float() + F.embedding(places, self._places)
+    def _distinct(self, batch: Pack) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """States before the first layer, and what makes one row per token of theirs.
+
+        On a CPU equal tokens at equal places are computed once up to the first attention: of pairs
+        of one query those are a third and more.
+        """
+        rows = self._rows(batch)
+        if self.device.type != "cpu" or len(batch) == 1:
+            return self._embedded(batch.ids, rows), _as_it_is
+        both = batch.ids.astype(np.int64) * len(self._places) + rows
+        _, first, inverse = np.unique(both, return_index=True, return_inverse=True)
+        where = torch.from_numpy(inverse)
+        h = self._embedded(batch.ids[first], rows[first])
+        return h, lambda distinct: distinct.index_select(0, where)
+
+    def _rows(self, batch: Pack) -> Ints:
+        """Of the table of places."""
+        kinds = np.minimum(batch.types, self._types - 1) * self._positions
+        return (kinds + batch.positions + self.shape.first_position).astype(np.int32)
+
+    def _embedded(self, ids: Ints, rows: Ints) -> Tensor:
+        words = torch.from_numpy(ids).to(self.device, non_blocking=True)
+        places = torch.from_numpy(rows).to(self.device, non_blocking=True)
+        h = F.embedding(words, self._words).float() + F.embedding(places, self._places)
         return self._norm(h).to(self.dtype)
 
     def _attention(self, batch: Pack) -> attention.Attention:
@@ -246,7 +267,7 @@ class PackedEncoder:
     ) -> list[_Layer]:
         """Runs the samples through each layer in fp32, then makes its int8 products."""
         wide = torch.bfloat16 if cpu_computes_bf16() else torch.float32
-        h, attend = self._embedded(samples), self._attention(samples)
+        h, attend = self._embedded(samples.ids, self._rows(samples)), self._attention(samples)
         layers = []
         for index, split in enumerate(splits):
             weights = self._weights(tensors, index)
@@ -320,6 +341,10 @@ def _without_prefix(weights: Mapping[str, Tensor], prefix: str) -> Mapping[str, 
 
 def _affine(tensors: Mapping[str, Tensor], name: str) -> Affine:
     return Affine(tensors[f"{name}.weight"].float(), tensors[f"{name}.bias"].float())
+
+
+def _as_it_is(rows: Tensor) -> Tensor:
+    return rows
 
 
 def _peak(rows: Tensor) -> Tensor:
