@@ -86,7 +86,7 @@ class _Norm:
 
 class _Feed(Protocol):
     def __call__(self, x: Tensor) -> Tensor:
-        """The feed-forward block, its input added."""
+        """The feed-forward block, its input added; the input may be overwritten."""
         ...
 
 
@@ -134,7 +134,7 @@ class _Firsts:
 
     def __call__(self, firsts: Tensor, states: Tensor, attend: attention.Attention) -> Tensor:
         """firsts (n, hidden), states (tokens, hidden) -> (n, heads x width)."""
-        q = self.query(firsts).unflatten(1, self.keys.shape[:2])
+        q = self.query(firsts).view(len(firsts), *self.keys.shape[:2])
         asked = torch.bmm(q.transpose(0, 1), self.keys).transpose(0, 1)
         weighed = attend.firsts(asked, states)
         found = torch.bmm(weighed.transpose(0, 1), self.values)
@@ -292,7 +292,7 @@ class PackedEncoder:
     def _weights(self, tensors: Mapping[str, Tensor], index: int) -> _Weights:
         at = f"encoder.layer.{index}."
         own = f"{at}attention.self."
-        scale = 1 / math.sqrt(self.shape.hidden // self.shape.heads)
+        scale = attention.LOG2_E / math.sqrt(self.shape.hidden // self.shape.heads)
         query = _affine(tensors, f"{own}query")
         return _Weights(
             query=Affine(query.weight * scale, query.bias * scale),
