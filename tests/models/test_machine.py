@@ -220,9 +220,9 @@ def test_the_packaged_model_has_one_name(name: str) -> None:
 
 FAULTS = """
 import resource, sys, threading, torch
-from models.device import keep_freed_memory
+from models.device import tune_process
 if sys.argv[1] == "kept":
-    keep_freed_memory()
+    tune_process()
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 def work():
@@ -251,3 +251,14 @@ def test_freed_memory_is_kept_for_the_next_forward() -> None:
         for mode in ("kept", "returned")
     }
     assert faults["kept"] < faults["returned"] / 2
+
+
+def test_a_forward_waits_less_for_the_interpreter() -> None:
+    before = sys.getswitchinterval()
+    try:
+        for given in (0.005, 0.0001):
+            sys.setswitchinterval(given)
+            device.tune_process()
+            assert sys.getswitchinterval() == pytest.approx(min(given, device.SWITCH_S), abs=2e-6)
+    finally:
+        sys.setswitchinterval(before)
