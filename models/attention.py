@@ -181,7 +181,6 @@ class VariableLength:
         self._attend = varlen_attn
         self._offsets = offsets
         self._longest = longest
-        self._each = torch.arange(len(offsets), dtype=torch.int32, device=offsets.device)
 
     def all(self, qkv: Tensor, heads: int) -> Tensor:
         q, k, v = qkv.view(qkv.shape[0], 3, heads, -1).unbind(1)
@@ -191,7 +190,7 @@ class VariableLength:
         return out.reshape(qkv.shape[0], -1)
 
     def firsts(self, asked: Tensor, states: Tensor) -> Tensor:
-        # Flash attention has no heads as wide as a state; so few queries need none.
+        # Flash attention has no heads as wide as a state, and for so few queries no need of it.
         return Padded(self._offsets, self._longest).firsts(asked, states)
 
 

@@ -218,8 +218,8 @@ class PackedEncoder:
     def _distinct(self, batch: Pack) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """States before the first layer, and what makes one row per token of theirs.
 
-        On a CPU equal tokens at equal places are computed once up to the first attention: of pairs
-        of one query those are a third and more.
+        On a CPU equal tokens at equal places are computed once up to the first attention: pairs
+        have their query in common, and dated documents how they begin.
         """
         rows = self._rows(batch)
         if self.device.type != "cpu" or len(batch) == 1:

@@ -123,6 +123,29 @@ def test_a_sequence_does_not_depend_on_its_batch(dtype: torch.dtype) -> None:
         torch.testing.assert_close(part, alone, atol=atol, rtol=0)
 
 
+@pytest.mark.integration
+@pytest.mark.parametrize("firsts", [False, True])
+def test_what_sequences_have_in_common_is_theirs(firsts: bool, tmp_path: Path) -> None:
+    """Beginnings in common, the same text twice, and the same ids under other types."""
+    folder = find(str(make_encoder(tmp_path, "bert")))
+    encoder = PackedEncoder(folder.config, folder.tensors(), CPU, torch.float32, firsts_only=firsts)
+    long, other = sequences([40, 30])
+    some = [
+        long,
+        Tokens(np.concatenate([long.ids[:20], other.ids]), np.zeros(50, np.int32)),
+        long,
+        Tokens(long.ids, 1 - long.types),
+        Tokens(long.ids[:7], long.types[:7]),
+    ]
+    batch = pack(some)
+    together = encoder(batch)
+    starts = range(len(batch) + 1) if firsts else batch.offsets
+    for row, index in enumerate(batch.order):
+        alone = encoder(pack([some[index]]))
+        part = together[starts[row] : starts[row + 1]]
+        torch.testing.assert_close(part, alone, atol=1e-5, rtol=0)
+
+
 @pytest.mark.unit
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_blocked_products_equal_plain_ones(dtype: torch.dtype) -> None:
