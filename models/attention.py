@@ -2,11 +2,12 @@
 
 Three implementations that differ only in rounding, each bound to one batch's layout:
 
-all(qkv, heads):       qkv (tokens, 3 x heads x width) -> (tokens, heads x width)
-firsts(q, kv, heads):  only the first token of each sequence asks: q (n, heads x width),
-                       kv (tokens, 2 x heads x width) -> (n, heads x width)
+all(qkv, heads):         qkv (tokens, 3 x heads x width) -> (tokens, heads x width)
+firsts(asked, states):   only the first token of each sequence asks, and the states are keys and
+                         values of every head: asked (n, heads, hidden), states (tokens, hidden)
+                         -> (n, heads, hidden), the states as each head weighs them
 
-The queries are already scaled.
+The queries are already scaled, and softmax is of powers of two: the scale has a factor log2(e).
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from torch import Tensor
 
 from models.types import Ints
 
-SCORES_BYTES = 2 << 20
-"""Scores held at once on a CPU, which softmax then finds in a cache; with half of it, more calls
-cost 2 % of a forward."""
-
 LOG2_E = math.log2(math.e)
+LN_2 = math.log(2)
+
+SCORES_BYTES = 2 << 20
+"""Scores held at once on a CPU; with half of it, more calls cost 5 % of the attention."""
+
 SUMS = (2.0**-60, 2.0**100)
 """Between these, a sum of powers has lost nothing that fp32 would show."""
 
@@ -39,13 +41,12 @@ PADDING = 0.1
 class Attention(Protocol):
     def all(self, qkv: Tensor, heads: int) -> Tensor: ...
 
-    def firsts(self, q: Tensor, kv: Tensor, heads: int) -> Tensor: ...
+    def firsts(self, asked: Tensor, states: Tensor) -> Tensor: ...
 
 
 class Groups:
     """For CPUs: neighbours of similar length (longest first) are computed together, padded to the
-    longest of them: a batch of 32 texts of all lengths is some eight products instead of 25.
-    Softmax is in fp32, whatever the products are in."""
+    longest of them: a batch of 32 texts of all lengths is some eight products instead of 25."""
 
     def __init__(self, offsets: Ints) -> None:
         self._groups = list(_groups(offsets))
@@ -56,7 +57,7 @@ class Groups:
         for group in self._groups:
             rows = group.wide(qkv).view(group.count, group.longest, 3, heads, width)
             q, k, v = rows.permute(2, 0, 3, 1, 4).reshape(3, -1, group.longest, width)
-            context = _attend(q, k, v, group.mask)
+            context = _attend(q, k, v, group.real)
             tokens = context.view(group.count, heads, group.longest, width).transpose(1, 2)
             part = out[group.start : group.stop]
             if group.slots is None:
@@ -65,16 +66,13 @@ class Groups:
                 torch.index_select(tokens.reshape(-1, heads * width), 0, group.slots, out=part)
         return out
 
-    def firsts(self, q: Tensor, kv: Tensor, heads: int) -> Tensor:
-        width = q.shape[1] // heads
-        out = torch.empty_like(q)
+    def firsts(self, asked: Tensor, states: Tensor) -> Tensor:
+        out = torch.empty_like(asked)
         first = 0
         for group in self._groups:
-            rows = group.wide(kv).view(group.count, group.longest, 2, heads, width)
-            k, v = rows.permute(2, 0, 3, 1, 4).reshape(2, -1, group.longest, width)
             last = first + group.count
-            one = q[first:last].view(-1, 1, width)
-            out[first:last] = _attend(one, k, v, group.mask).view(group.count, -1)
+            wide = group.wide(states).view(group.count, group.longest, -1)
+            out[first:last] = _attend(asked[first:last], wide, wide, group.real)
             first = last
         return out
 
@@ -82,8 +80,8 @@ class Groups:
 @dataclass(frozen=True, slots=True)
 class _Group:
     """`count` sequences in the rows start..stop. Where they are not of one length: `rows`, the row
-    of every slot of the padded rectangle; `slots`, the slot of every row; `mask` (count, longest),
-    0 or minus infinity."""
+    of every slot of the padded rectangle; `slots`, the slot of every row; `real` (count, longest),
+    whether a slot has a row; `padding`, the slots without."""
 
     start: int
     stop: int
@@ -91,12 +89,14 @@ class _Group:
     longest: int
     rows: Tensor | None = None
     slots: Tensor | None = None
-    mask: Tensor | None = None
+    real: Tensor | None = None
+    padding: Tensor | None = None
 
     def wide(self, rows: Tensor) -> Tensor:
-        if self.rows is None:
+        """The rectangle, 0 where it is padded."""
+        if self.rows is None or self.padding is None:
             return rows[self.start : self.stop]
-        return rows.index_select(0, self.rows)
+        return rows.index_select(0, self.rows).index_fill_(0, self.padding, 0)
 
 
 def _groups(offsets: Ints) -> Iterator[_Group]:
@@ -115,46 +115,52 @@ def _groups(offsets: Ints) -> Iterator[_Group]:
         if stop - start == count * longest:
             yield _Group(start, stop, count, longest)
         else:
-            at = np.arange(longest)
-            real = at < lengths[first:last, None]
-            rows = np.where(real, offsets[first:last, None] + at, start).ravel()
-            mask = np.where(real, np.float32(0), -np.float32(np.inf))
+            real = np.arange(longest) < lengths[first:last, None]
+            rows = np.zeros(real.size, np.int64)
             slots_of = np.flatnonzero(real)
-            yield _Group(
-                start, stop, count, longest, *map(torch.from_numpy, (rows, slots_of, mask))
-            )
+            rows[slots_of] = np.arange(start, stop)
+            tables = (rows, slots_of, real, np.flatnonzero(~real))
+            yield _Group(start, stop, count, longest, *map(torch.from_numpy, tables))
         first = last
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """q (n x heads, queries, width), k and v (n x heads, longest, width), mask (n, longest)."""
+def _attend(q: Tensor, k: Tensor, v: Tensor, real: Tensor | None) -> Tensor:
+    """q (n x heads, queries, width), k and v (n x heads, longest, width), 0 where `real`
+    (n, longest) is not: such values add nothing, and only sums have to leave their weights out."""
     count = len(q)
-    if mask is not None:
-        mask = mask.repeat_interleave(count // len(mask), 0)[:, None, :]
-    step = max(1, SCORES_BYTES // (4 * q.shape[1] * k.shape[1]))
+    if real is not None:
+        real = real.repeat_interleave(count // len(real), 0)
+    step = max(1, SCORES_BYTES // (q.element_size() * q.shape[1] * k.shape[1]))
     out = torch.empty_like(q)
     for at in range(0, count, step):
         part = slice(at, at + step)
-        scores = torch.bmm(q[part], k[part].transpose(1, 2)).float()
-        if mask is None:
-            scores *= LOG2_E
-        else:
-            scores = torch.add(mask[part], scores, alpha=LOG2_E)
-        torch.bmm(_softmax2(scores).to(q.dtype), v[part], out=out[part])
+        scores = torch.bmm(q[part], k[part].transpose(1, 2))
+        weights, sums = _powers(scores, None if real is None else real[part])
+        torch.mul(torch.bmm(weights, v[part]), sums.reciprocal_(), out=out[part])
     return out
 
 
-def _softmax2(scores: Tensor) -> Tensor:
-    """2^x / sum 2^x over the last dimension; torch's exp2 takes a quarter of the time of its exp.
+def _powers(scores: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
+    """2^x, and its sums over the last dimension where `real` (n, longest) holds: softmax is the
+    one by the other. In the dtype of the scores: fp32 in between takes longer.
 
     The greatest score is not subtracted first, unless a sum shows that it must be: scores of
-    trained models are far from the 127 where fp32 ends."""
+    trained models are far from the 127 where exponents end."""
     weights = scores.exp2()
-    sums = weights.sum(-1, keepdim=True)
+    sums = _sums(weights, real)
     low, high = sums.aminmax()
     if low > SUMS[0] and high < SUMS[1]:
-        return weights.mul_(sums.reciprocal_())
-    return (scores / LOG2_E).softmax(-1)
+        return weights, sums
+    if real is not None:
+        scores = scores.masked_fill(~real[:, None, :], -math.inf)
+    weights = (scores - scores.amax(-1, keepdim=True)).exp2_()
+    return weights, weights.sum(-1, keepdim=True)
+
+
+def _sums(weights: Tensor, real: Tensor | None) -> Tensor:
+    if real is None:
+        return weights.sum(-1, keepdim=True)
+    return torch.bmm(weights, real[:, :, None].to(weights.dtype))
 
 
 def has_variable_length(device: torch.device, dtype: torch.dtype, width: int) -> bool:
@@ -175,21 +181,17 @@ class VariableLength:
         self._attend = varlen_attn
         self._offsets = offsets
         self._longest = longest
-        self._each = torch.arange(len(offsets), dtype=torch.int32, device=offsets.device)
 
     def all(self, qkv: Tensor, heads: int) -> Tensor:
         q, k, v = qkv.view(qkv.shape[0], 3, heads, -1).unbind(1)
         at, longest = self._offsets, self._longest
-        out = self._attend(q, k, v, at, at, longest, longest, scale=1.0)
+        out = self._attend(q, k, v, at, at, longest, longest, scale=LN_2)
         assert isinstance(out, Tensor)
         return out.reshape(qkv.shape[0], -1)
 
-    def firsts(self, q: Tensor, kv: Tensor, heads: int) -> Tensor:
-        k, v = kv.view(kv.shape[0], 2, heads, -1).unbind(1)
-        one = q.view(q.shape[0], heads, -1)
-        out = self._attend(one, k, v, self._each, self._offsets, 1, self._longest, scale=1.0)
-        assert isinstance(out, Tensor)
-        return out.reshape(q.shape[0], -1)
+    def firsts(self, asked: Tensor, states: Tensor) -> Tensor:
+        # Flash attention has no heads as wide as a state, and for so few queries no need of it.
+        return Padded(self._offsets, self._longest).firsts(asked, states)
 
 
 class Padded:
@@ -203,18 +205,17 @@ class Padded:
         self._mask = real[:, None, None, :]
 
     def all(self, qkv: Tensor, heads: int) -> Tensor:
-        q, k, v = self._wide(qkv, 3, heads)
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=self._mask, scale=1.0)
+        q, k, v = self._wide(qkv).view(*self._shape, 3, heads, -1).permute(2, 0, 3, 1, 4)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=self._mask, scale=LN_2)
         return out.transpose(1, 2).flatten(2).flatten(0, 1)[self._slots]
 
-    def firsts(self, q: Tensor, kv: Tensor, heads: int) -> Tensor:
-        k, v = self._wide(kv, 2, heads)
-        one = q.view(q.shape[0], heads, 1, -1)
-        out = F.scaled_dot_product_attention(one, k, v, attn_mask=self._mask, scale=1.0)
-        return out.reshape(q.shape[0], -1)
+    def firsts(self, asked: Tensor, states: Tensor) -> Tensor:
+        wide = self._wide(states)
+        mask = self._mask.squeeze(1)
+        return F.scaled_dot_product_attention(asked, wide, wide, attn_mask=mask, scale=LN_2)
 
-    def _wide(self, rows: Tensor, parts: int, heads: int) -> Tensor:
-        """(parts, n, heads, longest, width)."""
+    def _wide(self, rows: Tensor) -> Tensor:
+        """(n, longest, columns)."""
         wide = rows.new_zeros(self._shape[0] * self._shape[1], rows.shape[1])
         wide[self._slots] = rows
-        return wide.view(*self._shape, parts, heads, -1).permute(2, 0, 3, 1, 4)
+        return wide.view(*self._shape, -1)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from models.batcher import Batcher
-from models.device import Machine, Owner, resolve
+from models.device import Machine, Owner, resolve, tune_process
 from models.lanes import Limits
 from models.pack import Pack, Tokens, pack
 from models.settings import Compute
@@ -80,6 +80,8 @@ class Engine:
             if self._batcher is not None:
                 return
             machine = resolve(self._compute)
+            if machine.on_cpu:
+                tune_process()
             await self._owner.start(machine.threads, machine.threads if machine.on_cpu else 1)
             try:
                 async with asyncio.timeout(self._compute.init_timeout_s):
@@ -140,8 +142,10 @@ class Engine:
         self._owner.close()
 
     def _limits(self, machine: Machine, loaded: Loaded) -> Limits:
-        # The models of transformers do not promise to bear a second thread.
-        side_by_side = 1 if loaded.padded else machine.threads
+        # On a CPU one batch more than there are threads: threads that waited for the event loop
+        # stood still for 2 %, and a newcomer still waits less than one batch's time. The models of
+        # transformers do not promise to bear a second thread.
+        ahead = 1 if not machine.on_cpu else 0 if loaded.padded else machine.threads
         return Limits(
             batch_tokens=machine.batch_tokens,
             bulk_batch_tokens=machine.bulk_batch_tokens,
@@ -149,9 +153,9 @@ class Engine:
             batch_items=(self._batch_items or CPU_BATCH_ITEMS) if machine.on_cpu else 1 << 20,
             queued_tokens=machine.queued_tokens,
             padded=loaded.padded,
-            ahead=side_by_side - 1 if machine.on_cpu else 1,
-            # A query finds a thread free, whatever is embedded for writes.
-            reserved=1 if machine.on_cpu and side_by_side > 1 else 0,
+            ahead=ahead,
+            # Not for writes: a query finds a thread free, or the only one after a small batch.
+            reserved=min(2, ahead) if machine.on_cpu else 0,
         )
 
     async def _run(self, tokens: Sequence[Tokens]) -> list[Floats]:

@@ -4,8 +4,8 @@ BERT, RoBERTa, XLM-RoBERTa and CamemBERT: absolute positions, post-layer-norm, G
 al., 2019; Liu et al., 2019). Three products become one for query, key and value; the attention
 scale is folded into the query weights; position and token-type tables become one. Where only the
 first token of each sequence is asked for (a classifier, or CLS pooling), the last layer computes
-keys and values for all tokens and everything else for the first ones: a seventh of the work of a
-six-layer model, with the same result.
+nothing for the others, not even keys and values: a sixth of the work of a six-layer model, with
+the same result.
 
 In int8 (models/int8.py) the products are of bytes; states, norms and residuals are in fp32,
 attention in bf16 where the CPU has it.
@@ -14,7 +14,7 @@ attention in bf16 where the CPU has it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -28,7 +28,7 @@ from models.device import cpu_computes_bf16
 from models.int8 import Int8Feed, Int8Linear
 from models.linear import Affine, Linear, linear
 from models.pack import Pack
-from models.types import WrongModel
+from models.types import Ints, WrongModel
 
 FAMILIES = {"bert": "bert", "roberta": "roberta", "xlm-roberta": "roberta", "camembert": "roberta"}
 """model_type of a configuration -> the prefix of its weights' names."""
@@ -86,7 +86,7 @@ class _Norm:
 
 class _Feed(Protocol):
     def __call__(self, x: Tensor) -> Tensor:
-        """The feed-forward block, its input added."""
+        """The feed-forward block, its input added; the input may be overwritten."""
         ...
 
 
@@ -110,12 +110,42 @@ class _Weights:
     up: Affine
     down: Affine
 
+    @property
+    def qkv(self) -> Affine:
+        """One product whose results stand side by side."""
+        three = (self.query, self.key, self.value)
+        return Affine(torch.cat([p.weight for p in three]), torch.cat([p.bias for p in three]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Firsts:
+    """Attention of the first tokens to states instead of keys and values, head by head:
+
+    q . (K h + k) = (q K) . h + q . k           q . k is the same for all h: softmax drops it
+    sum p (V h + v) = V (sum p h) + v           the p sum to 1
+    """
+
+    query: Linear
+    keys: Tensor
+    """(heads, width, hidden)"""
+    values: Tensor
+    """(heads, hidden, width)"""
+    bias: Tensor
+
+    def __call__(self, firsts: Tensor, states: Tensor, attend: attention.Attention) -> Tensor:
+        """firsts (n, hidden), states (tokens, hidden) -> (n, heads x width)."""
+        q = self.query(firsts).view(len(firsts), *self.keys.shape[:2])
+        asked = torch.bmm(q.transpose(0, 1), self.keys).transpose(0, 1)
+        weighed = attend.firsts(asked, states)
+        found = torch.bmm(weighed.transpose(0, 1), self.values)
+        return found.transpose(0, 1).flatten(1) + self.bias
+
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """`qkv` is one product; the last layer of a first-token encoder keeps (q, kv) instead."""
+    """`qkv` is one product, except in the last layer of a first-token encoder."""
 
-    qkv: Linear | tuple[Linear, Linear]
+    qkv: Linear | _Firsts
     out: Linear
     norm1: _Norm
     feed: _Feed
@@ -149,7 +179,7 @@ class PackedEncoder:
         types = tensors["embeddings.token_type_embeddings.weight"].float()
         # Row type x positions + position; kept in fp32, it is small.
         self._places = (types[:, None, :] + positions[None, :, :]).flatten(0, 1).to(device)
-        self._rows = len(positions)
+        self._positions = len(positions)
         self._types = len(types)
         self._norm = self._layer_norm(tensors, "embeddings.LayerNorm", torch.float32)
         width = self.shape.hidden // self.shape.heads
@@ -167,27 +197,48 @@ class PackedEncoder:
     def __call__(self, batch: Pack, attend: attention.Attention | None = None) -> Tensor:
         """(tokens, hidden), or (n, hidden) with `firsts_only`, in the encoder's dtype, on its
         device, in the order of the pack. `attend` overrides the choice of attention."""
-        h = self._embedded(batch)
         attend = attend or self._attention(batch)
         heads = self.shape.heads
+        h, spread = self._distinct(batch)
         for layer in self._layers:
-            if isinstance(layer.qkv, tuple):
-                query, keys = layer.qkv
-                kv = keys(h)
-                h = h[torch.from_numpy(batch.offsets[:-1]).to(self.device)]
-                context = attend.firsts(query(h), kv, heads)
+            if isinstance(layer.qkv, _Firsts):
+                h = spread(h)
+                states = h.to(layer.qkv.bias.dtype)
+                at = torch.from_numpy(batch.offsets[:-1]).to(self.device)
+                h = h[at]
+                context = layer.qkv(states[at], states, attend)
             else:
-                context = attend.all(layer.qkv(h), heads)
+                context = attend.all(spread(layer.qkv(h)), heads)
+                h = spread(h)
+            spread = _as_it_is
             h = layer.norm1(layer.out.plus(context, h))
             h = layer.norm2(layer.feed(h))
         return h
 
-    def _embedded(self, batch: Pack) -> Tensor:
-        ids = torch.from_numpy(batch.ids).to(self.device, non_blocking=True)
-        kinds = np.minimum(batch.types, self._types - 1) * self._rows
-        rows = kinds + batch.positions + self.shape.first_position
-        places = torch.from_numpy(rows.astype(np.int32)).to(self.device, non_blocking=True)
-        h = F.embedding(ids, self._words).float() + F.embedding(places, self._places)
+    def _distinct(self, batch: Pack) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """States before the first layer, and what makes one row per token of theirs.
+
+        On a CPU equal tokens at equal places are computed once up to the first attention: pairs
+        have their query in common, and dated documents how they begin.
+        """
+        rows = self._rows(batch)
+        if self.device.type != "cpu" or len(batch) == 1:
+            return self._embedded(batch.ids, rows), _as_it_is
+        both = batch.ids.astype(np.int64) * len(self._places) + rows
+        _, first, inverse = np.unique(both, return_index=True, return_inverse=True)
+        where = torch.from_numpy(inverse)
+        h = self._embedded(batch.ids[first], rows[first])
+        return h, lambda distinct: distinct.index_select(0, where)
+
+    def _rows(self, batch: Pack) -> Ints:
+        """Of the table of places."""
+        kinds = np.minimum(batch.types, self._types - 1) * self._positions
+        return (kinds + batch.positions + self.shape.first_position).astype(np.int32)
+
+    def _embedded(self, ids: Ints, rows: Ints) -> Tensor:
+        words = torch.from_numpy(ids).to(self.device, non_blocking=True)
+        places = torch.from_numpy(rows).to(self.device, non_blocking=True)
+        h = F.embedding(words, self._words).float() + F.embedding(places, self._places)
         return self._norm(h).to(self.dtype)
 
     def _attention(self, batch: Pack) -> attention.Attention:
@@ -202,11 +253,8 @@ class PackedEncoder:
     def _layer(self, tensors: Mapping[str, Tensor], index: int, split: bool) -> _Layer:
         weights = self._weights(tensors, index)
         norm1, norm2 = self._norms(tensors, index)
-        keys = _joined(weights.key, weights.value)
         return _Layer(
-            qkv=(self._linear(weights.query), self._linear(keys))
-            if split
-            else self._linear(_joined(weights.query, keys)),
+            qkv=self._firsts(weights, self.dtype) if split else self._linear(weights.qkv),
             out=self._linear(weights.out),
             norm1=norm1,
             feed=_PlainFeed(self._linear(weights.up), self._linear(weights.down)),
@@ -219,21 +267,19 @@ class PackedEncoder:
     ) -> list[_Layer]:
         """Runs the samples through each layer in fp32, then makes its int8 products."""
         wide = torch.bfloat16 if cpu_computes_bf16() else torch.float32
-        h, attend = self._embedded(samples), self._attention(samples)
+        h, attend = self._embedded(samples.ids, self._rows(samples)), self._attention(samples)
         layers = []
         for index, split in enumerate(splits):
             weights = self._weights(tensors, index)
             norm1, norm2 = self._norms(tensors, index)
-            keys = _joined(weights.key, weights.value)
-            qkv = _joined(weights.query, keys)
-            context = attend.all(self._linear(qkv)(h), self.shape.heads)
+            context = attend.all(self._linear(weights.qkv)(h), self.shape.heads)
             middle = norm1(self._linear(weights.out).plus(context, h))
             inner = self._linear(weights.up).gelu(middle)
-            products = (weights.query, keys) if split else (qkv,)
-            made = [Int8Linear(product, _peak(h), wide) for product in products]
             layers.append(
                 _Layer(
-                    qkv=(made[0], made[1]) if split else made[0],
+                    qkv=self._firsts(weights, wide)
+                    if split
+                    else Int8Linear(weights.qkv, _peak(h), wide),
                     out=Int8Linear(weights.out, _peak(context), torch.float32),
                     norm1=norm1,
                     feed=Int8Feed(weights.up, weights.down, _peak(middle), _peak(inner)),
@@ -246,7 +292,7 @@ class PackedEncoder:
     def _weights(self, tensors: Mapping[str, Tensor], index: int) -> _Weights:
         at = f"encoder.layer.{index}."
         own = f"{at}attention.self."
-        scale = 1 / math.sqrt(self.shape.hidden // self.shape.heads)
+        scale = attention.LOG2_E / math.sqrt(self.shape.hidden // self.shape.heads)
         query = _affine(tensors, f"{own}query")
         return _Weights(
             query=Affine(query.weight * scale, query.bias * scale),
@@ -261,6 +307,18 @@ class PackedEncoder:
         at = f"encoder.layer.{index}."
         first = self._layer_norm(tensors, f"{at}attention.output.LayerNorm", self.dtype)
         return first, self._layer_norm(tensors, f"{at}output.LayerNorm", self.dtype)
+
+    def _firsts(self, weights: _Weights, dtype: torch.dtype) -> _Firsts:
+        by_head = (self.shape.heads, -1, self.shape.hidden)
+        keys, values = (
+            p.weight.view(by_head).to(self.device, dtype) for p in (weights.key, weights.value)
+        )
+        return _Firsts(
+            query=linear(weights.query, self.device, dtype),
+            keys=keys,
+            values=values.transpose(1, 2).contiguous(),
+            bias=weights.value.bias.to(self.device, dtype),
+        )
 
     def _linear(self, product: Affine) -> Linear:
         return linear(product, self.device, self.dtype)
@@ -285,10 +343,8 @@ def _affine(tensors: Mapping[str, Tensor], name: str) -> Affine:
     return Affine(tensors[f"{name}.weight"].float(), tensors[f"{name}.bias"].float())
 
 
-def _joined(*products: Affine) -> Affine:
-    """One product whose results stand side by side."""
-    weights = torch.cat([product.weight for product in products])
-    return Affine(weights, torch.cat([product.bias for product in products]))
+def _as_it_is(rows: Tensor) -> Tensor:
+    return rows
 
 
 def _peak(rows: Tensor) -> Tensor:

@@ -6,7 +6,10 @@ import asyncio
 import contextlib
 import json
 import os
+import platform
 import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -213,3 +216,49 @@ def test_the_packaged_model_has_one_name(name: str) -> None:
     folder = weights.find(name)
     assert folder.name == "sentence-transformers/all-MiniLM-L6-v2"
     assert folder.config["model_type"] == "bert"
+
+
+FAULTS = """
+import resource, sys, threading, torch
+from models.device import tune_process
+if sys.argv[1] == "kept":
+    tune_process()
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+def work():
+    for _ in range(8):
+        before = faults()
+        for _ in range(4):
+            blocks = [torch.ones(6 << 20, dtype=torch.uint8) for _ in range(3)]
+            del blocks
+        found.append(faults() - before)
+found = []
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+print(sum(found[1:]))
+"""
+
+
+@pytest.mark.skipif("glibc" not in platform.libc_ver(), reason="about glibc's malloc")
+def test_freed_memory_is_kept_for_the_next_forward() -> None:
+    faults = {
+        mode: int(
+            subprocess.run(
+                [sys.executable, "-c", FAULTS, mode], capture_output=True, check=True, text=True
+            ).stdout
+        )
+        for mode in ("kept", "returned")
+    }
+    assert faults["kept"] < faults["returned"] / 2
+
+
+def test_a_forward_waits_less_for_the_interpreter() -> None:
+    before = sys.getswitchinterval()
+    try:
+        for given in (0.005, 0.0001):
+            sys.setswitchinterval(given)
+            device.tune_process()
+            assert sys.getswitchinterval() == pytest.approx(min(given, device.SWITCH_S), abs=2e-6)
+    finally:
+        sys.setswitchinterval(before)

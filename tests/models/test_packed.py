@@ -123,6 +123,29 @@ def test_a_sequence_does_not_depend_on_its_batch(dtype: torch.dtype) -> None:
         torch.testing.assert_close(part, alone, atol=atol, rtol=0)
 
 
+@pytest.mark.integration
+@pytest.mark.parametrize("firsts", [False, True])
+def test_what_sequences_have_in_common_is_theirs(firsts: bool, tmp_path: Path) -> None:
+    """Beginnings in common, the same text twice, and the same ids under other types."""
+    folder = find(str(make_encoder(tmp_path, "bert")))
+    encoder = PackedEncoder(folder.config, folder.tensors(), CPU, torch.float32, firsts_only=firsts)
+    long, other = sequences([40, 30])
+    some = [
+        long,
+        Tokens(np.concatenate([long.ids[:20], other.ids]), np.zeros(50, np.int32)),
+        long,
+        Tokens(long.ids, 1 - long.types),
+        Tokens(long.ids[:7], long.types[:7]),
+    ]
+    batch = pack(some)
+    together = encoder(batch)
+    starts = range(len(batch) + 1) if firsts else batch.offsets
+    for row, index in enumerate(batch.order):
+        alone = encoder(pack([some[index]]))
+        part = together[starts[row] : starts[row + 1]]
+        torch.testing.assert_close(part, alone, atol=1e-5, rtol=0)
+
+
 @pytest.mark.unit
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_blocked_products_equal_plain_ones(dtype: torch.dtype) -> None:
@@ -150,21 +173,27 @@ def test_groups_of_similar_length_equal_a_mask(
     torch.manual_seed(0)
     batch = pack(sequences(lengths))
     qkv = torch.randn(len(batch.ids), 3 * 32)
-    firsts = torch.randn(len(batch), 32)
+    asked, states = torch.randn(len(batch), 2, 32), torch.randn(len(batch.ids), 32)
     exact = attention.Padded(torch.from_numpy(batch.offsets), lengths[0])
     # All scores at once, then those of a few heads.
     for limit in (attention.SCORES_BYTES, 3 * 4 * lengths[0] ** 2):
         monkeypatch.setattr(attention, "SCORES_BYTES", limit)
         ours = attention.Groups(batch.offsets)
         torch.testing.assert_close(ours.all(qkv, 2), exact.all(qkv, 2), atol=1e-5, rtol=0)
-        got, expected = (a.firsts(firsts, qkv[:, 32:], 2) for a in (ours, exact))
+        got, expected = (a.firsts(asked, states) for a in (ours, exact))
         torch.testing.assert_close(got, expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.unit
 @pytest.mark.parametrize("shift", [0.0, 200.0, -300.0])
-def test_scores_beyond_the_range_of_powers_have_their_softmax(shift: float) -> None:
+@pytest.mark.parametrize("padded", [False, True])
+def test_scores_beyond_the_range_of_powers_have_their_softmax(shift: float, padded: bool) -> None:
     scores = torch.randn(3, 5, 5, generator=torch.Generator().manual_seed(0))
     scores[1] += shift
-    expected = scores.softmax(-1)
-    torch.testing.assert_close(attention._softmax2(scores * attention.LOG2_E), expected)
+    real = torch.tensor([[True] * 5, [True] * 3 + [False] * 2, [True] * 5])
+    expected = scores.masked_fill(~real[:, None], -torch.inf) if padded else scores
+    weights, sums = attention._powers(scores * attention.LOG2_E, real if padded else None)
+    got = weights / sums
+    if padded:
+        got = got * real[:, None]
+    torch.testing.assert_close(got, expected.softmax(-1))
