@@ -10,12 +10,16 @@ runs on), and the kernel ends HAProxy with its parent.
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import stat
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+
+FIRST_PORT, REPLICA_PORTS, BLOCKS = 20_000, 100, 120
+"""Ports of ingress replicas: a block for each server, below those that Linux gives to clients."""
 
 _UNAVAILABLE = b"""HTTP/1.1 503 Service Unavailable\r
 Content-Type: application/json\r
@@ -59,9 +63,16 @@ def available() -> str | None:
 
 
 def environment(binary: str, folder: Path) -> Mapping[str, str]:
-    """Variables that make Ray Serve use HAProxy through our program, with its files in `folder`."""
+    """Variables that make Ray Serve use HAProxy through our program, with its files in `folder`.
+
+    No port is shared with another server of this machine. Ray's fallback proxy, which is asked
+    where replicas do not answer in time, listens at one fixed port that all of them could bind:
+    an answer would then come from somebody else's server. And a replica that dies leaves its port
+    to the next that looks for one, before HAProxy knows of it.
+    """
     folder.mkdir(mode=0o700)
-    stats_port, metrics_port = _free_ports(2)
+    stats_port, metrics_port, fallback_port = _free_ports(3)
+    first = FIRST_PORT + REPLICA_PORTS * secrets.randbelow(BLOCKS)
     error_file, program, start = folder / "503.http", folder / "start.py", folder / "haproxy"
     error_file.write_bytes(_UNAVAILABLE)
     program.write_text(
@@ -72,6 +83,9 @@ def environment(binary: str, folder: Path) -> Mapping[str, str]:
     return {
         "RAY_SERVE_ENABLE_HA_PROXY": "1",
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
+        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(fallback_port),
+        "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(first),
+        "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(first + REPLICA_PORTS - 1),
         "RAY_SERVE_HAPROXY_BINARY_PATH": str(start),
         "RAY_SERVE_HAPROXY_STATS_PORT": str(stats_port),
         "RAY_SERVE_HAPROXY_METRICS_PORT": str(metrics_port),
