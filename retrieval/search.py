@@ -124,7 +124,7 @@ def run(bank: ResidentBank, plan: Plan) -> Shortlist:
     )
     paths = traits.paths(bank, kept.ordinals, walked)
     fused = kept.rrf
-    if settings.fusion != "convex":
+    if settings.fusion == "rrf":
         evidence = paths.evidence, paths.support
         fused = lists.timed("score_fusion", lambda: _fused(senses, plan, kept.ordinals, *evidence))
     source_ptr, source_ordinals = traits.sources(bank, kept.ordinals)
