@@ -105,19 +105,12 @@ class Codes:
                 _products([block], query, row[first : first + step])
         return sums
 
-    def sums_of(self, query: Floats, runs: Sequence[slice]) -> Floats:
-        """The same of `query` float32 (d,) with the rows of these runs, one after the other."""
-        blocks = [self._codes.values[run] for run in runs]
-        sums = np.empty(sum(map(len, blocks)), np.float32)
-        _products(blocks, self._padded(query[None])[0], sums)
-        return sums
-
     def bounds(
         self, query: Floats, sums: Floats, runs: Sequence[slice] = ALL
     ) -> tuple[Floats, Floats]:
         """(lower, upper) float32 (n,): what an fp32 kernel makes of the product of `query`
-        float32 (d,) with each row of these runs lies between them, whichever order it adds in.
-        `sums` (n,) are those of this query."""
+        float32 (d,) with each row of these runs, one after the other, lies between them, whichever
+        order it adds in. `sums` (n,) are those of this query."""
         coded, scale, lost = _coded(query[None])
         gone, kept = float(lost[0]), float(scale[0] * _lengths(coded)[0])
         # An fp32 sum of d products is off by at most d halves of an ulp of the product of the
@@ -130,6 +123,13 @@ class Codes:
         lower = middle - reach
         middle += reach
         return lower, middle
+
+    def bounds_of(self, query: Floats, runs: Sequence[slice]) -> tuple[Floats, Floats]:
+        """`bounds` from a pass over the codes of these runs alone."""
+        blocks = [self._codes.values[run] for run in runs]
+        sums = np.empty(sum(map(len, blocks)), np.float32)
+        _products(blocks, self._padded(query[None])[0], sums)
+        return self.bounds(query, sums, runs)
 
     def _padded(self, queries: Floats) -> Floats:
         """Their codes as float32, as wide as those of the rows."""

@@ -9,8 +9,10 @@ and a similarity is exact; a hit may be missing. How many lists are read is not 
 are made, questions made from the bank's own rows are searched in full, and as many lists are read
 as hold the wanted share of the true hits.
 
-What a type or an allowed set leaves few of is compared row by row, so a filter never starves an
-answer.
+What a type or a filter keeps of a bank stands deeper in its order: the 300 best of a tenth of the
+rows are about every tenth of the 3,000 best of all. So recall is measured to several depths, and
+more lists are read for a part of a bank than for all of it; where little is left, or much would be
+read, the exact search is cheaper and answers.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from retrieval.bank.columns import Population
 from retrieval.bank.scan_host import MOST, HostScan, contenders
 from retrieval.bank.selection import best
 from retrieval.bank.vectors import NOBODY, SURVEYED_ROWS, FlatBackend, FlatVectors, checked
-from retrieval.types import Bools, FactType, Floats, Hits, Ints
+from retrieval.types import Bools, FactType, Floats, Hits, Ints, Longs
 
 _faiss: Any = faiss  # its type stubs know the C++ signatures, not Python's
 
@@ -36,10 +38,14 @@ REGROWTH = 2.0
 """Centroids are made anew when the bank has so many times the rows that they were made for."""
 LOOSE = 0.1
 """New rows are read in full until they are this share of the bank, and then join their lists."""
-ASKED, DEPTH = 64, 300
-"""How many questions recall is measured with, and among how many hits."""
-FEW = 0.5
-"""Lists are read where more than this share of the rows that they hold may be found at all."""
+ASKED = 64
+"""How many questions recall is measured with."""
+DEPTHS = (10, 30, 100, 300, 1000, 3000)
+"""Among so many true hits; what lies deeper is searched exactly."""
+FEW = 0.3
+"""Comparing this share of the rows in full costs as much as reading all of them from lists, and
+reading MUCH of a bank from lists as much as its survey. Measured by `bench vectors`."""
+MUCH = 0.5
 _ROUNDS, _POINTS = 6, 48
 _ROWS_AT_ONCE = 1 << 16
 _SEED = 7
@@ -58,7 +64,26 @@ class IvfBackend:
 
     def empty(self) -> IvfVectors:
         exact = FlatBackend(min(self.least_rows, SURVEYED_ROWS)).empty()
-        return IvfVectors(self, exact, None, np.empty(0, np.uint8))
+        return IvfVectors(self, exact, None, np.empty(0, np.uint8), np.empty(0, np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """Ordinals, and bounds between which their similarities to a query lie."""
+
+    rows: Ints
+    lower: Floats
+    upper: Floats
+
+    def __getitem__(self, which: slice | NDArray[np.intp]) -> Near:
+        return Near(self.rows[which], self.lower[which], self.upper[which])
+
+    def __add__(self, more: Near) -> Near:
+        return Near(
+            np.concatenate([self.rows, more.rows]),
+            np.concatenate([self.lower, more.lower]),
+            np.concatenate([self.upper, more.upper]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,57 +91,55 @@ class Lists:
     """Ordinals by nearest centroid, for the first `size` rows.
 
     centroids float32 (c, d), made when the bank had `trained` rows; list i holds
-    ordinals[ptr[i] : ptr[i + 1]], `codes` are those of `ordinals`. probes: how many lists a
-    question reads, for `recall` as measured.
+    ordinals[ptr[i] : ptr[i + 1]], `codes` are those of `ordinals`. probes int64: how many lists
+    hold the wanted share of the DEPTHS most similar rows, as measured.
     """
 
     centroids: Floats
     trained: int
     of: Ints
-    ptr: NDArray[np.int64]
+    ptr: Longs
     ordinals: Ints
     codes: Codes
-    probes: int
-    recall: float
+    probes: Longs
 
     @property
     def size(self) -> int:
         return len(self.of)
 
     @property
-    def expected(self) -> float:
-        """About how many rows the lists hold that a question reads."""
-        return self.size * self.probes / len(self.centroids)
+    def nbytes(self) -> int:
+        parts = (self.centroids, self.of, self.ptr, self.ordinals, self.codes)
+        return sum(part.nbytes for part in parts)
 
-    def read(self, query: Floats) -> tuple[Ints, Floats, Floats]:
-        """The ordinals in the lists that a question reads, and lower and upper bounds of their
-        similarities."""
-        runs = self._runs(query)
-        bounds = self.codes.bounds(query, self.codes.sums_of(query, runs), runs)
-        return joined(self.ordinals, runs), *bounds
+    def enough(self, depth: float) -> int:
+        """How many lists hold the wanted share of so many most similar rows."""
+        return int(np.ceil(np.interp(np.log(depth), np.log(DEPTHS), self.probes)))
 
-    def _runs(self, query: Floats) -> Sequence[slice]:
-        """Where the lists lie that a question reads; neighbours are one run."""
-        similarity = self.centroids @ query
-        cut = len(similarity) - self.probes
-        chosen = np.sort(np.argpartition(similarity, cut)[cut:] if cut else np.arange(self.probes))
-        starts, ends = self.ptr[chosen], self.ptr[chosen + 1]
-        apart = starts[1:] != ends[:-1]
-        starts, ends = starts[np.append(True, apart)], ends[np.append(apart, True)]
-        return list(map(slice, starts.tolist(), ends.tolist()))
+    def order(self, query: Floats) -> NDArray[np.intp]:
+        """All lists, those first whose centroids the query is most similar to."""
+        return np.argsort(-(self.centroids @ query), kind="stable")
+
+    def read(self, query: Floats, lists: NDArray[np.intp]) -> Near:
+        """The rows of these lists, one list after the other."""
+        starts, ends = self.ptr[lists].tolist(), self.ptr[lists + 1].tolist()
+        runs = list(map(slice, starts, ends))
+        return Near(joined(self.ordinals, runs), *self.codes.bounds_of(query, runs))
 
 
 @dataclass(frozen=True, slots=True)
 class IvfVectors:
     """`VectorStore`; `lists` is None below the backend's threshold.
 
-    kinds uint8: the type of every ordinal, NOBODY where it cannot be found; empty without lists.
+    kinds uint8: the type of every ordinal, NOBODY where it cannot be found; counts int64: how many
+    there are of each type. Empty without lists.
     """
 
     _backend: IvfBackend
     exact: FlatVectors
     lists: Lists | None
     kinds: NDArray[np.uint8]
+    counts: Longs
 
     @property
     def dimension(self) -> int:
@@ -126,9 +149,7 @@ class IvfVectors:
     def nbytes(self) -> int:
         if self.lists is None:
             return self.exact.nbytes
-        lists = self.lists
-        parts = (lists.centroids, lists.of, lists.ordinals, lists.codes, self.kinds)
-        return self.exact.nbytes + sum(part.nbytes for part in parts)
+        return self.exact.nbytes + self.lists.nbytes + self.kinds.nbytes
 
     @property
     def device_nbytes(self) -> int:
@@ -149,7 +170,8 @@ class IvfVectors:
             lists = _made(exact, survey.codes, there, self._backend.recall)
         elif exact.size > (1 + LOOSE) * lists.size:
             lists = _filed(lists, exact, survey.codes)
-        return IvfVectors(self._backend, exact, lists, kinds)
+        counts = np.bincount(kinds[there], minlength=len(FactType))
+        return IvfVectors(self._backend, exact, lists, kinds, counts)
 
     def scan(self, query: Floats) -> HostScan | IvfScan:
         survey = self.exact.survey
@@ -177,7 +199,7 @@ class IvfVectors:
 class IvfScan:
     """`Scan`: exact similarities, of the rows that the lists lead to."""
 
-    __slots__ = ("_codes", "_lists", "_near", "_query", "_scan", "_store")
+    __slots__ = ("_codes", "_lists", "_order", "_query", "_read", "_scan", "_store")
 
     def __init__(self, store: IvfVectors, lists: Lists, codes: Codes, query: Floats) -> None:
         self._store = store
@@ -185,25 +207,28 @@ class IvfScan:
         self._codes = codes
         self._query = query
         self._scan = store.exact.scan(query)
-        self._near: tuple[Ints, Floats, Floats] | None = None
+        self._order = lists.order(query)
+        self._read: tuple[int, Near] | None = None
 
     def top(self, k: int, allowed: Bools | None, fact_type: FactType) -> Hits:
-        most = self._store.searchable(fact_type)
+        part = int(self._store.counts[fact_type])
         if allowed is not None:
-            most = min(most, int(np.count_nonzero(allowed)))
-        if most <= FEW * self._lists.expected:
+            part = min(part, int(np.count_nonzero(allowed)))
+        probes = self._probes(k, part)
+        if not probes:
             return self._scan.top(k, allowed, fact_type)
-        rows, lower, upper = self._read()
-        mine = self._store.kinds[rows] == fact_type
+        near = self._near(probes)
+        mine = self._store.kinds[near.rows] == fact_type
         if allowed is not None:
-            mine &= allowed[rows]
+            mine &= allowed[near.rows]
         kept = np.flatnonzero(mine)
         if len(kept) < k:
             return self._scan.top(k, allowed, fact_type)
-        if len(kept) < len(rows):
-            rows, lower, upper = rows[kept], lower[kept], upper[kept]
-        if 0 < k <= MOST * len(rows):
-            rows = contenders(rows, lower, upper, k, self._scan.similarities)
+        if len(kept) < len(mine):
+            near = near[kept]
+        rows = near.rows
+        if k <= MOST * len(rows):
+            rows = contenders(rows, near.lower, near.upper, k, self._scan.similarities)
         rows = np.sort(rows)
         return best(self._scan.similarities(rows), rows, k)
 
@@ -213,23 +238,29 @@ class IvfScan:
     def moments(self, fact_type: FactType | None) -> tuple[float, float]:
         return self._scan.moments(fact_type)
 
-    def _read(self) -> tuple[Ints, Floats, Floats]:
-        """The rows of the lists and those that are in none yet, with bounds."""
-        if self._near is None:
-            filed, known, size = self._lists.read(self._query), self._lists.size, len(self._codes)
-            if known == size:
-                self._near = filed
-            else:
-                runs = [slice(known, size)]
-                sums = self._codes.sums_of(self._query, runs)
-                lower, upper = self._codes.bounds(self._query, sums, runs)
-                loose = np.arange(known, size, dtype=np.int32)
-                self._near = (
-                    np.concatenate([filed[0], loose]),
-                    np.concatenate([filed[1], lower]),
-                    np.concatenate([filed[2], upper]),
-                )
-        return self._near
+    def _probes(self, k: int, part: int) -> int:
+        """How many lists to read for the k best of a part of the bank of at most so many rows; 0:
+        search them exactly."""
+        lists = self._lists
+        depth = k * int(self._store.counts.sum()) / max(1, part)
+        if not 0 < depth <= DEPTHS[-1]:
+            return 0
+        probes = lists.enough(depth)
+        share = probes / len(lists.centroids)
+        return 0 if share > MUCH or part < FEW * share * lists.size else probes
+
+    def _near(self, probes: int) -> Near:
+        """The rows that are in no list yet and those of so many lists. What was read is kept."""
+        lists, query, loose = self._lists, self._query, slice(self._lists.size, len(self._codes))
+        if self._read is None:
+            rows = np.arange(loose.start, loose.stop, dtype=np.int32)
+            self._read = 0, Near(rows, *self._codes.bounds_of(query, [loose]))
+        done, near = self._read
+        if done < probes:
+            near += lists.read(query, self._order[done:probes])
+            self._read = probes, near
+        counts = lists.ptr[1:] - lists.ptr[:-1]
+        return near[: len(self._codes) - lists.size + counts[self._order[:probes]].sum()]
 
 
 def _made(exact: FlatVectors, codes: Codes, there: Ints, recall: float) -> Lists:
@@ -247,8 +278,8 @@ def _made(exact: FlatVectors, codes: Codes, there: Ints, recall: float) -> Lists
     )
     points = np.sort(chance.choice(there, min(len(there), _POINTS * count), replace=False))
     means.train(exact.rows(points))
-    none = np.empty(0, np.int32)
-    lists = Lists(means.centroids, exact.size, none, np.zeros(1, np.int64), none, codes, count, 1.0)
+    none, zero = np.empty(0, np.int32), np.zeros(1, np.int64)
+    lists = Lists(means.centroids, exact.size, none, zero, none, codes, zero.repeat(len(DEPTHS)))
     return _measured(_filed(lists, exact, codes), exact, there, recall, chance)
 
 
@@ -279,11 +310,13 @@ def _measured(
     one, other = (exact.rows(chance.choice(there, ASKED)) for _ in range(2))
     questions = 0.7 * one + 0.5 * other
     questions /= np.linalg.norm(questions, axis=1, keepdims=True) + 1e-12
-    depth = min(DEPTH, len(there))
-    _, truth = _faiss.knn(questions, exact.matrix, depth, metric=faiss.METRIC_INNER_PRODUCT)
-    order = np.argsort(-(questions @ lists.centroids.T), axis=1)
-    # A hit is found where as many lists are read as stand up to its own in the question's order.
-    needed = np.take_along_axis(np.argsort(order, axis=1), lists.of[truth], axis=1) + 1
-    found = np.cumsum(np.bincount(needed.ravel())) / needed.size
-    probes = int(np.searchsorted(found, wanted))
-    return replace(lists, probes=probes, recall=float(found[probes]))
+    deepest = min(DEPTHS[-1], len(there))
+    _, truth = _faiss.knn(questions, exact.matrix, deepest, metric=faiss.METRIC_INNER_PRODUCT)
+    rank = np.argsort([lists.order(question) for question in questions], axis=1)
+    needed = np.take_along_axis(rank, lists.of[truth], axis=1) + 1
+    return replace(
+        lists,
+        probes=np.array(
+            [np.quantile(needed[:, :depth], wanted, method="inverted_cdf") for depth in DEPTHS]
+        ),
+    )

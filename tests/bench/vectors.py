@@ -39,7 +39,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from retrieval.bank.columns import Population
 from retrieval.bank.vectors import FlatBackend, FlatVectors
-from retrieval.bank.vectors_ivf import IvfBackend, IvfVectors
+from retrieval.bank.vectors_ivf import DEPTHS, IvfBackend, IvfVectors
 from retrieval.store.embedded import EmbeddedPostgres
 from retrieval.store.pool import PoolSettings, open_pool
 from retrieval.types import Bools, Doubles, FactType, Floats, Ints
@@ -351,9 +351,8 @@ def inverted(size: int) -> Table:
     made = time.process_time() - start
     assert store.lists is not None
     table = Table(
-        title=f"Inverted lists, {size:,} rows: {store.lists.probes} of"
-        f" {len(store.lists.centroids)} read, recall {store.lists.recall:.3f} when made,"
-        f" made in {made:.1f} CPU s",
+        title=f"Inverted lists, {size:,} rows: {store.lists.probes.tolist()} of"
+        f" {len(store.lists.centroids)} read for the best {list(DEPTHS)}, made in {made:.1f} CPU s",
         title_justify="left",
         box=None,
     )
