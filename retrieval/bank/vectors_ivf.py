@@ -40,12 +40,14 @@ LOOSE = 0.1
 """New rows are read in full until they are this share of the bank, and then join their lists."""
 ASKED = 64
 """How many questions recall is measured with."""
-DEPTHS = (10, 30, 100, 300, 1000, 3000)
+DEPTHS = (10, 30, 100, 300, 1000, 3000, 10_000)
 """Among so many true hits; what lies deeper is searched exactly."""
-FEW = 0.3
-"""Comparing this share of the rows in full costs as much as reading all of them from lists, and
-reading MUCH of a bank from lists as much as its survey. Measured by `bench vectors`."""
+FEW = 0.2
+"""A part of a bank that has less than this share of as many rows as would be read is compared in
+full. Either costs the same at a share of 0.3, but what is read serves the other types as well."""
 MUCH = 0.5
+"""To read more than this share of a bank from lists costs as much as its survey. Both measured by
+`bench vectors`."""
 _ROUNDS, _POINTS = 6, 48
 _ROWS_AT_ONCE = 1 << 16
 _SEED = 7
@@ -213,7 +215,7 @@ class IvfScan:
     def top(self, k: int, allowed: Bools | None, fact_type: FactType) -> Hits:
         part = int(self._store.counts[fact_type])
         if allowed is not None:
-            part = min(part, int(np.count_nonzero(allowed)))
+            part = int(np.count_nonzero((self._store.kinds == fact_type) & allowed))
         probes = self._probes(k, part)
         if not probes:
             return self._scan.top(k, allowed, fact_type)
@@ -239,8 +241,8 @@ class IvfScan:
         return self._scan.moments(fact_type)
 
     def _probes(self, k: int, part: int) -> int:
-        """How many lists to read for the k best of a part of the bank of at most so many rows; 0:
-        search them exactly."""
+        """How many lists to read for the k best of a part of the bank, of so many rows; 0: search
+        it exactly."""
         lists = self._lists
         depth = k * int(self._store.counts.sum()) / max(1, part)
         if not 0 < depth <= DEPTHS[-1]:
