@@ -201,7 +201,7 @@ class IvfVectors:
 class IvfScan:
     """`Scan`: exact similarities, of the rows that the lists lead to."""
 
-    __slots__ = ("_codes", "_lists", "_order", "_query", "_read", "_scan", "_store")
+    __slots__ = ("_codes", "_lists", "_query", "_read", "_scan", "_store")
 
     def __init__(self, store: IvfVectors, lists: Lists, codes: Codes, query: Floats) -> None:
         self._store = store
@@ -209,8 +209,7 @@ class IvfScan:
         self._codes = codes
         self._query = query
         self._scan = store.exact.scan(query)
-        self._order = lists.order(query)
-        self._read: tuple[int, Near] | None = None
+        self._read: tuple[NDArray[np.intp], int, Near] | None = None
 
     def top(self, k: int, allowed: Bools | None, fact_type: FactType) -> Hits:
         part = int(self._store.counts[fact_type])
@@ -252,17 +251,19 @@ class IvfScan:
         return 0 if share > MUCH or part < FEW * share * lists.size else probes
 
     def _near(self, probes: int) -> Near:
-        """The rows that are in no list yet and those of so many lists. What was read is kept."""
-        lists, query, loose = self._lists, self._query, slice(self._lists.size, len(self._codes))
+        """The rows that are in no list yet, and those of so many lists. What was read is kept."""
+        lists, query = self._lists, self._query
+        known, size = lists.size, len(self._codes)
         if self._read is None:
-            rows = np.arange(loose.start, loose.stop, dtype=np.int32)
-            self._read = 0, Near(rows, *self._codes.bounds_of(query, [loose]))
-        done, near = self._read
+            loose = np.arange(known, size, dtype=np.int32)
+            near = Near(loose, *self._codes.bounds_of(query, [slice(known, size)]))
+            self._read = lists.order(query), 0, near
+        order, done, near = self._read
         if done < probes:
-            near += lists.read(query, self._order[done:probes])
-            self._read = probes, near
-        counts = lists.ptr[1:] - lists.ptr[:-1]
-        return near[: len(self._codes) - lists.size + counts[self._order[:probes]].sum()]
+            near += lists.read(query, order[done:probes])
+            self._read = order, probes, near
+        read = order[:probes]
+        return near[: size - known + (lists.ptr[read + 1] - lists.ptr[read]).sum()]
 
 
 def _made(exact: FlatVectors, codes: Codes, there: Ints, recall: float) -> Lists:
