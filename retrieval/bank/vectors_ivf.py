@@ -57,7 +57,7 @@ class IvfBackend:
     """Stores like those of FlatBackend that turn approximate at `least_rows` rows.
 
     recall: the share of the true hits that lists are read for, in (0, 1]. Making lists of a million
-    rows takes some 25 CPU seconds, in the thread that extends the store.
+    rows takes some 30 CPU seconds, in the thread that extends the store.
     """
 
     def __init__(self, least_rows: int, recall: float = 0.95) -> None:
@@ -212,10 +212,7 @@ class IvfScan:
         self._read: tuple[NDArray[np.intp], int, Near] | None = None
 
     def top(self, k: int, allowed: Bools | None, fact_type: FactType) -> Hits:
-        part = int(self._store.counts[fact_type])
-        if allowed is not None:
-            part = int(np.count_nonzero((self._store.kinds == fact_type) & allowed))
-        probes = self._probes(k, part)
+        probes = self._probes(k, allowed, fact_type)
         if not probes:
             return self._scan.top(k, allowed, fact_type)
         near = self._near(probes)
@@ -239,9 +236,19 @@ class IvfScan:
     def moments(self, fact_type: FactType | None) -> tuple[float, float]:
         return self._scan.moments(fact_type)
 
-    def _probes(self, k: int, part: int) -> int:
-        """How many lists to read for the k best of a part of the bank, of so many rows; 0: search
-        it exactly."""
+    def _probes(self, k: int, allowed: Bools | None, fact_type: FactType) -> int:
+        """How many lists to read; 0: search exactly."""
+        part = int(self._store.counts[fact_type])
+        if allowed is None:
+            return self._probes_for(k, part)
+        # Smaller parts are searched exactly: where the filter alone makes it one, a count is saved.
+        if not self._probes_for(k, min(part, int(np.count_nonzero(allowed)))):
+            return 0
+        mine = (self._store.kinds == fact_type) & allowed
+        return self._probes_for(k, int(np.count_nonzero(mine)))
+
+    def _probes_for(self, k: int, part: int) -> int:
+        """The same for a part of the bank that has so many rows."""
         lists = self._lists
         depth = k * int(self._store.counts.sum()) / max(1, part)
         if not 0 < depth <= DEPTHS[-1]:

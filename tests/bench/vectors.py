@@ -10,7 +10,7 @@ survey (banks of 20,000 rows and more have one: codes for a first pass, moments 
 answers must be the same to the last bit. A table of its own shows what a survey costs and saves at
 sizes around that: a recall asks for the moments, the best 300 of one or of three types and the
 similarities of 3,000 other rows. `--ivf` adds inverted lists (the setting bank_ivf_rows) against
-the exact scan, with their recall on new questions.
+the exact scan, for one type and for three, with their recall on new questions.
 """
 
 from __future__ import annotations
