@@ -37,7 +37,7 @@ _faiss: Any = faiss  # its type stubs know the C++ signatures, not Python's
 REGROWTH = 2.0
 """Centroids are made anew when the bank has so many times the rows that they were made for."""
 LOOSE = 0.1
-"""New rows are read in full until they are this share of the bank, and then join their lists."""
+"""Every question reads new rows until they are this share of the bank; then they join lists."""
 ASKED = 64
 """How many questions recall is measured with."""
 DEPTHS = (10, 30, 100, 300, 1000, 3000, 10_000)
