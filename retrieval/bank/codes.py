@@ -13,15 +13,16 @@ the best of a bank are asked for, and the answer is the one that comparing all w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.bank.csr import Column
-from retrieval.types import Floats
+from retrieval.bank.csr import Column, S
+from retrieval.types import Floats, Ints
 
 _kernels: Any = faiss  # its type stubs leave out pointers
 _pointer = _kernels.swig_ptr
@@ -34,6 +35,7 @@ _LANES = 64
 _ROWS_AT_ONCE = 512
 _SHARED_ROWS = 8192
 _TINY = np.finfo(np.float32).tiny
+ALL = (slice(None),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,36 +83,70 @@ class Codes:
             self._lost.extended(lost),
         )
 
+    def taken(self, order: Ints) -> Codes:
+        """These rows, in this order."""
+        return replace(
+            self,
+            _codes=_taken(self._codes, order),
+            _scale=_taken(self._scale, order),
+            _lost=_taken(self._lost, order),
+        )
+
     def sums(self, queries: Floats) -> Floats:
         """The products of the codes of `queries` float32 (b, d) with those of all rows (b, n)."""
         codes = self._codes.values
-        padded = np.zeros((len(queries), codes.shape[1]), np.float32)
-        padded[:, : self.dimension] = _coded(queries)[0]
+        padded = self._padded(queries)
         sums = np.empty((len(queries), len(codes)), np.float32)
         step = len(codes) if len(queries) == 1 else _SHARED_ROWS
         for first in range(0, len(codes), step):
             # A block stays in the processor's cache while every query passes over it.
             block = codes[first : first + step]
             for query, row in zip(padded, sums, strict=True):
-                _products(block, query, row[first : first + step])
+                _products([block], query, row[first : first + step])
         return sums
 
-    def bounds(self, query: Floats, sums: Floats) -> tuple[Floats, Floats]:
+    def bounds(
+        self, query: Floats, sums: Floats, runs: Sequence[slice] = ALL
+    ) -> tuple[Floats, Floats]:
         """(lower, upper) float32 (n,): what an fp32 kernel makes of the product of `query`
-        float32 (d,) with each row lies between them, whichever order it adds in. `sums` (n,) are
-        those of this query."""
+        float32 (d,) with each row of these runs, one after the other, lies between them, whichever
+        order it adds in. `sums` (n,) are those of this query."""
         coded, scale, lost = _coded(query[None])
         gone, kept = float(lost[0]), float(scale[0] * _lengths(coded)[0])
         # An fp32 sum of d products is off by at most d halves of an ulp of the product of the
         # lengths; twice, as codes are summed alike, and some more for the few products around it.
         rounding = (2 * self.dimension + 64) * 2.0**-24 * self.longest * (gone + kept)
-        middle = sums * self._scale.values
+        middle = sums * joined(self._scale.values, runs)
         middle *= scale[0]
-        reach = self._lost.values * np.float32(kept)
+        reach = joined(self._lost.values, runs) * np.float32(kept)
         reach += np.float32(gone * self.longest + rounding)
         lower = middle - reach
         middle += reach
         return lower, middle
+
+    def bounds_of(self, query: Floats, runs: Sequence[slice]) -> tuple[Floats, Floats]:
+        """`bounds` from a pass over the codes of these runs alone."""
+        blocks = [self._codes.values[run] for run in runs]
+        sums = np.empty(sum(map(len, blocks)), np.float32)
+        _products(blocks, self._padded(query[None])[0], sums)
+        return self.bounds(query, sums, runs)
+
+    def _padded(self, queries: Floats) -> Floats:
+        """Their codes as float32, as wide as those of the rows."""
+        padded = np.zeros((len(queries), self._codes.values.shape[1]), np.float32)
+        padded[:, : self.dimension] = _coded(queries)[0]
+        return padded
+
+
+def joined(values: NDArray[S], runs: Sequence[slice]) -> NDArray[S]:
+    """The values of these runs, one after the other."""
+    parts = [values[run] for run in runs]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _taken(column: Column[S], order: Ints) -> Column[S]:
+    values = column.values
+    return Column.empty(values.dtype, values.shape[1:]).extended(values.take(order, axis=0))
 
 
 def _coded(rows: Floats) -> tuple[Floats, Floats, Floats]:
@@ -129,10 +165,10 @@ def _lengths(rows: Floats) -> Floats:
     return np.sqrt(squares)
 
 
-def _products(codes: NDArray[np.uint8], query: Floats, out: Floats) -> None:
-    """The products of a coded query (width,) with coded rows (n, width), into float32 (n,)."""
-    size, width = codes.shape
-    quantizer = _kernels.ScalarQuantizer(width, _kernels.ScalarQuantizer.QT_8bit_direct_signed)
+def _products(blocks: Sequence[NDArray[np.uint8]], query: Floats, out: Floats) -> None:
+    """The products of a coded query (width,) with the coded rows of some blocks (m, width), into
+    float32 (sum of m,)."""
+    quantizer = _kernels.ScalarQuantizer(len(query), _kernels.ScalarQuantizer.QT_8bit_direct_signed)
     scanner = quantizer.select_InvertedListScanner(faiss.METRIC_INNER_PRODUCT, None, True, None)
     try:
         scanner.set_query(_pointer(query))
@@ -140,9 +176,11 @@ def _products(codes: NDArray[np.uint8], query: Floats, out: Floats) -> None:
         # A search for everything above minus infinity: all products, in order.
         found = _kernels.RangeSearchResult(1)
         part = _kernels.RangeSearchPartialResult(found)
-        scanner.scan_codes_range(size, _pointer(codes), None, -np.inf, part.new_result(0))
+        products = part.new_result(0)
+        for codes in blocks:
+            scanner.scan_codes_range(len(codes), _pointer(codes), None, -np.inf, products)
         part.finalize()
-        out[:] = _kernels.rev_swig_ptr(found.distances, size)
+        out[:] = _kernels.rev_swig_ptr(found.distances, len(out))
     finally:
         # Python does not own what the quantizer makes, and to tell it so is not enough.
         type(scanner).__swig_destroy__(scanner)

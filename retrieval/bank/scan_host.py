@@ -25,6 +25,16 @@ MOST = 0.25
 """Where more than this share is asked for, most of the rows are compared in any case."""
 
 
+def contenders(
+    rows: Ints, lower: Floats, upper: Floats, k: int, similarities: Callable[[Ints], Floats]
+) -> Ints:
+    """Those of `rows`, more than k > 0 of them, that may be among their k best, in their order:
+    each one's similarity lies between its bounds."""
+    # What k rows reach is what the k-th best reaches at least.
+    floor = similarities(rows[leading(lower, k)]).min()
+    return rows[np.flatnonzero(upper >= floor)]
+
+
 class Rows(Protocol):
     """What a scan on the host needs of a store."""
 
@@ -72,16 +82,16 @@ class HostScan:
             rows = rows.compress(allowed[rows])
         if not self._done and 0 < k <= MOST * len(rows):
             rows = self._contenders(rows, k)
-        return best(self._similarities(rows), rows, k)
+        return best(self.similarities(rows), rows, k)
 
     def at(self, ordinals: Ints) -> Floats:
-        return np.clip(self._similarities(ordinals), -1.0, 1.0)
+        return np.clip(self.similarities(ordinals), -1.0, 1.0)
 
     def moments(self, fact_type: FactType | None) -> tuple[float, float]:
         if fact_type is None and self._outlook is not None:
-            return self._outlook.moments(self._similarities)
+            return self._outlook.moments(self.similarities)
         types = FactType if fact_type is None else (fact_type,)
-        values = self._similarities(np.concatenate([self._store.candidates(t) for t in types]))
+        values = self.similarities(np.concatenate([self._store.candidates(t) for t in types]))
         if not len(values):
             return 0.0, 0.0
         wide = values.astype(np.float64)
@@ -99,11 +109,10 @@ class HostScan:
         lower, upper = self._bounds
         if len(rows) < self._store.size:
             lower, upper = lower[rows], upper[rows]
-        # What k rows reach is what the k-th best reaches at least.
-        floor = self._similarities(rows[leading(lower, k)]).min()
-        return rows[np.flatnonzero(upper >= floor)]
+        return contenders(rows, lower, upper, k, self.similarities)
 
-    def _similarities(self, ordinals: Ints) -> Floats:
+    def similarities(self, ordinals: Ints) -> Floats:
+        """As `at`, as the kernels give them."""
         store = self._store
         if not store.dimension or not len(ordinals):
             return np.zeros(len(ordinals), np.float32)

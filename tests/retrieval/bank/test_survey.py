@@ -156,6 +156,19 @@ def test_every_similarity_is_within_its_bounds(spread: float) -> None:
         assert np.median(upper - lower) < 0.3
 
 
+def test_the_bounds_of_some_rows_are_those_of_all() -> None:
+    chance = np.random.default_rng(4)
+    rows = unit(chance.standard_normal((500, 100)))
+    query = unit(chance.standard_normal((1, 100)))[0]
+    codes = Codes.empty(100).extended(rows)
+    order = chance.permutation(500).astype(np.int32)
+    whole = codes.bounds(query, codes.sums(query[None])[0])
+    for runs in ([slice(3, 3)], [slice(0, 500)], [slice(200, 300), slice(7, 7), slice(0, 64)]):
+        some = np.concatenate([order[run] for run in runs])
+        for mine, theirs in zip(codes.taken(order).bounds_of(query, runs), whole, strict=True):
+            assert np.array_equal(mine, theirs[some])
+
+
 def test_few_rows_are_compared_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     chance = np.random.default_rng(6)
     rows, queries = (unit(chance.standard_normal((n, 384))) for n in (6000, 3))

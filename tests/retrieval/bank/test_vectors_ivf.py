@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from retrieval.bank import vectors_ivf
 from retrieval.bank.columns import Population
 from retrieval.bank.scan_host import HostScan
-from retrieval.bank.vectors_ivf import IvfBackend, IvfScan, IvfVectors
-from retrieval.types import FactType, Floats
+from retrieval.bank.selection import best
+from retrieval.bank.vectors import NOBODY
+from retrieval.bank.vectors_ivf import DEPTHS, IvfBackend, IvfScan, IvfVectors, Near
+from retrieval.types import FactType, Floats, Ints
 from tests.retrieval.bank import congruence
 
 pytestmark = pytest.mark.unit
@@ -25,16 +32,76 @@ def topics(size: int, seed: int) -> Floats:
     return rows.astype(np.float32)
 
 
-def store(rows: Floats, backend: IvfBackend, parts: int = 1) -> IvfVectors:
+def store(
+    rows: Floats, backend: IvfBackend, parts: int = 1, types: NDArray[np.uint8] | None = None
+) -> IvfVectors:
+    """A bank of these rows, all of one type unless said otherwise."""
+    types = np.zeros(len(rows), np.uint8) if types is None else types
     grown, population = backend.empty(), Population.empty()
-    for part in np.array_split(rows, parts):
-        population = population.extended(np.zeros(len(part), np.uint8), np.empty(0, np.int32))
-        grown = grown.extended([part], np.zeros(len(part), np.bool_), population)
+    for part in np.array_split(np.arange(len(rows)), parts):
+        population = population.extended(types[part], np.empty(0, np.int32))
+        grown = grown.extended([rows[part]], np.zeros(len(part), np.bool_), population)
     return grown
 
 
-def test_reading_every_list_is_exact() -> None:
+def test_reading_every_list_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors_ivf, "FEW", 0.0)
+    monkeypatch.setattr(vectors_ivf, "MUCH", 1.0)
+    read: list[int] = []
+    near = IvfScan._near
+
+    def noted(scan: IvfScan, probes: int) -> Near:
+        read.append(probes)
+        return near(scan, probes)
+
+    monkeypatch.setattr(IvfScan, "_near", noted)
+    case = congruence.case(IvfBackend(50), 400, batches=50)
+    assert isinstance(case.store, IvfVectors)
+    lists = case.store.lists
+    assert lists is not None
+    assert lists.size < 400
+    every = replace(lists, probes=np.full(len(DEPTHS), len(lists.centroids)))
+    congruence.check(replace(case, store=replace(case.store, lists=every)))
+    assert set(read) == {len(lists.centroids)}
+
+
+def test_all_hits_are_found_where_all_are_wanted() -> None:
     congruence.check(congruence.case(IvfBackend(50, recall=1.0), 400, batches=5))
+
+
+@pytest.mark.parametrize("parts", [1, 40])
+def test_the_answer_is_that_of_comparing_the_lists_rows_in_full(parts: int) -> None:
+    rows, chance = topics(SIZE, 1), np.random.default_rng(8)
+    rows[chance.integers(0, SIZE, 600)] = rows[chance.integers(0, SIZE, 600)]
+    types = chance.choice(3, SIZE, p=[0.5, 0.3, 0.2]).astype(np.uint8)
+    dead = np.sort(chance.choice(SIZE, 500, replace=False)).astype(np.int32)
+    population = Population.empty().extended(types, dead)
+    bank = store(rows, IvfBackend(1000, recall=0.8), parts, types).extended(
+        [], np.empty(0, np.bool_), population
+    )
+    lists, kinds = bank.lists, bank.exact.kinds()
+    assert lists is not None
+    assert (lists.size < SIZE) == (parts > 1)
+    missed = 0
+    for query in topics(20, 9):
+        plain, order = replace(bank.exact, survey=None), lists.order(query)
+        asked: IvfScan | HostScan = bank.scan(query)
+        for share, kind, k in itertools.product((1.0, 0.6), FactType, (3, 30, 120)):
+            allowed = chance.random(SIZE) < share
+            mine = np.flatnonzero((kinds == kind) & allowed)
+            probes = lists.enough(k * np.count_nonzero(kinds != NOBODY) / len(mine))
+            near = np.isin(lists.of, order[:probes]).nonzero()[0]
+            near = np.append(near, np.arange(lists.size, SIZE))
+            near = near[np.isin(near, mine)]
+            read: Ints = (near if len(near) >= k else mine).astype(np.int32)
+            truth = best(plain.gathered(query, read), read, k)
+            for scan in (bank.scan(query), asked):  # whatever was asked of it before
+                hits = scan.top(k, None if share == 1.0 else allowed, kind)
+                assert np.array_equal(hits.ordinals, truth.ordinals)
+                assert np.array_equal(hits.scores, truth.scores)
+            whole = plain.scan(query).top(k, allowed, kind)
+            missed += not np.array_equal(truth.ordinals, whole.ordinals)
+    assert missed
 
 
 def test_a_small_bank_is_searched_in_full() -> None:
@@ -49,8 +116,7 @@ def test_recall_on_new_questions_is_about_what_was_measured(parts: int) -> None:
     bank = store(rows, IvfBackend(1000, recall=0.9), parts)
     lists = bank.lists
     assert lists is not None
-    assert lists.recall >= 0.9
-    assert lists.probes < len(lists.centroids) / 2
+    assert lists.enough(50) < len(lists.centroids) / 2
     found = []
     for query in topics(40, 2):
         scan = bank.scan(query)
@@ -60,6 +126,22 @@ def test_recall_on_new_questions_is_about_what_was_measured(parts: int) -> None:
         np.testing.assert_allclose(mine.scores, rows[mine.ordinals] @ query, atol=1e-5)
         found.append(np.isin(true, mine.ordinals).mean())
     assert np.mean(found) > 0.85
+
+
+def test_a_part_of_a_bank_is_searched_with_the_same_recall() -> None:
+    chance = np.random.default_rng(7)
+    types = chance.choice(3, SIZE, p=[0.5, 0.3, 0.2]).astype(np.uint8)
+    bank = store(topics(SIZE, 1), IvfBackend(1000, recall=0.9), types=types)
+    found: dict[tuple[FactType, float], list[float]] = {}
+    for query in topics(40, 2):
+        for part in itertools.product(FactType, (1.0, 0.7)):
+            allowed = chance.random(SIZE) < part[1]
+            mine = bank.scan(query).top(200, allowed, part[0])
+            true = bank.exact.scan(query).top(200, allowed, part[0])
+            found.setdefault(part, []).append(np.isin(true.ordinals, mine.ordinals).mean())
+    means = {part: np.mean(each) for part, each in found.items()}
+    assert min(means.values()) > 0.85, means
+    assert max(means.values()) < 1, means
 
 
 def test_a_filter_never_starves_the_answer() -> None:
