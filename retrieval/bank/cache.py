@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from retrieval.bank.vectors import FlatBackend, VectorBackend
-from retrieval.errors import Unavailable
+from retrieval.errors import Moved, Unavailable
 from retrieval.store import deltas
 from retrieval.store.deltas import Delta
 from retrieval.store.heads import BankHead
@@ -169,7 +169,8 @@ class SnapshotCache(ABC, Generic[S]):
         """The snapshot at `head` or newer.
 
         Held at that version: at once, without giving up the event loop. Else what is missing is
-        loaded, once for all who wait; the load stops when the last of them is cancelled.
+        loaded, once for all who wait; the load stops when the last of them is cancelled. Moved
+        where another bank has the name of this one by now.
         """
         key = (head.bank, part)
         held = self._snapshots.get(key)
@@ -192,6 +193,8 @@ class SnapshotCache(ABC, Generic[S]):
             if flight.task.cancelled():
                 continue  # given up by those who came before
             found = flight.task.result()
+            if found.head.bank != head.bank:
+                raise Moved("the bank", "it was deleted and made again")
             if _covers(found.head, head):
                 return found
             if own:
