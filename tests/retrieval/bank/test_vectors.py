@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from retrieval.bank.columns import Population
 from retrieval.bank.scan_host import HostScan
 from retrieval.bank.selection import best
-from retrieval.bank.vectors import FlatBackend, without_vector
+from retrieval.bank.vectors import FlatBackend, FlatVectors, without_vector
 from retrieval.types import FactType, Floats, Ints
 from tests.retrieval.bank import congruence
 
@@ -104,6 +104,7 @@ def test_the_best_come_in_order_and_ties_by_ordinal(values: list[float], k: int)
 
 def test_two_threads_ask_one_scan_at_once() -> None:
     store = congruence.case(FlatBackend(), 100, 48).store
+    assert isinstance(store, FlatVectors)
     slow, go = threading.Event(), threading.Event()
     few, others = np.arange(10, dtype=np.int32), np.arange(50, 60, dtype=np.int32)
 
