@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import cast
 
 import numpy as np
 import pytest
@@ -103,8 +104,7 @@ def test_the_best_come_in_order_and_ties_by_ordinal(values: list[float], k: int)
 
 
 def test_two_threads_ask_one_scan_at_once() -> None:
-    store = congruence.case(FlatBackend(), 100, 48).store
-    assert isinstance(store, FlatVectors)
+    store = cast(FlatVectors, congruence.case(FlatBackend(), 100, 48).store)
     slow, go = threading.Event(), threading.Event()
     few, others = np.arange(10, dtype=np.int32), np.arange(50, 60, dtype=np.int32)
 
