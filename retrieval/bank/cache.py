@@ -289,7 +289,7 @@ class SnapshotCache(ABC, Generic[S]):
 
     async def _fly(self, head: BankHead, part: int, stop: threading.Event) -> S:
         held = self.held(head.bank, part)
-        if held is not None and self._kinds(held.head) == self._kinds(head):
+        if held is not None and self._serving(held.head) == self._serving(head):
             return await self._advance(held, head, part, stop)
         async with self._slots:
             return await self._read(head, part, stop)
@@ -314,19 +314,23 @@ class SnapshotCache(ABC, Generic[S]):
         """What `held` lacks. The bank may have moved on to other vectors or another analyser since
         `head` was read (its first write, a new model): then everything, of those kinds."""
         while True:
-            asked = self._kinds(head)
             delta = await self._load(
                 self._pool,
                 head,
                 have_generation=-1 if held is None else held.head.generation,
                 have_version=-1 if held is None else held.head.version,
                 have_ordinal=0 if held is None else held.end,
-                kinds=asked,
+                kinds=self._kinds(head),
                 span=self._span(part),
             )
-            if self._kinds(delta.head) == asked:
+            if self._serving(delta.head) == self._serving(head):
                 return delta
             held, head = None, delta.head
+
+    def _serving(self, head: BankHead) -> tuple[tuple[str, ...], str, str]:
+        """What a delta may lead from and to: the same kinds, of the same vectors and analyser. A
+        new family changes more than its own segments: it comes with links of older memories."""
+        return self._kinds(head), head.vector_set, head.analyser
 
     async def _build(
         self, threads: Executor, held: S | None, delta: Delta, part: int, stop: threading.Event
