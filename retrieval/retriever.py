@@ -286,7 +286,8 @@ class LocalRetriever:
         """What the ranges of a split bank say to each question; None where it is held whole."""
         if bank.whole:
             return [None] * len(asked)
-        return await self._ranges().readings(bank, asked, settings, deadline)
+        threads = None if bank.size <= INLINE_SIZE else self._executor
+        return await self._ranges().readings(bank, asked, settings, deadline, threads)
 
     async def _vectors(self, bank: ResidentBank, ordinals: Ints, deadline: float | None) -> Floats:
         if bank.whole:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 from contextlib import AsyncExitStack
 from uuid import uuid4
 
@@ -33,6 +35,8 @@ class Company:
         self._fresh_s = fresh_s
         self._id = uuid4()
         self._share = Share()
+        self._said = math.inf
+        self._wary_until = -math.inf
 
     def share(self) -> Share:
         """What was found last; all, as long as nothing was."""
@@ -55,6 +59,13 @@ class Company:
             found = Share(*await doors.present(self._pool, self._id, self._fresh_s))
         except Exception as error:  # whatever it is, requests go on by the last count
             log.warning("the other processes could not be counted: %s", error)
+            return
+        now = time.monotonic()
+        if now - self._said > self._fresh_s:
+            # Nobody heard of us; the others may be there as well, and not have got through yet.
+            self._wary_until = now + self._fresh_s
+        self._said = now
+        if found.size < self._share.size and now < self._wary_until:
             return
         if found.size != self._share.size:
             log.info("tenants' limits are shared by %d processes", found.size)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from retrieval.bank.vectors import FlatBackend, VectorBackend
-from retrieval.errors import Unavailable
+from retrieval.errors import Moved, Unavailable
 from retrieval.store import deltas
 from retrieval.store.deltas import Delta
 from retrieval.store.heads import BankHead
@@ -169,7 +169,8 @@ class SnapshotCache(ABC, Generic[S]):
         """The snapshot at `head` or newer.
 
         Held at that version: at once, without giving up the event loop. Else what is missing is
-        loaded, once for all who wait; the load stops when the last of them is cancelled.
+        loaded, once for all who wait; the load stops when the last of them is cancelled. Moved
+        where another bank has the name of this one by now.
         """
         key = (head.bank, part)
         held = self._snapshots.get(key)
@@ -192,6 +193,8 @@ class SnapshotCache(ABC, Generic[S]):
             if flight.task.cancelled():
                 continue  # given up by those who came before
             found = flight.task.result()
+            if found.head.bank != head.bank:
+                raise Moved("the bank", "it was deleted and made again")
             if _covers(found.head, head):
                 return found
             if own:
@@ -286,7 +289,7 @@ class SnapshotCache(ABC, Generic[S]):
 
     async def _fly(self, head: BankHead, part: int, stop: threading.Event) -> S:
         held = self.held(head.bank, part)
-        if held is not None and self._kinds(held.head) == self._kinds(head):
+        if held is not None and self._serving(held.head) == self._serving(head):
             return await self._advance(held, head, part, stop)
         async with self._slots:
             return await self._read(head, part, stop)
@@ -311,19 +314,23 @@ class SnapshotCache(ABC, Generic[S]):
         """What `held` lacks. The bank may have moved on to other vectors or another analyser since
         `head` was read (its first write, a new model): then everything, of those kinds."""
         while True:
-            asked = self._kinds(head)
             delta = await self._load(
                 self._pool,
                 head,
                 have_generation=-1 if held is None else held.head.generation,
                 have_version=-1 if held is None else held.head.version,
                 have_ordinal=0 if held is None else held.end,
-                kinds=asked,
+                kinds=self._kinds(head),
                 span=self._span(part),
             )
-            if self._kinds(delta.head) == asked:
+            if self._serving(delta.head) == self._serving(head):
                 return delta
             held, head = None, delta.head
+
+    def _serving(self, head: BankHead) -> tuple[tuple[str, ...], str, str]:
+        """What a delta may lead from and to: the same kinds, of the same vectors and analyser. A
+        new family changes more than its own segments: it comes with links of older memories."""
+        return self._kinds(head), head.vector_set, head.analyser
 
     async def _build(
         self, threads: Executor, held: S | None, delta: Delta, part: int, stop: threading.Event

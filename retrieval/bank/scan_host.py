@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Protocol
 
@@ -55,7 +56,8 @@ class HostScan:
     """
 
     __slots__ = (
-        "_bounds", "_dense", "_done", "_few", "_known", "_outlook", "_query", "_store", "_values",
+        "_bounds", "_dense", "_done", "_few", "_known", "_lock", "_outlook", "_query", "_store",
+        "_values",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +73,7 @@ class HostScan:
         self._dense = dense
         self._few = gather_share * store.size
         self._outlook = outlook
+        self._lock = threading.Lock()  # of what is known so far
         self._bounds: tuple[Floats, Floats] | None = None
         self._done = False
         self._values: Floats | None = None
@@ -116,6 +119,11 @@ class HostScan:
         store = self._store
         if not store.dimension or not len(ordinals):
             return np.zeros(len(ordinals), np.float32)
+        with self._lock:
+            return self._found(ordinals)
+
+    def _found(self, ordinals: Ints) -> Floats:
+        store = self._store
         if self._done and self._values is not None:
             return self._values[ordinals]
         if self._values is None or self._known is None:

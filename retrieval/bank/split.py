@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -51,17 +52,26 @@ class SplitIndex:
         asked: Sequence[Asked],
         settings: RecallSettings,
         deadline: float | None = None,
+        threads: Executor | None = None,
     ) -> list[Reading]:
         """What the bank says to each question at exactly this snapshot. Raises Moved where the
-        snapshot is of a generation that is gone, Unavailable where a range cannot be asked."""
+        snapshot is of a generation that is gone, Unavailable where a range cannot be asked.
+
+        `threads`: where the answers are joined, a millisecond for every 50,000 memories; None joins
+        them here.
+        """
         answers = await _all(
             self._ranges.read(bank.head, part, asked, deadline=deadline)
             for part in range(self._parts(bank.head))
         )
-        return [
-            _joined(bank, question, parts, settings)
-            for question, parts in zip(asked, zip(*answers, strict=True), strict=True)
-        ]
+
+        def joined() -> list[Reading]:
+            each = zip(asked, zip(*answers, strict=True), strict=True)
+            return [_joined(bank, question, parts, settings) for question, parts in each]
+
+        if threads is None:
+            return joined()
+        return await asyncio.get_running_loop().run_in_executor(threads, joined)
 
     async def nearest(
         self, head: BankHead, vectors: Floats, types: NDArray[np.uint8], *, k: int, floor: float

@@ -71,9 +71,9 @@ async def rebuild(
     """Makes `maker.target` the bank's. Progress in ordinals after every step.
 
     Steps hold the bank's lock only to insert what was made. The last one holds it while it makes
-    up to `maker.last` ordinals, and then names the target, raises the version and drops the other
-    segments of the family: a reader sees either the old ones or the new ones, whole. Where the
-    target is the bank's already, gaps in its segments are filled and replicas load the bank anew.
+    up to `maker.last` ordinals, and then names the target, raises version and generation and drops
+    the other segments of the family: a reader sees either the old ones or the new ones, whole.
+    Where the target is the bank's already, gaps in its segments are filled.
     May be stopped at any time and run again. NotFound if the bank is gone.
     """
     kind = f"{maker.family}:{maker.target}"
@@ -181,14 +181,13 @@ async def _switch(
         f"{maker.family}:",
     )
     column = _COLUMNS[maker.family]
-    same = getattr(held, column) == maker.target
-    if open_ or not same:
-        # Replicas do not look below what they hold: a filled gap needs the generation to rise.
+    if open_ or getattr(held, column) != maker.target:
+        # Replicas do not look below what they hold. Nor is the name enough to make them: one that
+        # was idle while the bank had another family and then this one again sees the same name.
         await connection.execute(
             f"update banks set {column} = $2, version = version + 1,"
-            " generation = generation + $3, updated_at = now() where bank = $1",
+            " generation = generation + 1, updated_at = now() where bank = $1",
             held.bank,
             maker.target,
-            int(same),
         )
     return True

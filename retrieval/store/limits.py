@@ -77,14 +77,16 @@ _known: weakref.WeakKeyDictionary[Pool, _Known] = weakref.WeakKeyDictionary()
 
 
 async def of(pool: Pool, tenant_id: str) -> TenantLimits:
-    """A tenant's limits; one without a row has none. At most CACHE_S seconds old."""
+    """A tenant's limits; one without a row has none. At most CACHE_S seconds old, twice that while
+    another request asks for them."""
     known = _known.setdefault(pool, _Known()).by_tenant
     now = time.monotonic()
     hit = known.get(tenant_id)
     if hit is not None:
         if hit[0] > now:
             return hit[1]
-        known[tenant_id] = (now + CACHE_S, hit[1])  # one asks, the others need not wait
+        if hit[0] > now - CACHE_S:
+            known[tenant_id] = (now + CACHE_S, hit[1])  # one asks, the others need not wait
     elif len(known) >= _CACHE_SIZE:
         known.clear()
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -85,6 +86,31 @@ async def test_a_database_that_is_away_changes_nothing(
         monkeypatch.setattr(doors, "present", gone)
         await soon(lambda: len(calls) > 2)
         assert company.share().size == 2
+        monkeypatch.undo()
+
+
+async def test_who_was_not_heard_does_not_take_the_others_for_gone(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncExitStack() as stack:
+        companies = [Company(pool, beat_s=0.05, fresh_s=0.5) for _ in range(3)]
+        for company in companies:
+            await company.join(stack)
+        await soon(lambda: all(company.share().size == 3 for company in companies))
+        there, back = doors.present, asyncio.Event()
+
+        async def slow(*given: Any) -> tuple[int, int]:
+            await back.wait()
+            return await there(*given)
+
+        monkeypatch.setattr(doors, "present", slow)  # none of them gets through
+        await asyncio.sleep(1.0)
+        sizes = []
+        back.set()
+        for _ in range(100):
+            await asyncio.sleep(0.005)
+            sizes += [company.share().size for company in companies]
+        assert set(sizes) == {3}
         monkeypatch.undo()
 
 

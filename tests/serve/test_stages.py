@@ -53,6 +53,11 @@ def _check(server: Server) -> None:
         )
         assert late.status_code == 504
 
+        # More than the 4 MiB that a message between processes usually may have.
+        many = [{"key": str(n), "text": f"Otter {n}."} for n in range(2_800)]
+        done = http.post(f"{base}/many/memories/import", json={"memories": many})
+        assert done.status_code == 200, done.text
+
         for process in server.named("ServeReplica:fourfold:Embedder"):
             process.kill()
         stop_at = time.monotonic() + 15

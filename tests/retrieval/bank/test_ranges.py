@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from retrieval import reading
+from retrieval.bank import split
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.ranges import LocalRanges
@@ -204,5 +207,42 @@ async def test_what_is_gone_is_refused() -> None:
             await index.readings(bank, asked, SETTINGS)
         compacted = next_snapshot(None, database.ledger.delta(None), FlatBackend())
         await check(index, compacted, asked)
+    finally:
+        await ranges.close()
+
+
+async def test_another_bank_of_that_name_does_not_answer() -> None:
+    chance = random.Random(4)
+    ledger, whole = history(chance, 8)
+    ranges = LocalRanges(cast(Pool, None), ResidencySettings(), ROWS, load=Database(ledger).load)
+    index = SplitIndex(ranges, ROWS)
+    bank = replace(whole[-1], head=replace(whole[-1].head, bank=ledger.head.bank + 1))
+    try:
+        with pytest.raises(Moved):
+            await index.readings(bank, [question(chance)], SETTINGS)
+        newer = replace(bank, head=replace(bank.head, version=bank.head.version + 10))
+        with pytest.raises(Moved):
+            await index.readings(newer, [question(chance)], SETTINGS)
+    finally:
+        await ranges.close()
+
+
+async def test_answers_are_joined_where_it_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(5)
+    ledger, whole = history(chance, 8)
+    ranges = LocalRanges(cast(Pool, None), ResidencySettings(), ROWS, load=Database(ledger).load)
+    index = SplitIndex(ranges, ROWS)
+    frame, asked = replace(whole[-1], whole=False), [question(chance)]
+    join, joining = split._joined, []
+
+    def joined(*given: Any) -> reading.Reading:
+        joining.append(threading.current_thread().name)
+        return join(*given)
+
+    monkeypatch.setattr(split, "_joined", joined)
+    try:
+        with ThreadPoolExecutor(1, "beside") as threads:
+            await index.readings(frame, asked, SETTINGS, threads=threads)
+        assert joining == ["beside_0"]
     finally:
         await ranges.close()

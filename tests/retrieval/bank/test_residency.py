@@ -9,20 +9,24 @@ import random
 import tracemalloc
 import weakref
 from collections.abc import AsyncIterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from retrieval.bank.cache import ResidencySettings
+from retrieval.bank.ranges import Ranges
 from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
+from retrieval.bank.segment import pack
+from retrieval.bank.split import SplitIndex
 from retrieval.errors import Unavailable
 from retrieval.protocols import Neighbours
 from retrieval.store.deltas import Delta
 from retrieval.store.heads import BankHead
 from retrieval.store.pool import Pool
-from retrieval.types import FactType
+from retrieval.types import FactType, LinkType
 from tests.retrieval.bank.model import DIMENSION, Ledger, Memory
 
 pytestmark = pytest.mark.unit
@@ -165,6 +169,30 @@ async def test_another_vector_set_is_read_anew(database: Database, residency: Re
     ledger.head = dataclasses.replace(ledger.head, version=2, vector_set="other:8")
     bank = await residency.open(ledger.head)
     assert (bank.head.vector_set, bank.vectors.dimension, bank.size) == ("other:8", DIMENSION, 3)
+
+
+async def test_another_vector_set_comes_with_links_of_older_memories(database: Database) -> None:
+    """Also where the vectors themselves lie elsewhere."""
+    split = SplitIndex(cast(Ranges, None), rows=2)
+    residency = Residency(cast(Pool, None), ResidencySettings(), load=database.load, split=split)
+    try:
+        ledger = database.bank(1)
+        before = await residency.open(ledger.head)
+        assert not before.whole
+        links: dict[str, NDArray[Any]] = {
+            "source": np.array([2], np.int32),
+            "target": np.array([0], np.int32),
+            "type": np.array([LinkType.SEMANTIC], np.uint8),
+            "weight": np.ones(1, np.float32),
+        }
+        ledger.segments["links"] = [(2, 1, pack(links))]
+        ledger.head = dataclasses.replace(ledger.head, version=2, vector_set="other:8")
+        after = await residency.open(ledger.head)
+        everyone = np.arange(3, dtype=np.int32)
+        for bank, count in ((before, 0), (after, 2)):  # a link leads both ways
+            assert len(bank.links.neighbours(everyone, (LinkType.SEMANTIC,)).target) == count
+    finally:
+        await residency.close()
 
 
 async def test_a_load_stops_when_the_last_who_waits_is_gone(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from typing import cast
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval.bank.columns import Population
+from retrieval.bank.scan_host import HostScan
 from retrieval.bank.selection import best
-from retrieval.bank.vectors import FlatBackend, without_vector
-from retrieval.types import FactType
+from retrieval.bank.vectors import FlatBackend, FlatVectors, without_vector
+from retrieval.types import FactType, Floats, Ints
 from tests.retrieval.bank import congruence
 
 pytestmark = pytest.mark.unit
@@ -97,3 +101,34 @@ def test_the_best_come_in_order_and_ties_by_ordinal(values: list[float], k: int)
     hits = best(np.array(values, np.float32), ordinals, k)
     expected = sorted(zip(values, ordinals.tolist(), strict=True), key=lambda p: (-p[0], p[1]))[:k]
     assert list(zip(hits.scores.tolist(), hits.ordinals.tolist(), strict=True)) == expected
+
+
+def test_two_threads_ask_one_scan_at_once() -> None:
+    store = cast(FlatVectors, congruence.case(FlatBackend(), 100, 48).store)
+    slow, go = threading.Event(), threading.Event()
+    few, others = np.arange(10, dtype=np.int32), np.arange(50, 60, dtype=np.int32)
+
+    class Slow:
+        """Answers for `few` when all else was asked, or after a while."""
+
+        size, dimension = store.size, store.dimension
+        candidates = store.candidates
+
+        def gathered(self, query: Floats, ordinals: Ints) -> Floats:
+            if len(ordinals) == 1:
+                go.set()
+                asking.join(1)
+            elif ordinals[0] == 0:
+                slow.set()
+                go.wait(0.1)
+            return store.gathered(query, ordinals)
+
+    query = store.matrix[3]
+    scan = HostScan(Slow(), query, lambda: store.dense(query), 0.9)
+    asking = threading.Thread(target=scan.at, args=(few,))
+    asking.start()
+    slow.wait()
+    expected = store.scan(query).at(np.append(others, np.int32(60)))
+    np.testing.assert_array_equal(scan.at(others), expected[:-1])
+    np.testing.assert_array_equal(scan.at(np.append(others, np.int32(60))), expected)
+    asking.join()

@@ -91,7 +91,8 @@ async def test_all_vectors_are_made_anew_and_the_rest_stays(pool: Pool, bank: st
     before = await Replica.of(pool, head)
     assert await run(pool, bank) == [6, 12, 18, 20]
     after = await check(pool, bank)
-    assert (after.head.version, after.head.generation) == (head.version + 1, head.generation)
+    assert after.head.version == head.version + 1
+    assert after.head.generation == head.generation + 1
     assert after.links() == before.links()
     assert after.ids() == before.ids()
     assert await run(pool, bank) == []  # nothing left to do
@@ -186,6 +187,24 @@ async def id_of(pool: Pool, bank: str, text: str) -> str:
         "select id from memory_units where bank = $1 and text = $2", number, text
     )
     return str(id)
+
+
+async def test_there_and_back_while_a_replica_is_idle(
+    pool: Pool, bank: str, residency: Residency
+) -> None:
+    await fill(pool, bank)
+    steps = reembed(pool, NEW, "default", bank, batch=6)
+    await anext(steps)
+    await fill(pool, bank, ["the green barge turns south"], embedder=NEW)
+    head = await banks.head(pool, "default", bank)
+    before = await residency.open(head)
+    assert before.vectors.searchable(None) == head.next_ordinal - 1  # the old set lacks one yet
+    async for _ in steps:
+        pass
+    await run(pool, bank, OLD)
+    after = await residency.open(await banks.head(pool, "default", bank))
+    assert after.head.vector_set == head.vector_set
+    assert after.vectors.searchable(None) == head.next_ordinal
 
 
 async def test_ordinals_given_anew_meanwhile(pool: Pool, bank: str) -> None:

@@ -1,6 +1,7 @@
 """The pool, the migrations and the small tables, on a real database."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -158,6 +159,26 @@ async def test_tenants_have_limits(pool: Pool) -> None:
         with pytest.raises(InvalidInput, match=next(iter(wrong))):
             await limits.change(pool, tenant, {"recall_burst": 3, **wrong})
     assert (await limits.of(pool, tenant)).recall_burst is None
+
+
+async def test_after_a_pause_no_request_goes_by_old_limits(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenant, clock = f"t-{uuid4().hex[:6]}", [1000.0]
+    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    await tenants.create_key(pool, tenant)
+    assert await limits.of(pool, tenant) == TenantLimits()
+    await pool.execute(  # as another process does
+        "update tenants set limits = $2 where tenant_id = $1", tenant, {"recalls_at_once": 3}
+    )
+    assert await limits.of(pool, tenant) == TenantLimits()
+    clock[0] += 3600
+    found = await asyncio.gather(*(limits.of(pool, tenant) for _ in range(4)))
+    assert set(found) == {TenantLimits(recalls_at_once=3)}
+    clock[0] += limits.CACHE_S + 1
+    await pool.execute("update tenants set limits = '{}' where tenant_id = $1", tenant)
+    found = await asyncio.gather(*(limits.of(pool, tenant) for _ in range(4)))
+    assert found.count(TenantLimits()) == 1  # the others did not wait for it
 
 
 async def test_limits_that_cannot_be_count_as_not_set(pool: Pool) -> None:
