@@ -15,7 +15,7 @@ from retrieval.bank.codes import Codes
 from retrieval.bank.columns import Population
 from retrieval.bank.moments import WAITING
 from retrieval.bank.shards import ShardedBackend
-from retrieval.bank.vectors import FEW, FlatBackend, FlatVectors
+from retrieval.bank.vectors import FEW, SURVEYED_DIMENSION, FlatBackend, FlatVectors
 from retrieval.types import Bools, FactType, Floats, Ints
 from tests.retrieval.bank import congruence
 
@@ -284,3 +284,12 @@ def test_the_nearest_of_few_vectors_are_those_of_a_product(floor: float) -> None
         assert np.array_equal(mine[1], theirs[1])
         np.testing.assert_allclose(mine[2], theirs[2], atol=1e-6)
         assert len(mine[0])
+
+
+def test_no_survey_where_its_sums_would_cost_more_than_it_saves() -> None:
+    for dimension in (SURVEYED_DIMENSION, SURVEYED_DIMENSION + 1):
+        store = grown(
+            SURVEYED, np.eye(3, dimension, dtype=np.float32), np.zeros(3, np.uint8), NOBODY
+        )
+        assert (store.survey is not None) == (dimension == SURVEYED_DIMENSION)
+        assert store.scan(store.matrix[1]).top(1, None, FactType.WORLD).ordinals.tolist() == [1]
