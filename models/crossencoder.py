@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from models import packed, samples
-from models.device import Machine
+from models.device import Machine, hand_over_often
 from models.engine import Engine, Loaded
 from models.linear import Affine, linear
 from models.pack import Pack
@@ -87,6 +87,8 @@ class LocalCrossEncoder:
         return Scores(rows[:, 0], self._scale, self.name, truncated=truncated)
 
     def _load(self, machine: Machine) -> Loaded:
+        if machine.on_cpu:
+            hand_over_often()
         folder = find(self.model_id)
         _require_one_label(folder)
         text = TextEncoder(folder, self._settings.max_tokens_per_doc)

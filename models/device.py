@@ -59,17 +59,23 @@ def _cpu_has(*flags: str) -> bool:
     return any(flag in info for flag in flags)
 
 
-def tune_process() -> None:
-    """Two settings of this process that forwards on a CPU need, in whatever thread they run.
+def keep_freed_memory() -> None:
+    """From now on the C library keeps what a forward on a CPU frees for the next one.
 
-    The C library keeps what a forward frees for the next: glibc gives freed memory back beyond
-    twice the largest block that was ever mapped and freed, so one block as large as counts is
-    enough. Before, a sixth of a forward in bf16 was getting its memory page by page.
-
-    A thread that needs the interpreter for its next operation has it after 0.2 ms, not after
-    Python's 5: while others ran Python, forwards stood still for 4 to 6 % of their time.
+    glibc gives freed memory back beyond twice the largest block that was ever mapped and freed, so
+    one block as large as counts is enough. Before, a sixth of a forward in bf16 was getting its
+    memory page by page.
     """
     torch.empty(LARGEST_COUNTED, dtype=torch.uint8)
+
+
+def hand_over_often() -> None:
+    """From now on a thread of this process that needs the interpreter for its next operation has it
+    after 0.2 ms, not after Python's 5.
+
+    While others ran Python, forwards stood still for 4 to 6 % of their time. For a process that
+    runs long ones: array work of eight recalls at a time takes a tenth more CPU time for it.
+    """
     sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_S))
 
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from models.batcher import Batcher
-from models.device import Machine, Owner, resolve, tune_process
+from models.device import Machine, Owner, keep_freed_memory, resolve
 from models.lanes import Limits
 from models.pack import Pack, Tokens, pack
 from models.settings import Compute
@@ -81,7 +81,7 @@ class Engine:
                 return
             machine = resolve(self._compute)
             if machine.on_cpu:
-                tune_process()
+                keep_freed_memory()
             await self._owner.start(machine.threads, machine.threads if machine.on_cpu else 1)
             try:
                 async with asyncio.timeout(self._compute.init_timeout_s):

@@ -48,6 +48,10 @@ _MOVES = 5
 INLINE_SIZE = 4_000
 """Banks up to this size are searched on the event loop: their array work stays under 5 ms."""
 
+LONG_SIZE = 150_000
+"""Banks above this size have threads of their own: nobody waits behind their 10 ms and more, and
+these are spent in kernels that let the interpreter go."""
+
 
 class LocalRetriever:
     """Retrieval in this process. Safe for any number of concurrent calls."""
@@ -62,12 +66,16 @@ class LocalRetriever:
         analysers: Callable[[BankHead], Analyser],
         keyword: KeywordBackend | None = None,
         split: SplitIndex | None = None,
+        long_executor: Executor | None = None,
     ) -> None:
+        """`executor`: for array work of a few milliseconds, best one thread, since most of it holds
+        the interpreter; `long_executor`: for that of banks above LONG_SIZE, None takes the same."""
         self._pool = pool
         self._residency = residency
         self._embedder = embedder
         self._settings = settings
         self._executor = executor
+        self._long_executor = long_executor or executor
         self._analysers = analysers
         self._keyword = keyword
         self._split = split
@@ -286,7 +294,7 @@ class LocalRetriever:
         """What the ranges of a split bank say to each question; None where it is held whole."""
         if bank.whole:
             return [None] * len(asked)
-        threads = None if bank.size <= INLINE_SIZE else self._executor
+        threads = self._threads(bank)
         return await self._ranges().readings(bank, asked, settings, deadline, threads)
 
     async def _vectors(self, bank: ResidentBank, ordinals: Ints, deadline: float | None) -> Floats:
@@ -302,10 +310,16 @@ class LocalRetriever:
         self, bank: ResidentBank, function: Callable[[Unpack[Args]], T], *args: *Args
     ) -> T:
         """Array work: inline where it is short, otherwise off the event loop."""
-        if bank.size <= INLINE_SIZE:
+        threads = self._threads(bank)
+        if threads is None:
             return function(*args)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, function, *args)
+        return await asyncio.get_running_loop().run_in_executor(threads, function, *args)
+
+    def _threads(self, bank: ResidentBank) -> Executor | None:
+        """Where array work over a bank runs; None: on the event loop."""
+        if bank.size <= INLINE_SIZE:
+            return None
+        return self._executor if bank.size <= LONG_SIZE else self._long_executor
 
     async def _hydrated(self, shortlist: Shortlist) -> Shortlist:
         """With the texts a cross-encoder reads; memories deleted meanwhile fall out."""

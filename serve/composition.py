@@ -61,7 +61,7 @@ log = logging.getLogger(__name__)
 N = TypeVar("N", int, float)
 
 ARRAY_THREADS = 2
-"""Threads for array work that would hold up the event loop; numpy lets go of the lock inside."""
+"""Threads for array work over large banks; its kernels let go of the interpreter."""
 
 REPORT_PERIOD_S = 1.0
 
@@ -375,8 +375,9 @@ def open_retriever(
         # Beside the start: a recall of a bank that waits here loads it itself.
         warming = asyncio.create_task(warm(pool, residency, settings.banks.bank_warm))
         stack.callback(warming.cancel)
-    threads = ThreadPoolExecutor(ARRAY_THREADS, "arrays")
-    stack.callback(threads.shutdown, wait=False, cancel_futures=True)
+    threads = ThreadPoolExecutor(1, "arrays"), ThreadPoolExecutor(ARRAY_THREADS, "large-arrays")
+    for each in threads:
+        stack.callback(each.shutdown, wait=False, cancel_futures=True)
 
     def analyser(head: BankHead) -> Analyser:
         return analyser_for(settings.retain.with_overrides(head.config))
@@ -386,10 +387,11 @@ def open_retriever(
         residency,
         embedder,
         settings.recall,
-        threads,
+        threads[0],
         analyser,
         keyword_backend(settings),
         split,
+        threads[1],
     )
 
 

@@ -220,9 +220,9 @@ def test_the_packaged_model_has_one_name(name: str) -> None:
 
 FAULTS = """
 import resource, sys, threading, torch
-from models.device import tune_process
+from models.device import keep_freed_memory
 if sys.argv[1] == "kept":
-    tune_process()
+    keep_freed_memory()
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 def work():
@@ -258,7 +258,7 @@ def test_a_forward_waits_less_for_the_interpreter() -> None:
     try:
         for given in (0.005, 0.0001):
             sys.setswitchinterval(given)
-            device.tune_process()
+            device.hand_over_often()
             assert sys.getswitchinterval() == pytest.approx(min(given, device.SWITCH_S), abs=2e-6)
     finally:
         sys.setswitchinterval(before)
