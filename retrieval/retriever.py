@@ -65,7 +65,6 @@ class LocalRetriever:
         executor: Executor,
         analysers: Callable[[BankHead], Analyser],
         keyword: KeywordBackend | None = None,
-        split: SplitIndex | None = None,
         long_executor: Executor | None = None,
     ) -> None:
         """`executor`: for array work of a few milliseconds, best one thread, since most of it holds
@@ -78,7 +77,6 @@ class LocalRetriever:
         self._long_executor = long_executor or executor
         self._analysers = analysers
         self._keyword = keyword
-        self._split = split
 
     async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
         """See retrieval.recall.Retriever."""
@@ -303,8 +301,9 @@ class LocalRetriever:
         return await self._ranges().rows(bank.head, ordinals, deadline)
 
     def _ranges(self) -> SplitIndex:
-        assert self._split is not None, "a bank is split, and nobody knows where it is"
-        return self._split
+        split = self._residency.split
+        assert split is not None, "a bank is split, and nobody knows where it is"
+        return split
 
     async def _compute(
         self, bank: ResidentBank, function: Callable[[Unpack[Args]], T], *args: *Args

@@ -279,10 +279,11 @@ def _bank_vectors(settings: Settings, stack: AsyncExitStack, *, divided: bool) -
 
 
 async def open_residency(
-    settings: Settings, pool: Pool, split: SplitIndex | None, stack: AsyncExitStack
+    settings: Settings, pool: Pool, ranges: Ranges | None, stack: AsyncExitStack
 ) -> Residency:
-    """Resident banks; `split` holds vectors and postings of the large ones."""
-    sizes = _sizes(settings, _bank_vectors(settings, stack, divided=split is None))
+    """Resident banks; `ranges` hold vectors and postings of large ones; None: all are whole."""
+    sizes = _sizes(settings, _bank_vectors(settings, stack, divided=ranges is None))
+    split = None if ranges is None else SplitIndex(ranges, settings.banks.bank_shard_rows)
     residency = Residency(pool, sizes, split=split)
     _attend(residency, stack)
     return residency
@@ -300,11 +301,6 @@ async def open_ranges(settings: Settings, stack: AsyncExitStack) -> LocalRanges:
     )
     _attend(ranges, stack)
     return ranges
-
-
-def split_index(settings: Settings, ranges: Ranges | None) -> SplitIndex | None:
-    """Who is asked of a bank above the size of a range; None where every bank is held whole."""
-    return None if ranges is None else SplitIndex(ranges, settings.banks.bank_shard_rows)
 
 
 def _sizes(settings: Settings, vectors: VectorBackend) -> ResidencySettings:
@@ -366,7 +362,6 @@ def open_retriever(
     settings: Settings,
     pool: Pool,
     residency: Residency,
-    split: SplitIndex | None,
     embedder: Embedder,
     stack: AsyncExitStack,
 ) -> LocalRetriever:
@@ -390,7 +385,6 @@ def open_retriever(
         threads[0],
         analyser,
         keyword_backend(settings),
-        split,
         threads[1],
     )
 
@@ -459,10 +453,9 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         if embedder is None:
             embedder = await open_embedder(settings, stack)
             parts.append(embedder)
-        split = split_index(settings, elsewhere.ranges)
-        residency = await open_residency(settings, pool, split, stack)
+        residency = await open_residency(settings, pool, elsewhere.ranges, stack)
         if retriever is None:
-            retriever = open_retriever(settings, pool, residency, split, embedder, stack)
+            retriever = open_retriever(settings, pool, residency, embedder, stack)
         if writer is None:
             writer = await open_writer(settings, pool, residency, embedder, stack)
     company = Company(pool)
@@ -488,17 +481,15 @@ async def open_retriever_alone(
     """A retriever with its own database connections and resident banks."""
     pool = await open_database(settings, stack)
     embedder = elsewhere.embedder or await open_embedder(settings, stack)
-    split = split_index(settings, elsewhere.ranges)
-    residency = await open_residency(settings, pool, split, stack)
-    return open_retriever(settings, pool, residency, split, embedder, stack)
+    residency = await open_residency(settings, pool, elsewhere.ranges, stack)
+    return open_retriever(settings, pool, residency, embedder, stack)
 
 
 async def open_writer_alone(settings: Settings, elsewhere: Stages, stack: AsyncExitStack) -> Writer:
     """A writer with its own database connections and resident banks."""
     pool = await open_database(settings, stack)
     embedder = elsewhere.embedder or await open_embedder(settings, stack)
-    split = split_index(settings, elsewhere.ranges)
-    residency = await open_residency(settings, pool, split, stack)
+    residency = await open_residency(settings, pool, elsewhere.ranges, stack)
     return await open_writer(settings, pool, residency, embedder, stack)
 
 

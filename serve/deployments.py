@@ -9,23 +9,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
-import numpy as np
 from fastapi import FastAPI
-from numpy.typing import NDArray
 from ray import serve
 from ray.serve.config import RequestRouterConfig
 
 from models.types import Load, Scores
-from retrieval.bank.ranges import RangeReading
 from retrieval.errors import FourfoldError
-from retrieval.reading import Asked
 from retrieval.shortlist import Shortlist
-from retrieval.store.heads import BankHead
-from retrieval.types import Floats, Ints, RecallQuery
+from retrieval.types import Floats, RecallQuery
 from serve import app, autoscaling, composition, logs, remote
 from serve.bank_router import BankRouter
 from serve.composition import Stages
@@ -121,33 +116,12 @@ class RangesReplica(_Replica):
         super().__init__(settings)
         self.ranges = await composition.open_ranges(settings, self._stack)
 
-    async def read(
-        self, head: BankHead, part: int, asked: Sequence[Asked], left_s: float | None
-    ) -> Sequence[RangeReading] | FourfoldError:
-        read = self.ranges.read(head, part, asked, deadline=remote.deadline(left_s))
-        return await outcome(read)
-
-    async def nearest(
-        self,
-        head: BankHead,
-        part: int,
-        vectors: Floats,
-        types: NDArray[np.uint8],
-        k: int,
-        floor: float,
-        left_s: float | None,
-    ) -> tuple[Ints, Ints, Floats] | FourfoldError:
-        deadline = remote.deadline(left_s)
-        nearest = self.ranges.nearest(
-            head, part, vectors, types, k=k, floor=floor, deadline=deadline
-        )
-        return await outcome(nearest)
-
-    async def rows(
-        self, head: BankHead, part: int, ordinals: Ints, left_s: float | None
-    ) -> Floats | FourfoldError:
-        rows = self.ranges.rows(head, part, ordinals, deadline=remote.deadline(left_s))
-        return await outcome(rows)
+    async def do(
+        self, method: str, args: Sequence[Any], named: Mapping[str, Any], left_s: float | None
+    ) -> Any:
+        """One call of `retrieval.bank.ranges.Ranges`, by name."""
+        work = getattr(self.ranges, method)
+        return await outcome(work(*args, **named, deadline=remote.deadline(left_s)))
 
 
 class RetrieverReplica(_Replica):

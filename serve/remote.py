@@ -202,9 +202,7 @@ class RemoteRanges:
     async def read(
         self, head: BankHead, part: int, asked: Sequence[Asked], *, deadline: float | None = None
     ) -> Sequence[RangeReading]:
-        answer: Sequence[RangeReading] = await self._ask(
-            "read", head, part, asked, deadline=deadline
-        )
+        answer: Sequence[RangeReading] = await self._ask("read", deadline, head, part, asked)
         return answer
 
     async def nearest(
@@ -219,25 +217,33 @@ class RemoteRanges:
         deadline: float | None = None,
     ) -> tuple[Ints, Ints, Floats]:
         answer: tuple[Ints, Ints, Floats] = await self._ask(
-            "nearest", head, part, vectors, types, k, floor, deadline=deadline
+            "nearest", deadline, head, part, vectors, types, k=k, floor=floor
         )
         return answer
 
     async def rows(
         self, head: BankHead, part: int, ordinals: Ints, *, deadline: float | None = None
     ) -> Floats:
-        answer: Floats = await self._ask("rows", head, part, ordinals, deadline=deadline)
+        answer: Floats = await self._ask("rows", deadline, head, part, ordinals)
         return answer
 
     async def _ask(
-        self, method: str, head: BankHead, part: int, *args: Any, deadline: float | None
+        self,
+        method: str,
+        deadline: float | None,
+        head: BankHead,
+        part: int,
+        *args: Any,
+        **named: Any,
     ) -> Any:
         near = self._handle.options(session_id=f"{head.tenant}/{head.bank_id}#{part}")
 
         async def ask() -> Any:
             seconds = left(deadline)
-            there = getattr(near, method).remote
-            return await call("ranges", there, head, part, *args, seconds, left_s=seconds)
+            sent = (head, part, *args)
+            return await call(
+                "ranges", near.do.remote, method, sent, named, seconds, left_s=seconds
+            )
 
         # In a context of its own: Serve tells calls that wait for a replica apart by an id that all
         # calls from the context of one request share, and would answer only one of these.

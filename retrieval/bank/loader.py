@@ -20,6 +20,7 @@ from retrieval.keyword.postings import Postings
 from retrieval.keyword.postings import merge as merge_postings
 from retrieval.store.deltas import Delta
 from retrieval.store.heads import BankHead
+from retrieval.store.splice import Part, within
 from retrieval.types import Bools, Floats, Ints
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
@@ -135,7 +136,7 @@ def next_snapshot(
     )
 
 
-_RAGGED = {"tag": "tag_ptr", "entity": "entity_ptr", "source": "source_ptr"}
+_POINTERS = ("tag_ptr", "entity_ptr", "source_ptr")
 
 
 def _rows(segments: Sequence[SegmentRow], first: int) -> dict[str, NDArray[Any]]:
@@ -147,32 +148,19 @@ def _rows(segments: Sequence[SegmentRow], first: int) -> dict[str, NDArray[Any]]
             continue
         if start > at:
             raise ValueError(f"no columns for ordinals {at} to {start - 1}")
-        parts.append(_without_first(unpack(payload), at - start))
+        part = Part(start, count, unpack(payload))
+        parts.append(within("columns", part, at, part.end).arrays)
         at = start + count
     if not parts:
         return {}
     joined: dict[str, NDArray[Any]] = {}
     for name in parts[0]:
-        if name in _RAGGED.values():
+        if name in _POINTERS:
             counts = np.concatenate([np.diff(p[name]) for p in parts])
             joined[name] = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
         else:
             joined[name] = np.concatenate([p[name] for p in parts])
     return joined
-
-
-def _without_first(arrays: Arrays, skip: int) -> Arrays:
-    if not skip:
-        return arrays
-    cut: dict[str, NDArray[Any]] = {}
-    for name, array in arrays.items():
-        if name in _RAGGED:
-            cut[name] = array[arrays[_RAGGED[name]][skip] :]
-        elif name in _RAGGED.values():
-            cut[name] = array[skip:] - array[skip]
-        else:
-            cut[name] = array[skip:]
-    return cut
 
 
 def _edges(
@@ -184,12 +172,9 @@ def _edges(
     for start, count, payload in sorted(segments, key=lambda s: s[0]):
         if start + count <= first:
             continue
-        arrays = unpack(payload)
-        edges = [arrays[n] for n in names]
-        if start < first:
-            new = np.maximum(arrays["source"], arrays["target"]) >= first
-            edges = [e[new] for e in edges]
-        parts.append(edges)
+        part = Part(start, count, unpack(payload))
+        arrays = within("links", part, first, part.end).arrays
+        parts.append([arrays[n] for n in names])
     if not parts:
         none = np.empty(0, np.int32)
         return none, none, none.astype(np.uint8), none.astype(np.float32)
@@ -223,8 +208,9 @@ def extended_postings(held: Postings, segments: Sequence[SegmentRow], first: int
     waiting = []
     for start, count, payload in sorted(segments, key=lambda s: s[0]):
         if start + count > first:
-            skip = max(0, first - start)
-            waiting.append((start + skip, _postings_without_first(unpack(payload), skip)))
+            part = Part(start, count, unpack(payload))
+            part = within("postings", part, first, part.end)
+            waiting.append((part.first, part.arrays))
     run: list[Arrays] = []
     begin = at = first
     for start, arrays in waiting:
@@ -238,18 +224,3 @@ def extended_postings(held: Postings, segments: Sequence[SegmentRow], first: int
     if run:
         held = held.append(run[0] if len(run) == 1 else merge_postings(run), begin)
     return held
-
-
-def _postings_without_first(arrays: Arrays, skip: int) -> Arrays:
-    if not skip:
-        return arrays
-    kept = arrays["document"] >= skip
-    ptr = np.concatenate(([0], np.cumsum(kept)))[arrays["ptr"]].astype(np.int32)
-    some = np.diff(ptr) > 0
-    return {
-        "term": arrays["term"][some],
-        "ptr": np.append(ptr[:-1][some], ptr[-1]),
-        "document": (arrays["document"][kept] - skip).astype(np.int32),
-        "tf": arrays["tf"][kept],
-        "length": arrays["length"][skip:],
-    }

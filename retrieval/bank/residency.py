@@ -41,15 +41,15 @@ class Residency(SnapshotCache[ResidentBank]):
     ) -> None:
         super().__init__(pool, settings, load=load)
         self._vectors = settings.vectors
-        self._split = split
+        self.split = split
 
     async def neighbours(
         self, head: BankHead, vectors: Floats, types: NDArray[np.uint8], *, k: int, floor: float
     ) -> tuple[Ints, Ints, Floats]:
         """`retrieval.protocols.Neighbours`: nearest live memories at exactly `head.version`."""
         if self._splits(head):
-            assert self._split is not None
-            return await self._split.nearest(head, vectors, types, k=k, floor=floor)
+            assert self.split is not None
+            return await self.split.nearest(head, vectors, types, k=k, floor=floor)
         bank = await self.open(head)
         if (bank.head.generation, bank.head.version) != (head.generation, head.version):
             raise Unavailable("bank", f"its version moved from {head.version} during a write")
@@ -57,7 +57,7 @@ class Residency(SnapshotCache[ResidentBank]):
         return await in_thread(self._workers, work)
 
     def _splits(self, head: BankHead) -> bool:
-        return self._split is not None and self._split.takes(head)
+        return self.split is not None and self.split.takes(head)
 
     def _kinds(self, head: BankHead) -> tuple[str, ...]:
         return kinds(head, whole=not self._splits(head))

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from retrieval.bank.selection import best, leading
+from retrieval.bank.selection import best, leading, moments
 from retrieval.bank.survey import Outlook
 from retrieval.types import Bools, FactType, Floats, Hits, Ints
 
@@ -94,13 +94,8 @@ class HostScan:
         if fact_type is None and self._outlook is not None:
             return self._outlook.moments(self.similarities)
         types = FactType if fact_type is None else (fact_type,)
-        values = self.similarities(np.concatenate([self._store.candidates(t) for t in types]))
-        if not len(values):
-            return 0.0, 0.0
-        wide = values.astype(np.float64)
-        mean = float(wide.mean())
-        wide -= mean
-        return mean, float(np.sqrt(wide @ wide / len(wide)))
+        rows = np.concatenate([self._store.candidates(t) for t in types])
+        return moments(self.similarities(rows))
 
     def _contenders(self, rows: Ints, k: int) -> Ints:
         """Those of `rows` that may be among their k best; all of them where that is cheaper."""

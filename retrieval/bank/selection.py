@@ -28,6 +28,16 @@ def leading(values: Floats, k: int) -> NDArray[np.intp]:
     return np.flatnonzero(values >= cut)
 
 
+def moments(similarities: Floats) -> tuple[float, float]:
+    """(mean, standard deviation); (0, 0) of none."""
+    if not len(similarities):
+        return 0.0, 0.0
+    wide = similarities.astype(np.float64)
+    mean = float(wide.mean())
+    wide -= mean
+    return mean, float(np.sqrt(wide @ wide / len(wide)))
+
+
 def places(ordinals: Ints, wanted: Ints) -> NDArray[np.intp]:
     """Where each of `wanted` stands in `ordinals` (distinct, not empty), -1 nowhere."""
     order = np.argsort(ordinals, kind="stable")

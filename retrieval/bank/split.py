@@ -23,7 +23,7 @@ from retrieval.bank.columns import Population
 from retrieval.bank.placement import shard_ranges
 from retrieval.bank.ranges import RangeReading, Ranges
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.selection import best, best_per_row
+from retrieval.bank.selection import best, best_per_row, moments
 from retrieval.bank.vectors import Scan
 from retrieval.keyword import bm25
 from retrieval.keyword.bm25 import Evidence
@@ -152,9 +152,4 @@ class KnownScan:
 
     def moments(self, fact_type: FactType | None) -> tuple[float, float]:
         chosen = self.rows if fact_type is None else (self.rows[fact_type],)
-        values = self.similarities[np.concatenate(chosen)].astype(np.float64)
-        if not len(values):
-            return 0.0, 0.0
-        mean = float(values.mean())
-        values -= mean
-        return mean, float(np.sqrt(values @ values / len(values)))
+        return moments(self.similarities[np.concatenate(chosen)])

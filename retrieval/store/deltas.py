@@ -101,17 +101,16 @@ async def load(
     full = now.generation != have_generation or now.bank != head.bank
     found: dict[str, list[tuple[int, int, bytes]]] = {kind: [] for kind in kinds}
     for row in sorted(parts.get("segment", ()), key=lambda row: row["a"]):
-        kind = row["name"]
-        lacked = max(first, 0 if full else have_ordinal), end
-        inside = _inside(kind, row["a"], row["b"], row["payload"], *lacked)
-        if inside[1]:
-            found[kind].append(inside)
+        found[row["name"]].append((row["a"], row["b"], row["payload"]))
     dead = sorted(parts.get("tombstone", ()), key=lambda row: row["a"])
     tags = parts.get("tag", ())
     return Delta(
         head=now,
         full=full,
-        segments=found,
+        segments={
+            kind: cut(kind, rows, max(first, 0 if full else have_ordinal), end)
+            for kind, rows in found.items()
+        },
         tombstones=np.fromiter((row["a"] for row in dead), np.int32, len(dead)),
         died_at=np.fromiter((row["b"] for row in dead), np.int64, len(dead)),
         entities=[
@@ -148,14 +147,19 @@ _LACKING = (
 )
 
 
-def _inside(
-    kind: str, first: int, count: int, payload: bytes, begin: int, end: int
-) -> tuple[int, int, bytes]:
-    """The segment's rows of ordinals [begin, end): merged ones reach across what is held."""
-    if first >= begin and first + count <= end:
-        return first, count, payload
-    rest = within(kind, Part(first, count, unpack(payload)), begin, end)
-    return rest.first, rest.count, pack(rest.arrays)
+def cut(
+    kind: str, segments: Sequence[tuple[int, int, bytes]], begin: int, end: int
+) -> list[tuple[int, int, bytes]]:
+    """What segments (first ordinal, count, payload) hold of ordinals [begin, end): merged ones
+    reach across what is held. Those that hold nothing of them are left out."""
+    kept = []
+    for first, count, payload in segments:
+        if first >= begin and first + count <= end:
+            kept.append((first, count, payload))
+        elif max(first, begin) < min(first + count, end):
+            rest = within(kind, Part(first, count, unpack(payload)), begin, end)
+            kept.append((rest.first, rest.count, pack(rest.arrays)))
+    return kept
 
 
 def unpacked(delta: Delta, kind: str) -> list[Part]:

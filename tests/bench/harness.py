@@ -19,7 +19,6 @@ from models.passthrough import Passthrough
 from models.settings import Compute, EmbedderSettings
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
-from retrieval.bank.split import SplitIndex
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.importing import import_memories
 from retrieval.protocols import Embedder, Reranker
@@ -47,7 +46,6 @@ class System:
     postgres: int
     dsn: str
     tenant: str = tenants.DEFAULT_TENANT
-    split: SplitIndex | None = None
 
     def retriever(self, settings: RecallSettings) -> LocalRetriever:
         return LocalRetriever(
@@ -57,7 +55,6 @@ class System:
             settings,
             self.executor,
             lambda head: self.ingest.analyser(self.ingest.settings.with_overrides(head.config)),
-            split=self.split,
         )
 
     def engine(

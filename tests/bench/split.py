@@ -28,15 +28,14 @@ from retrieval.bank.loader import next_snapshot
 from retrieval.bank.placement import shard_ranges
 from retrieval.bank.ranges import RangeReading, ResidentRange, next_range
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.segment import pack, unpack
 from retrieval.bank.split import SplitIndex
 from retrieval.bank.vectors import FlatBackend
 from retrieval.reading import Asked
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import Shortlist
+from retrieval.store import deltas
 from retrieval.store.deltas import Delta
 from retrieval.store.heads import BankHead
-from retrieval.store.splice import Part, within
 from retrieval.types import Floats, Ints
 from tests.bench import graph, report, synthetic
 
@@ -90,11 +89,7 @@ def divided(everything: Delta, rows: int) -> list[ResidentRange]:
     made = []
     for first, end in shard_ranges(everything.head.next_ordinal, rows):
         segments = {
-            kind: [
-                (part.first, part.count, pack(part.arrays))
-                for start, count, payload in found
-                for part in [within(kind, Part(start, count, unpack(payload)), first, end)]
-            ]
+            kind: deltas.cut(kind, found, first, end)
             for kind, found in everything.segments.items()
             if kind != "links"
         }

@@ -64,7 +64,7 @@ async def replicas(count: int, budget_bytes: int = 1 << 30) -> AsyncIterator[lis
 
 def another(run: System, settings: ResidencySettings) -> System:
     """A replica that holds nothing yet."""
-    return replace(run, residency=Residency(run.pool, settings, split=run.split))
+    return replace(run, residency=Residency(run.pool, settings, split=run.residency.split))
 
 
 @asynccontextmanager
@@ -73,9 +73,12 @@ async def split_replicas(count: int, rows: int) -> AsyncIterator[tuple[list[Syst
     what evicts a range there."""
     async with replicas(1) as (whole,):
         holders = [LocalRanges(whole.pool, ResidencySettings(), rows) for _ in range(2)]
-        first = replace(whole, split=SplitIndex(Holders(holders), rows))
-        runs = [another(first, ResidencySettings()) for _ in range(count)]
-        deps = replace(first.ingest, neighbours=runs[0].residency)
+        index = SplitIndex(Holders(holders), rows)
+        residencies = [
+            Residency(whole.pool, ResidencySettings(), split=index) for _ in range(count)
+        ]
+        runs = [replace(whole, residency=residency) for residency in residencies]
+        deps = replace(whole.ingest, neighbours=runs[0].residency)
         runs = [replace(run, ingest=deps) for run in runs]
 
         def evict(bank: int, chance: random.Random) -> None:

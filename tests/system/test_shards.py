@@ -115,7 +115,7 @@ async def elsewhere(whole: System) -> AsyncIterator[System]:
     index = SplitIndex(Holders(holders), SHARD)
     residency = Residency(whole.pool, ResidencySettings(), split=index)
     try:
-        yield replace(over(whole, residency), split=index)
+        yield over(whole, residency)
         bank = await residency.open(await banks.head(whole.pool, whole.tenant, BANK))
         assert not bank.whole
         assert bank.nbytes["vectors"] == bank.nbytes["postings"] == 0

@@ -19,17 +19,16 @@ from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.ranges import LocalRanges
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.segment import pack, unpack
 from retrieval.bank.split import SplitIndex
 from retrieval.bank.vectors import FlatBackend
 from retrieval.errors import DeadlineExceeded, Moved, Unavailable
 from retrieval.keyword.analyser import Query
 from retrieval.reading import Asked
 from retrieval.settings import RecallSettings
+from retrieval.store import deltas
 from retrieval.store.deltas import Delta
 from retrieval.store.heads import BankHead
 from retrieval.store.pool import Pool
-from retrieval.store.splice import Part, within
 from retrieval.types import FactType
 from tests.retrieval.bank.model import DIMENSION, Ledger, Memory
 
@@ -61,13 +60,7 @@ class Database:
         delta = self.ledger.delta(None if full else have_version)
         first, end = max(span[0], 0 if full else have_ordinal), span[1]
         segments = {
-            kind: [
-                (part.first, part.count, pack(part.arrays))
-                for start, count, payload in delta.segments.get(kind, ())
-                if max(start, first) < min(start + count, end)
-                for part in [within(kind, Part(start, count, unpack(payload)), first, end)]
-            ]
-            for kind in kinds
+            kind: deltas.cut(kind, delta.segments.get(kind, ()), first, end) for kind in kinds
         }
         inside = (delta.tombstones >= span[0]) & (delta.tombstones < span[1])
         order = np.argsort(delta.tombstones[inside])
