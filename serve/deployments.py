@@ -21,7 +21,7 @@ from models.types import Load, Scores
 from retrieval.errors import FourfoldError
 from retrieval.shortlist import Shortlist
 from retrieval.types import Floats, RecallQuery
-from serve import app, autoscaling, composition, logs, remote
+from serve import app, autoscaling, composition, inference, logs, remote
 from serve.bank_router import BankRouter
 from serve.composition import Stages
 from serve.remote import Handle, outcome
@@ -74,7 +74,7 @@ class _Model(_Replica):
 class EmbedderReplica(_Model):
     async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
         super().__init__(settings)
-        self.model = await composition.open_embedder(settings, self._stack)
+        self.model = await inference.open_embedder(settings, self._stack)
 
     async def describe(self) -> tuple[str, int]:
         return self.model.model_id, self.model.dimension
@@ -89,10 +89,10 @@ class EmbedderReplica(_Model):
 class RerankerReplica(_Model):
     async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
         super().__init__(settings)
-        self.model = await composition.open_reranker(settings, self._stack)
+        self.model = await inference.open_reranker(settings, self._stack)
 
     async def describe(self) -> tuple[str, bool]:
-        return composition.name_of(self.model), self.model.reads_text
+        return inference.name_of(self.model), self.model.reads_text
 
     async def rerank(
         self,

@@ -98,7 +98,7 @@ def _device(settings: Settings, _data: Path) -> Iterator[Finding]:
     import torch
 
     from models.device import resolve
-    from serve.composition import embedder_settings
+    from serve.inference import embedder_settings
 
     machine = resolve(embedder_settings(settings).compute)
     yield "ok", "device", f"{machine.device}, {machine.dtype}, {machine.threads} threads"

@@ -116,7 +116,7 @@ async def _reembed(
     pool: Pool, settings: Settings, bank: str | None, every: bool, tenant: str
 ) -> None:
     from retrieval.maintenance.reembed import reembed
-    from serve.composition import open_embedder
+    from serve.inference import open_embedder
 
     banks = await _chosen(pool, bank, every, tenant)
     async with AsyncExitStack() as stack:

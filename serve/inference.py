@@ -1,0 +1,181 @@
+"""The embedder and the reranker that the settings name, opened."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from typing import Any
+
+from pydantic import SecretStr
+
+from models.catalog import build_embedder, build_reranker
+from models.chain import Member
+from models.passthrough import Passthrough
+from models.settings import Compute, EmbedderSettings, RerankerSettings
+from models.types import ModelError, Observe
+from models.weights import find
+from serve import metrics
+from serve.settings import Settings
+from serve.settings.model import RerankerMember, Stage
+
+log = logging.getLogger(__name__)
+
+
+def _secret(value: SecretStr | None) -> str:
+    return "" if value is None else value.get_secret_value()
+
+
+def embedder_settings(settings: Settings) -> EmbedderSettings:
+    """What the models package needs to know of our embeddings section."""
+    own = settings.embeddings
+    provider = own.embeddings_provider
+    model, url, key, batch, dimensions = {
+        "local": (own.embeddings_local_model, "", "", None, None),
+        "tei": (None, own.embeddings_tei_url or "", _secret(own.embeddings_tei_api_key), 32, None),
+        "openai": (
+            own.embeddings_openai_model,
+            own.embeddings_openai_base_url or "",
+            _secret(own.embeddings_openai_api_key),
+            own.embeddings_openai_batch_size,
+            own.embeddings_openai_dimensions,
+        ),
+        "openrouter": (
+            own.embeddings_openrouter_model,
+            "",
+            _secret(own.embeddings_openrouter_api_key),
+            None,
+            None,
+        ),
+        "requesty": (
+            own.embeddings_requesty_model,
+            "",
+            _secret(own.embeddings_requesty_api_key),
+            None,
+            None,
+        ),
+        "litellm": (
+            own.embeddings_litellm_model,
+            own.embeddings_litellm_api_base or "",
+            _secret(own.embeddings_litellm_api_key),
+            None,
+            None,
+        ),
+    }[provider]
+    return EmbedderSettings(
+        provider=provider,
+        model=model,
+        url=url,
+        api_key=key,
+        batch_size=batch,
+        dimensions=dimensions,
+        query_prefix=own.embeddings_query_prefix,
+        passage_prefix=own.embeddings_passage_prefix,
+        max_input_tokens=own.embeddings_max_input_tokens,
+        cached_queries=own.embeddings_cached_queries,
+        compute=Compute(
+            device="cpu" if own.embeddings_local_force_cpu else "auto",
+            allow_mps=own.embeddings_local_allow_mps,
+            precision=own.embeddings_local_precision,
+            threads=own.embeddings_local_threads or _reserved(settings, settings.stages.embedder),
+            trust_remote_code=own.embeddings_local_trust_remote_code,
+            init_timeout_s=own.model_init_timeout_s,
+        ),
+    )
+
+
+def _reserved(settings: Settings, stage: Stage) -> int:
+    """CPUs reserved where a model runs, 0 where none are: then it takes what the process has."""
+    home = stage if stage.placement == "deployment" else settings.stages.recall
+    return int(home.cpus)
+
+
+def reranker_settings(settings: Settings, member: RerankerMember) -> RerankerSettings:
+    """What the models package needs to know of one member of the chain."""
+    init_timeout_s = settings.embeddings.model_init_timeout_s
+
+    def own(name: str) -> Any:
+        return getattr(member, f"{member.provider}_{name}", None)
+
+    if member.provider == "local":
+        return RerankerSettings(
+            provider="local",
+            model=member.local_model,
+            batch_size=member.local_batch_size,
+            max_concurrent=member.local_max_concurrent,
+            bucket_batching=member.local_bucket_batching,
+            compute=Compute(
+                device="cpu" if member.local_force_cpu else "auto",
+                allow_mps=member.local_allow_mps,
+                precision="fp16" if member.local_fp16 else member.local_precision,
+                threads=member.local_threads or _reserved(settings, settings.stages.reranker),
+                trust_remote_code=member.local_trust_remote_code,
+                init_timeout_s=init_timeout_s,
+            ),
+        )
+    return RerankerSettings(
+        provider=member.provider,
+        model=own("model"),
+        url=own("url") or own("base_url") or own("api_base") or "",
+        api_key=_secret(own("api_key")),
+        batch_size=own("batch_size"),
+        max_concurrent=own("max_concurrent"),
+        timeout_s=own("http_timeout_s") or own("timeout_s"),
+        max_tokens_per_doc=own("max_tokens_per_doc"),
+        send_bank_as_header=member.send_bank_as_header,
+    )
+
+
+def observer(model: str) -> Observe:
+    """Measurements of a model's engine as Prometheus histograms."""
+    measures: dict[str, Any] = {}
+
+    def observe(name: str, value: float) -> None:
+        if name not in measures:
+            measures[name] = metrics.MODEL.labels(model, name)
+        measures[name].observe(value)
+
+    return observe
+
+
+async def open_embedder(settings: Settings, stack: AsyncExitStack) -> Any:
+    """The embedder, loaded and warm."""
+    embedder = build_embedder(embedder_settings(settings), observer("embedder"))
+    stack.push_async_callback(embedder.close)
+    await embedder.start()
+    return embedder
+
+
+async def open_reranker(settings: Settings, stack: AsyncExitStack) -> Member:
+    """The chain of rerankers, started.
+
+    Where nobody chose a reranker and the default's weights cannot be had, the fused order serves:
+    said once at start, instead of marking every answer as degraded.
+    """
+    members = settings.rerankers.members
+    reranker: Member
+    if members == (RerankerMember(),) and not await _obtainable(members[0].local_model):
+        reranker = Passthrough("fused")
+    else:
+        reranker = build_reranker(
+            [reranker_settings(settings, member) for member in members],
+            observe=observer("reranker"),
+        )
+    stack.push_async_callback(reranker.close)
+    await reranker.start()
+    return reranker
+
+
+async def _obtainable(model: str) -> bool:
+    try:
+        await asyncio.to_thread(find, model)
+    except ModelError as error:
+        log.warning("no cross-encoder: %s; recalls keep the fused order", error)
+        return False
+    return True
+
+
+def name_of(reranker: Any) -> str:
+    """The members of a chain, in order."""
+    members = getattr(reranker, "members", None) or [reranker]
+    return " > ".join(getattr(member, "name", "remote") for member in members)
