@@ -33,7 +33,7 @@ _ALIKE = str.maketrans(
     | {"ی": "ي", "ى": "ي", "ے": "ي", "ک": "ك", "ڪ": "ك", "ہ": "ه", "ە": "ه", "ھ": "ه"}
 )
 _DIGIT = regex.compile(r"[\p{Nd}--[0-9]]", regex.V1)
-_DOTTED = regex.compile("i\u0307+")  # what case folding makes of İ
+_DOTTED = regex.compile("([iі])\u0307+")  # what case folding makes of İ
 
 # Letters written as a conjunct and a joiner before they had code points of their own.
 _JOINED = regex.compile("[\u0d23\u0d28\u0d30\u0d32\u0d33\u0d15]\u0d4d\u200d|\u09a4\u09cd\u200d")
@@ -86,7 +86,7 @@ def fold(text: str) -> str:
     text = _SPACE.sub(" ", _UNSEEN.sub("", text)).translate(_MARKS)
     text = unicodedata.normalize("NFKC", _CROWD.sub(r"\1", text))
     # Before case folding capitals still tell what they look like; it may make more that do.
-    text = _DOTTED.sub("i", _in_one_script(text).casefold().translate(_ALIKE))
+    text = _DOTTED.sub(r"\1", _in_one_script(text).casefold().translate(_ALIKE))
     text = _DIGIT.sub(lambda match: str(unicodedata.decimal(match[0], match[0])), text)
     text = _UNSEEN.sub("", text).translate(_MARKS)
     return unicodedata.normalize("NFKC", _in_one_script(text))
