@@ -12,6 +12,9 @@ import unicodedata
 
 import regex
 
+REVISION = 1
+"""Of what `fold` makes the same. Stored keys of an older one are made anew."""
+
 _UNSEEN = regex.compile(r"[\p{DI}\p{Cc}\ufff9-\ufffb--[\t\n\v\f\r\x1c-\x1f\x85]]", regex.V1)
 _SPACE = regex.compile(r"[^\S\t\n\v\f\r\x1c-\x1f\x85]|\u2800")
 _CROWD = regex.compile(r"(\p{M}{30})\p{M}+")

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from retrieval.errors import InvalidInput
-from retrieval.ingest.entities import NAME_LIMIT, distinct
 from retrieval.ingest.facts import ExtractedFact, Mention
+from retrieval.ingest.sightings import NAME_LIMIT, distinct
 from retrieval.store.edge import clean, parse_time
 from retrieval.types import FactType, LinkType
 

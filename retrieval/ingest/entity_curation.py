@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from retrieval import folding
 from retrieval.errors import InvalidInput, NotFound
-from retrieval.ingest import fields, stored
+from retrieval.ingest import entity_keys, fields, merging, stored
 from retrieval.ingest.deps import IngestDeps
-from retrieval.ingest.entities import NAME_LIMIT
 from retrieval.ingest.facts import new_ids
+from retrieval.ingest.sightings import NAME_LIMIT
 from retrieval.ingest.similarity import collapse
 from retrieval.ingest.writing import Change, write
 from retrieval.store import entities
@@ -36,7 +37,8 @@ async def merge_entities(
         gone = sorted({numbers[id] for id in ids} - {survivor})
         if not gone:
             raise InvalidInput("an entity cannot be merged with itself", "others")
-        await _merge(change, survivor, gone)
+        change.touch()
+        await merging.merge(change.connection, change.bank, change.version, survivor, gone)
 
     await write(deps, tenant, bank_id, work)
     return await entities.get(deps.pool, tenant, bank_id, into)
@@ -57,44 +59,6 @@ async def _numbers(change: Change, ids: Sequence[UUID]) -> dict[UUID, int]:
     return found
 
 
-async def _merge(change: Change, survivor: int, gone: Sequence[int]) -> None:
-    connection, bank = change.connection, change.bank
-    change.touch()
-    await connection.execute(
-        "insert into entity_aliases (bank, name_key, entity_no)"
-        " select bank, name_key, $2::int from entities where bank = $1 and entity_no = any($3)"
-        " union select bank, name_key, $2::int from entity_aliases"
-        "  where bank = $1 and entity_no = any($3) on conflict do nothing",
-        bank,
-        survivor,
-        gone,
-    )
-    await connection.execute(
-        "delete from entity_aliases where bank = $1 and entity_no = any($2)", bank, gone
-    )
-    await connection.execute(
-        "insert into unit_entities (bank, unit_id, entity_no, mention)"
-        " select distinct on (unit_id) bank, unit_id, $2::int, mention from unit_entities"
-        " where bank = $1 and entity_no = any($3) order by unit_id, entity_no"
-        " on conflict do nothing",
-        bank,
-        survivor,
-        gone,
-    )
-    await connection.execute(
-        "delete from unit_entities where bank = $1 and entity_no = any($2)", bank, gone
-    )
-    await connection.execute(
-        "update entities set merged_into = $2, version = $4"
-        " where bank = $1 and (entity_no = any($3) or merged_into = any($3))",
-        bank,
-        survivor,
-        gone,
-        change.version,
-    )
-    await _recount(change, [survivor, *gone])
-
-
 async def split_entity(
     deps: IngestDeps,
     tenant: str,
@@ -110,6 +74,9 @@ async def split_entity(
     """
     id = as_uuid(entity_id, "entity_id")
     name = collapse(fields.text(name, "name", NAME_LIMIT))
+    key = folding.key(name)
+    if not 0 < len(key) <= NAME_LIMIT:
+        raise fields.fail("name", f"must have from 1 to {NAME_LIMIT} characters that can be seen")
     wanted = (
         None
         if memory_ids is None
@@ -118,15 +85,20 @@ async def split_entity(
 
     async def work(change: Change) -> UUID:
         connection, bank = change.connection, change.bank
+        await entity_keys.renew(connection, bank, change.version)
         old = (await _numbers(change, [id]))[id]
+        spellings = await connection.fetch(
+            "select distinct mention from unit_entities where bank = $1 and entity_no = $2",
+            bank,
+            old,
+        )
         rows = await connection.fetch(
             "select unit_id from unit_entities where bank = $1 and entity_no = $2"
-            " and case when $3::uuid[] is null then lower(mention) = lower($4)"
-            "  else unit_id = any($3) end",
+            " and case when $3::uuid[] is null then mention = any($4) else unit_id = any($3) end",
             bank,
             old,
             wanted,
-            name,
+            [row["mention"] for row in spellings if folding.key(row["mention"]) == key],
         )
         units = [row["unit_id"] for row in rows]
         if not units or (wanted is not None and len(units) != len(set(wanted))):
@@ -136,7 +108,7 @@ async def split_entity(
                 else f"name: no memory of the entity calls it {name!r}",
                 "memory_ids" if wanted is not None else "name",
             )
-        new, new_id = await _separate(change, old, name)
+        new, new_id = await _separate(change, old, name, key)
         memories = await stored.load(connection, bank, units)
         pairs = [(m, m.fact) for m in memories if m.ordinal is not None]
         await connection.execute(
@@ -152,27 +124,27 @@ async def split_entity(
             for m in memories
         }
         await stored.rewrite(change, pairs, named)
-        await _recount(change, [old, new])
+        await merging.recount(connection, bank, [old, new])
         return new_id
 
     new_id = await write(deps, tenant, bank_id, work)
     return await entities.get(deps.pool, tenant, bank_id, str(new_id))
 
 
-async def _separate(change: Change, old: int, name: str) -> tuple[int, UUID]:
+async def _separate(change: Change, old: int, name: str, key: str) -> tuple[int, UUID]:
     """(number, id) of the entity called `name`, which is not `old` any more."""
     connection, bank = change.connection, change.bank
     change.touch()
     await connection.execute(
-        "delete from entity_aliases where bank = $1 and entity_no = $2 and name_key = lower($3)",
+        "delete from entity_aliases where bank = $1 and entity_no = $2 and name_key = $3",
         bank,
         old,
-        name,
+        key,
     )
     row = await connection.fetchrow(
-        "select entity_no, id, merged_into from entities where bank = $1 and name_key = lower($2)",
+        "select entity_no, id, merged_into from entities where bank = $1 and name_key = $2",
         bank,
-        name,
+        key,
     )
     if row is not None and row["merged_into"] not in (None, old):
         raise InvalidInput(f"{name!r} is merged with another entity", "name")
@@ -193,47 +165,17 @@ async def _separate(change: Change, old: int, name: str) -> tuple[int, UUID]:
     )
     (id,) = new_ids(1)
     await connection.execute(
-        "insert into entities (bank, entity_no, id, canonical_name, name_key, version)"
-        " values ($1, $2, $3, $4, lower($4), $5)",
+        "insert into entities (bank, entity_no, id, canonical_name, name_key, plain_key, version)"
+        " values ($1, $2, $3, $4, $5, $6, $7)",
         bank,
         number,
         id,
         name,
+        key,
+        entity_keys.plain_key(key),
         change.version,
     )
     return number, id
-
-
-async def _recount(change: Change, numbers: Sequence[int]) -> None:
-    """Counts, times and company of these entities anew, from the memories that mention them."""
-    connection, bank = change.connection, change.bank
-    await connection.execute(
-        "update entities e set mention_count = coalesce(w.n, 0), first_seen = w.first,"
-        " last_seen = w.last from unnest($2::int[]) k(no) left join lateral ("
-        "  select count(*)::int as n, min(coalesce(m.occurred_start, m.mentioned_at)) as first,"
-        "   max(coalesce(m.occurred_start, m.mentioned_at)) as last"
-        "  from unit_entities u join memory_units m on m.bank = u.bank and m.id = u.unit_id"
-        "  where u.bank = $1 and u.entity_no = k.no) w on true"
-        " where e.bank = $1 and e.entity_no = k.no",
-        bank,
-        list(numbers),
-    )
-    await connection.execute(
-        "delete from entity_cooccurrences where bank = $1 and (a = any($2) or b = any($2))",
-        bank,
-        list(numbers),
-    )
-    await connection.execute(
-        "insert into entity_cooccurrences (bank, a, b, count, last_cooccurred)"
-        " select $1, least(x.entity_no, y.entity_no), greatest(x.entity_no, y.entity_no),"
-        "  count(distinct x.unit_id), max(coalesce(m.occurred_start, m.mentioned_at))"
-        " from unit_entities x join unit_entities y"
-        "  on y.bank = x.bank and y.unit_id = x.unit_id and y.entity_no <> x.entity_no"
-        " join memory_units m on m.bank = x.bank and m.id = x.unit_id"
-        " where x.bank = $1 and x.entity_no = any($2) group by 2, 3",
-        bank,
-        list(numbers),
-    )
 
 
 async def prune_entities(deps: IngestDeps, tenant: str, bank_id: str) -> int:

@@ -11,8 +11,8 @@ from typing import Any
 from retrieval import timex, tokens
 from retrieval.errors import Unavailable
 from retrieval.ingest import answers, naming, prompts
-from retrieval.ingest.entities import distinct
 from retrieval.ingest.facts import ExtractedFact, Mention
+from retrieval.ingest.sightings import distinct
 from retrieval.protocols import LLM
 from retrieval.settings import RetainSettings
 

@@ -11,9 +11,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from retrieval import folding
 from retrieval.errors import InvalidInput
-from retrieval.ingest.entities import NAME_LIMIT, distinct
 from retrieval.ingest.facts import Mention
+from retrieval.ingest.sightings import NAME_LIMIT, distinct
 from retrieval.store.edge import clean, parse_time
 
 TEXT_LIMIT = 200_000  # characters of one memory
@@ -146,7 +147,7 @@ def mentions(value: Any, path: str, resolve: bool = True) -> tuple[Mention, ...]
         if not isinstance(name, str):
             raise fail(f"{path}[{i}]", 'must be a name or {"text": name}')
         name = clean(name)
-        if len(name) > NAME_LIMIT:
+        if len(name) > NAME_LIMIT or len(folding.key(name)) > NAME_LIMIT:
             where = f"{path}[{i}].text" if isinstance(entry, Mapping) else f"{path}[{i}]"
             raise fail(where, f"is longer than {NAME_LIMIT} characters")
         found.append(Mention(name, resolve))

@@ -98,6 +98,11 @@ def _index() -> Mapping[str, Sequence[str]]:
 _OTHERS = _index()
 
 
+def are_forms(a: str, b: str) -> bool:
+    """Is one of two lower-cased given names a short form of the other?"""
+    return b in _OTHERS.get(a, ())
+
+
 def variants(name: str) -> tuple[str, ...]:
     """The name under the other forms of its first word, lower-cased; none for most names."""
     first, space, rest = name.lower().partition(" ")

@@ -19,9 +19,9 @@ from retrieval.bank.segment import pack
 from retrieval.ingest import entities, links, numbering, references, rows
 from retrieval.ingest.augment import weighed_by
 from retrieval.ingest.deps import IngestDeps
-from retrieval.ingest.entities import Sighting
 from retrieval.ingest.facts import Fact, Link, Prepared
 from retrieval.ingest.sets import agreed
+from retrieval.ingest.sightings import Sighting
 from retrieval.settings import RetainSettings
 from retrieval.store import banks, segments
 from retrieval.store.heads import BankHead
