@@ -36,15 +36,15 @@ class _Row:
     mentions: int
 
 
-async def renew(connection: Connection, bank: int, version: int) -> bool:
+async def renew(connection: Connection, bank: int, version: int) -> None:
     """Folds the bank's names as this program does, if an older folding made its keys.
 
     Entities that then have the same name become one: the most mentioned, the oldest of those. The
-    bank is locked. Did anything change that replicas read?
+    bank is locked, and this write changes its version.
     """
     held = await connection.fetchval("select name_folding from banks where bank = $1", bank)
     if held == folding.REVISION:
-        return False
+        return
     rows = await _rows(connection, bank)
     keys, merges = await asyncio.to_thread(_plan, rows)
     await _write(connection, bank, keys)
@@ -54,7 +54,6 @@ async def renew(connection: Connection, bank: int, version: int) -> bool:
     await connection.execute(
         "update banks set name_folding = $2 where bank = $1", bank, folding.REVISION
     )
-    return bool(merges)
 
 
 async def _rows(connection: Connection, bank: int) -> list[_Row]:

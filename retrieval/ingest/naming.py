@@ -72,6 +72,10 @@ ain aren couldn didn doesn don't hadn hasn haven isn mustn needn shouldn wasn we
 el los las lo le les une il elle nous vous ils elles je tu se si mais donc avec pour dans sur est
 c'est gli uno io lui lei noi voi loro nel della pero però como cuando porque pero esta este está yo
 nosotros ele ela eu nós uma um os as het een ik jij hij zij wij dat dit maar met voor
+hier aujourd'hui demain ayer hoy mañana ieri oggi domani ontem hoje amanhã gisteren vandaag morgen
+вчера сегодня завтра я ты он она оно мы вы они это этот эта эти тот как когда где что кто чей если
+но и а в на не да нет или потом тогда теперь сейчас уже ещё мой моя мои наш наша у к с по за от для
+при после перед во со об о χθες σήμερα αύριο και το η ο οι τα αυτό
 """
 _COMMON = frozenset(_CAPITALISED_ANYWAY.split())
 _ASKED_FOR_TEXT = """

@@ -41,12 +41,19 @@ def entities(*names: str, merged: dict[int, int] | None = None) -> Entities:
         ("昨天张伟去了北京大学吗？", [4, 5]),
         ("ｱﾘｽ", []),
         ("The Who played", [6]),
+        ("Did Al\u00adice\u2060 go?", [0]),
+        ("ＡＬＩＣＥ", [0]),
+        ("Is it in C++ or in C?", [8, 7]),
+        ("Room ١٠١", [9]),
         ("who played", []),
         ("", []),
     ],
 )
 def test_names_are_found_as_whole_words_longest_first(text: str, found: list[int]) -> None:
-    known = entities("Alice", "Alice Chen", "Dr. Waller", "Straße 5", "张伟", "北京大学", "The Who")
+    known = entities(
+        "Alice", "Alice Chen", "Dr. Waller", "Straße 5", "张伟", "北京大学", "The Who", "C", "C++",
+        "Room 101",
+    )  # fmt: skip
     assert known.find(text).tolist() == found
 
 

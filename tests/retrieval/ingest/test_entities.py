@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 from uuid import uuid4
 
@@ -12,9 +13,11 @@ from hypothesis import strategies as st
 
 from retrieval.ingest.importing import import_memories
 from retrieval.ingest.retain import retain
+from retrieval.ingest.sightings import PAIRED
 from retrieval.settings import RetainSettings
 from retrieval.store import banks
 from retrieval.store.pool import Pool
+from tests.hold import longest_hold
 from tests.retrieval.store.servers import database, deps
 
 pytestmark = pytest.mark.integration
@@ -228,3 +231,117 @@ def test_the_order_of_arrival_does_not_matter(data: st.DataObject) -> None:
     assert first == second
     for people in _PEOPLE:
         assert sum(bool(group & {" ".join(p.split()) for p in people}) for group in first) <= 1
+
+
+# What tells things apart, in writes one after the other and in one
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Room 101", "Room 102"),
+        ("UA123", "UA124"),
+        ("Henry IV", "Henry V"),
+        ("2023 Tax Return", "2024 Tax Return"),
+        ("Tigran", "Iran"),
+        ("Paula", "Paul"),
+        ("Anna", "Annabelle"),
+        ("Java", "JavaScript"),
+        ("York", "New York"),
+        ("Georgia", "Georgia Tech"),
+        ("C", "C++"),
+        ("Team A", "Team B"),
+        ("John Smith Jr", "John Smith Sr"),
+        ("East Berlin", "West Berlin"),
+        ("Harry Holtzman", "President Harry S"),
+        ("Dr John Richardson", "Dr Jane Richardson"),
+    ],
+)
+async def test_two_things(pool: Pool, first: str, second: str) -> None:
+    for a, b in ((first, second), (second, first)):
+        apart = await told(pool, [fact([a, "Xanthippe"])], [fact([b, "Xanthippe"])])
+        assert apart == groups(a, b, "Xanthippe")
+        assert await told(pool, [fact([a]), fact([b])]) == groups(a, b)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Merrivale", "Merryvale"),
+        ("Wren 🕯️", "Wren 🗯️"),
+        ("José", "Jose"),
+        ("Łódź", "Lodz"),
+        ("U.S.A.", "USA"),
+        ("OpenAI", "Open AI"),
+        ("Dr. Alice Smith", "Alice Smith"),
+        ("Anna", "An\u00adna"),
+        ("Room ١٠١", "Room 101"),
+    ],
+)
+async def test_one_thing(pool: Pool, first: str, second: str) -> None:
+    for a, b in ((first, second), (second, first)):
+        assert await told(pool, [fact([a])], [fact([b])]) == groups(f"{a}|{b}")
+        assert await told(pool, [fact([a]), fact([b])]) == groups(f"{a}|{b}")
+
+
+async def test_who_shares_only_a_first_name_with_two_is_neither(pool: Pool) -> None:
+    found = await told(
+        pool,
+        [fact(["Alice Chen", "Xanthippe"]), fact(["Alice Wong", "Xanthippe"])],
+        [fact(["Alice", "Xanthippe"])],
+    )
+    assert found == groups("Alice Chen", "Alice Wong", "Alice", "Xanthippe")
+
+
+async def test_who_is_known_by_one_full_name_is_not_another(pool: Pool) -> None:
+    found = await told(
+        pool,
+        [fact(["Alice", "Xanthippe"])],
+        [fact(["Alice Chen", "Xanthippe"])],
+        [fact(["Alice Wong", "Xanthippe"])],
+    )
+    assert found == groups("Alice|Alice Chen", "Alice Wong", "Xanthippe")
+
+
+# What a write may cost
+
+
+async def test_the_first_entities_of_a_memory_keep_company(pool: Pool) -> None:
+    bank = f"bank-{uuid4().hex[:8]}"
+    names = [f"Name{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(90)]
+    await import_memories(deps(pool), "default", bank, [fact(names), fact(names)])
+    head = await banks.head(pool, "default", bank)
+    assert len(await partition(pool, bank)) == 90
+    rows = await pool.fetchval(
+        "select count(*) from entity_cooccurrences where bank = $1", head.bank
+    )
+    assert rows == PAIRED * (PAIRED - 1) // 2
+
+
+def alike(seed: int, count: int, length: int) -> list[str]:
+    random = Random(seed)
+    return ["".join(random.choices("ab", k=length)) for _ in range(count)]
+
+
+@pytest.mark.parametrize("length", [19, 90, 190])
+async def test_names_that_are_all_alike_hold_nobody(pool: Pool, length: int) -> None:
+    bank, ingest = f"bank-{uuid4().hex[:8]}", deps(pool)
+    for seed in range(2):
+        await import_memories(ingest, "default", bank, [fact(alike(seed, 100, length))])
+    longest = []
+    for seed in range(2, 5):
+        async with longest_hold() as held:
+            await import_memories(ingest, "default", bank, [fact(alike(seed, 100, length))])
+        longest.append(held.longest)
+    assert min(longest) < 0.02, longest
+
+
+async def test_many_names_in_one_write_hold_nobody(pool: Pool) -> None:
+    longest = []
+    for _ in range(3):
+        bank, ingest = f"bank-{uuid4().hex[:8]}", deps(pool)
+        facts = [fact([f"n{i}x{j}" for j in range(100)]) for i in range(20)]
+        async with longest_hold() as held:
+            await import_memories(ingest, "default", bank, facts)
+        longest.append(held.longest)
+    assert min(longest) < 0.02, longest
