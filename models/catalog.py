@@ -65,7 +65,7 @@ def build_reranker(
     if not members:
         raise SettingsError("name at least one reranker; rrf keeps the fused order")
     built: list[Member] = [_member(settings, observe) for settings in members]
-    timeouts = [settings.timeout_s for settings in members]
+    timeouts = [settings.limit_s for settings in members]
     if fallback and built[-1].reads_text:
         built.append(Passthrough("fused"))
         timeouts.append(None)

@@ -17,10 +17,9 @@ import numpy as np
 from models.answers import bank_header, in_order, unit_rows
 from models.http import JsonClient, all_of
 from models.prefixed import PrefixedEmbedder
-from models.settings import EmbedderSettings, RerankerSettings
+from models.settings import REMOTE_LIMIT_S, EmbedderSettings, RerankerSettings
 from models.types import BadOutput, Floats, Load, Scores, Unavailable
 
-TIMEOUT_S = 60.0
 EMBED_BATCH = 100
 
 
@@ -76,7 +75,7 @@ class RemoteReranker:
             self._part,
             url,
             api_key=settings.api_key,
-            timeout_s=settings.timeout_s or TIMEOUT_S,
+            timeout_s=settings.limit_s or REMOTE_LIMIT_S,
             max_connections=settings.max_concurrent or 8,
             transport=transport,
         )

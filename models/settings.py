@@ -7,6 +7,7 @@ Hindsight API server, so that an existing deployment's environment keeps its sen
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 PRECISIONS = ("auto", "fp32", "bf16", "fp16", "int8")
@@ -25,6 +26,11 @@ RERANKER_PROVIDERS = (
     "litellm",
     "rrf",
 )
+
+
+REMOTE_LIMIT_S = 60.0
+RERANKER_LIMITS_S: Mapping[str, float | None] = {"local": None, "rrf": None, "tei": 30.0}
+"""The most seconds that one call may take, where it is not `REMOTE_LIMIT_S`; None: no limit."""
 
 
 class SettingsError(ValueError):
@@ -155,6 +161,11 @@ class RerankerSettings:
     raw_scores: bool = False
     send_bank_as_header: bool = False
     compute: Compute = Compute()
+
+    @property
+    def limit_s(self) -> float | None:
+        """The most seconds that one call may take, the provider's default in place of None."""
+        return self.timeout_s or RERANKER_LIMITS_S.get(self.provider, REMOTE_LIMIT_S)
 
     def __post_init__(self) -> None:
         _known("reranker provider", self.provider, RERANKER_PROVIDERS)

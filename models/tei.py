@@ -23,7 +23,7 @@ import numpy as np
 from models.answers import bank_header, in_order, unit_rows
 from models.http import JsonClient, all_of
 from models.prefixed import PrefixedEmbedder
-from models.settings import EmbedderSettings, RerankerSettings
+from models.settings import REMOTE_LIMIT_S, EmbedderSettings, RerankerSettings
 from models.text import CHARS_PER_TOKEN
 from models.types import (
     BadOutput,
@@ -39,7 +39,6 @@ R = TypeVar("R")
 
 RERANK_BATCH = 128
 EMBED_BATCH = 32
-TIMEOUT_S = 30.0
 PAYLOAD_BYTES = 1_500_000
 """Of the 2,000,000 that the server takes by default; /info does not tell its setting."""
 
@@ -207,7 +206,7 @@ class TeiReranker:
             f"reranker {settings.url}",
             settings.url,
             api_key=settings.api_key,
-            timeout_s=settings.timeout_s or TIMEOUT_S,
+            timeout_s=settings.limit_s or REMOTE_LIMIT_S,
             batch_size=settings.batch_size or RERANK_BATCH,
             max_concurrent=settings.max_concurrent or 8,
             transport=transport,
