@@ -74,7 +74,6 @@ class Compute:
     batch_tokens: int = 0
     bulk_batch_tokens: int = 0
     queued_tokens: int = 0
-    trust_remote_code: bool = False
     init_timeout_s: float = 300.0
 
     def __post_init__(self) -> None:
@@ -95,6 +94,7 @@ class EmbedderSettings:
     """One embedder.
 
     model: a folder, a hub id, or "packaged" (all-MiniLM-L6-v2 from its wheel, no network).
+    revision: the commit of a hub id; None: the pinned one of a default model, else the newest.
     max_input_tokens: cut texts to so many cl100k tokens before anything else sees them.
     query_prefix / passage_prefix: for servers that take plain text; a local model uses its own
     prompts. batch_size: texts per HTTP call (default: tei 32, others 100). dimensions: asked of
@@ -104,6 +104,7 @@ class EmbedderSettings:
 
     provider: str = "local"
     model: str | None = None
+    revision: str | None = None
     url: str = ""
     api_key: str = ""
     batch_size: int | None = None
@@ -140,9 +141,9 @@ class EmbedderSettings:
 class RerankerSettings:
     """One member of the reranker chain.
 
-    model: as for the embedder; for servers the name they know. batch_size: pairs per batch
-    (default: local 32, on a CPU; on a GPU tokens alone decide; tei 128, other servers all pairs of
-    a recall). max_concurrent: HTTP calls at once, over all recalls (default 8); a local
+    model, revision: as for the embedder; for servers the name they know. batch_size: pairs per
+    batch (default: local 32, on a CPU; on a GPU tokens alone decide; tei 128, other servers all
+    pairs of a recall). max_concurrent: HTTP calls at once, over all recalls (default 8); a local
     model is bounded in tokens instead. timeout_s: the most one call may take (default: tei 30,
     other servers 60, local none).
     bucket_batching is accepted for compatibility: pairs are always sorted by length.
@@ -151,6 +152,7 @@ class RerankerSettings:
 
     provider: str = "local"
     model: str | None = None
+    revision: str | None = None
     url: str = ""
     api_key: str = ""
     batch_size: int | None = None

@@ -65,6 +65,7 @@ def embedder_settings(settings: Settings) -> EmbedderSettings:
     return EmbedderSettings(
         provider=provider,
         model=model,
+        revision=own.embeddings_local_revision,
         url=url,
         api_key=key,
         batch_size=batch,
@@ -78,7 +79,6 @@ def embedder_settings(settings: Settings) -> EmbedderSettings:
             allow_mps=own.embeddings_local_allow_mps,
             precision=own.embeddings_local_precision,
             threads=own.embeddings_local_threads or _reserved(settings, settings.stages.embedder),
-            trust_remote_code=own.embeddings_local_trust_remote_code,
             init_timeout_s=own.model_init_timeout_s,
         ),
     )
@@ -101,6 +101,7 @@ def reranker_settings(settings: Settings, member: RerankerMember) -> RerankerSet
         return RerankerSettings(
             provider="local",
             model=member.local_model,
+            revision=member.local_revision,
             batch_size=member.local_batch_size,
             max_concurrent=member.local_max_concurrent,
             bucket_batching=member.local_bucket_batching,
@@ -109,7 +110,6 @@ def reranker_settings(settings: Settings, member: RerankerMember) -> RerankerSet
                 allow_mps=member.local_allow_mps,
                 precision="fp16" if member.local_fp16 else member.local_precision,
                 threads=member.local_threads or _reserved(settings, settings.stages.reranker),
-                trust_remote_code=member.local_trust_remote_code,
                 init_timeout_s=init_timeout_s,
             ),
         )
@@ -154,7 +154,7 @@ async def open_reranker(settings: Settings, stack: AsyncExitStack) -> Member:
     """
     members = settings.rerankers.members
     reranker: Member
-    if members == (RerankerMember(),) and not await _obtainable(members[0].local_model):
+    if members == (RerankerMember(),) and not await _obtainable(members[0]):
         reranker = Passthrough("fused")
     else:
         reranker = build_reranker(
@@ -166,9 +166,9 @@ async def open_reranker(settings: Settings, stack: AsyncExitStack) -> Member:
     return reranker
 
 
-async def _obtainable(model: str) -> bool:
+async def _obtainable(member: RerankerMember) -> bool:
     try:
-        await asyncio.to_thread(find, model)
+        await asyncio.to_thread(find, member.local_model, member.local_revision)
     except ModelError as error:
         log.warning("no cross-encoder: %s; recalls keep the fused order", error)
         return False

