@@ -38,6 +38,7 @@ from models.types import (
     RemoteError,
     Scores,
     Unavailable,
+    WrongModel,
     ignore,
 )
 
@@ -135,8 +136,12 @@ class FailoverChain:
         return [link.member.name for link in self._links if link.breaker.is_open]
 
     async def start(self) -> None:
-        """Starts all members at the same time. One that fails is logged and tried again on use."""
-        await asyncio.gather(*map(self._start, self._links), return_exceptions=True)
+        """Starts all members at the same time. One that fails is logged and tried again on use;
+        raises WrongModel where a local one has weights that it can never serve."""
+        found = await asyncio.gather(*map(self._start, self._links), return_exceptions=True)
+        for link, error in zip(self._links, found, strict=True):
+            if isinstance(error, WrongModel) and link.member.name == "local":
+                raise error
 
     async def check_health(self) -> None:
         """Raises DeviceLost where a started member's device is gone, Unavailable where no member

@@ -12,7 +12,16 @@ from dataclasses import dataclass
 
 PRECISIONS = ("auto", "fp32", "bf16", "fp16", "int8")
 
-EMBEDDER_PROVIDERS = ("local", "tei", "openai", "openrouter", "requesty", "litellm")
+EMBEDDER_PROVIDERS = (
+    "local",
+    "tei",
+    "openai",
+    "openrouter",
+    "requesty",
+    "litellm",
+    "cohere",
+    "zeroentropy",
+)
 RERANKER_PROVIDERS = (
     "local",
     "tei",
@@ -97,8 +106,8 @@ class EmbedderSettings:
     revision: the commit of a hub id; None: the pinned one of a default model, else the newest.
     max_input_tokens: cut texts to so many cl100k tokens before anything else sees them.
     query_prefix / passage_prefix: for servers that take plain text; a local model uses its own
-    prompts. batch_size: texts per HTTP call (default: tei 32, others 100). dimensions: asked of
-    servers that can shorten vectors. max_concurrent: HTTP calls at once.
+    prompts. batch_size: texts per HTTP call (default: tei 32, cohere 96, others 100).
+    dimensions: asked of servers that can shorten vectors. max_concurrent: HTTP calls at once.
     cached_queries: how many recent query vectors are kept.
     """
 

@@ -30,46 +30,18 @@ def embedder_settings(settings: Settings) -> EmbedderSettings:
     """What the models package needs to know of our embeddings section."""
     own = settings.embeddings
     provider = own.embeddings_provider
-    model, url, key, batch, dimensions = {
-        "local": (own.embeddings_local_model, "", "", None, None),
-        "tei": (None, own.embeddings_tei_url or "", _secret(own.embeddings_tei_api_key), 32, None),
-        "openai": (
-            own.embeddings_openai_model,
-            own.embeddings_openai_base_url or "",
-            _secret(own.embeddings_openai_api_key),
-            own.embeddings_openai_batch_size,
-            own.embeddings_openai_dimensions,
-        ),
-        "openrouter": (
-            own.embeddings_openrouter_model,
-            "",
-            _secret(own.embeddings_openrouter_api_key),
-            None,
-            None,
-        ),
-        "requesty": (
-            own.embeddings_requesty_model,
-            "",
-            _secret(own.embeddings_requesty_api_key),
-            None,
-            None,
-        ),
-        "litellm": (
-            own.embeddings_litellm_model,
-            own.embeddings_litellm_api_base or "",
-            _secret(own.embeddings_litellm_api_key),
-            None,
-            None,
-        ),
-    }[provider]
+
+    def field(name: str) -> Any:
+        return getattr(own, f"embeddings_{provider}_{name}", None)
+
     return EmbedderSettings(
         provider=provider,
-        model=model,
-        revision=own.embeddings_local_revision,
-        url=url,
-        api_key=key,
-        batch_size=batch,
-        dimensions=dimensions,
+        model=field("model"),
+        revision=field("revision"),
+        url=field("url") or field("base_url") or field("api_base") or "",
+        api_key=_secret(field("api_key")),
+        batch_size=field("batch_size"),
+        dimensions=field("dimensions"),
         query_prefix=own.embeddings_query_prefix,
         passage_prefix=own.embeddings_passage_prefix,
         max_input_tokens=own.embeddings_max_input_tokens,

@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from models.settings import EMBEDDER_PROVIDERS, RERANKER_PROVIDERS
 from retrieval.settings import RecallSettings, RetainSettings
 
 
@@ -156,9 +157,7 @@ class Banks(Section):
 class Embeddings(Section):
     """The model that turns text into vectors."""
 
-    embeddings_provider: Literal[
-        "local", "tei", "openai", "openrouter", "requesty", "litellm", "cohere"
-    ] = "local"
+    embeddings_provider: Literal[EMBEDDER_PROVIDERS] = "local"  # type: ignore[valid-type]
     """Which kind of back-end."""
     embeddings_local_model: str = "packaged"
     """Folder, hub id, or `packaged`: all-MiniLM-L6-v2 from its wheel, no network."""
@@ -206,6 +205,26 @@ class Embeddings(Section):
     """Address of a LiteLLM proxy."""
     embeddings_litellm_api_key: Secret = None
     """Key of a LiteLLM proxy."""
+    embeddings_cohere_model: str = "embed-english-v3.0"
+    """Model at Cohere."""
+    embeddings_cohere_api_key: Secret = None
+    """Key of Cohere."""
+    embeddings_cohere_base_url: Text = None
+    """Address of a server that speaks Cohere's /v2/embed."""
+    embeddings_cohere_batch_size: Annotated[int, Field(ge=1, le=96)] = 96
+    """Texts per call."""
+    embeddings_cohere_dimensions: Maybe = None
+    """Shorter vectors, where the model can."""
+    embeddings_zeroentropy_model: str = "zembed-1"
+    """Model at ZeroEntropy."""
+    embeddings_zeroentropy_api_key: Secret = None
+    """Key of ZeroEntropy."""
+    embeddings_zeroentropy_base_url: Text = None
+    """Address instead of ZeroEntropy's own."""
+    embeddings_zeroentropy_batch_size: Positive = 100
+    """Texts per call."""
+    embeddings_zeroentropy_dimensions: Maybe = 1280
+    """Numbers of a vector: 2560, 1280, 640, 320, 160, 80 or 40."""
     embeddings_max_input_tokens: Maybe = None
     """Cut inputs to so many cl100k tokens."""
     embeddings_cached_queries: Count = 1024
@@ -214,16 +233,10 @@ class Embeddings(Section):
     """Most seconds for a model to start."""
 
 
-RERANKERS = (
-    "local", "tei", "cohere", "jina", "vllm", "openrouter", "siliconflow", "alibaba",
-    "zeroentropy", "litellm", "rrf",
-)  # fmt: skip
-
-
 class RerankerMember(Section):
     """One member of the reranker chain; the fields are the settings without `RERANKER_`."""
 
-    provider: Literal[RERANKERS] = "local"  # type: ignore[valid-type]
+    provider: Literal[RERANKER_PROVIDERS] = "local"  # type: ignore[valid-type]
     local_model: str = "cross-encoder/ms-marco-MiniLM-L-6-v2"
     local_revision: Text = None
     """Commit of a hub id; the default model has one."""
