@@ -19,7 +19,7 @@ from models.pack import Pack, Tokens
 from models.recent import RecentVectors
 from models.sentence import SentenceModel
 from models.settings import EmbedderSettings
-from models.text import TextEncoder, off_loop
+from models.text import INLINE_CHARS, TextEncoder, off_loop
 from models.tokencut import cut_to_tokens
 from models.types import BadOutput, Floats, Load, Observe, Priority, Unavailable, ignore
 from models.weights import canonical, find
@@ -53,6 +53,7 @@ class LocalEncoder:
         )
         self._recent = RecentVectors(settings.cached_queries)
         self._tokens: Callable[[Sequence[str], str], list[Tokens]] | None = None
+        self._inline = True
         self._prompts = ("", "")
 
     @property
@@ -124,7 +125,9 @@ class LocalEncoder:
             return made([cut_to_tokens(text, limit) for text in texts], prompt)
 
         start = time.perf_counter()
-        tokens = await off_loop(sum(map(len, texts)), work)
+        # Where calls wait for one another, none may do so on the event loop.
+        chars = sum(map(len, texts)) if self._inline else INLINE_CHARS
+        tokens = await off_loop(chars, work)
         self._observe("tokenise_s", time.perf_counter() - start)
         return tokens
 
@@ -140,7 +143,7 @@ class LocalEncoder:
             )
         if not layout.packed or not packed.supports(config := folder.resolved()):
             model = SentenceModel(folder, layout, machine.device, machine.wide_dtype)
-            self._tokens = model.tokens
+            self._tokens, self._inline = model.tokens, False
             return Loaded(model.vectors, True, model.max_length)
         text = TextEncoder(folder)
         pools = [POOLINGS[name] for name in layout.poolings]

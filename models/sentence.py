@@ -18,7 +18,7 @@ from torch import Tensor
 from models.layout import Layout
 from models.pack import Pack, Tokens, pack
 from models.padded import padded, positions
-from models.text import CHARS_PER_TOKEN, beginning
+from models.text import CHARS_PER_TOKEN, beginning, without_surrogates
 from models.types import Floats, WrongModel
 from models.weights import ModelFolder
 
@@ -70,7 +70,7 @@ class SentenceModel:
         self._require_agreement(expected, AGREES.get(dtype, AGREES_ROUNDED))
 
     def tokens(self, texts: Sequence[str], prompt: str) -> list[Tokens]:
-        """As sentence-transformers cuts them."""
+        """As sentence-transformers cuts them. Waits for other calls: not for an event loop."""
         chars = self.max_length * CHARS_PER_TOKEN
         short = [beginning(text, chars, from_left=self._from_left) for text in texts]
         found: list[Tokens] = []
@@ -87,7 +87,11 @@ class SentenceModel:
 
     def _tokenised(self, texts: Sequence[str], prompt: str) -> list[Tokens]:
         with self._lock:
-            made = self._model.preprocess(texts, prompt=prompt or None)
+            try:
+                made = self._model.preprocess(texts, prompt=prompt or None)
+            except TypeError:
+                clean = without_surrogates(texts)
+                made = self._model.preprocess(clean, prompt=prompt or None)
         real = made["attention_mask"].numpy().astype(bool)
         ids = made["input_ids"].numpy().astype(np.int32)
         if ids.size and ids[real].max(initial=0) >= self._words:
@@ -147,7 +151,9 @@ class SentenceModel:
 def _load(folder: ModelFolder) -> Any:
     """On the CPU in fp32."""
     from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         model = SentenceTransformer(
             str(folder.root),

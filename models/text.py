@@ -121,8 +121,7 @@ class TextEncoder:
         try:
             encoded = self._tokenizer.encode_batch_fast(short, add_special_tokens=False)
         except TypeError:
-            # Lone surrogates are no text to the tokenizer; one of them must not fail a batch.
-            clean = [text.encode(errors="replace").decode() for text in short]
+            clean = without_surrogates(short)
             encoded = self._tokenizer.encode_batch_fast(clean, add_special_tokens=False)
         found = [np.array(e.ids, np.int32) for e in encoded]
         if self._known < self.vocabulary:
@@ -132,6 +131,11 @@ class TextEncoder:
                         f"the model has no word vector for token {ids.max()} of a text"
                     )
         return found
+
+
+def without_surrogates(texts: Sequence[str]) -> list[str]:
+    """Lone surrogates are no text to a tokenizer; one of them must not fail a batch."""
+    return [text.encode(errors="replace").decode() for text in texts]
 
 
 def beginning(text: str, chars: int, *, from_left: bool = False) -> str:

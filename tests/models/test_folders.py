@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -490,6 +492,25 @@ async def test_a_token_without_a_vector_fails_its_own_call(tmp_path: Path) -> No
             await made.embed_queries(["##ffled 日本語 zhuangzi ʻo ₜ"])
         assert (await made.embed_passages(["a door"])).shape == (1, 32)
         await made.close()
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert", "t5"])
+async def test_odd_and_long_texts(family: str, tmp_path: Path) -> None:
+    """Lone surrogates, marks and nothing at all, beside a flood of long texts."""
+    folder = arrange(make(tmp_path, family), pooled("mean"), options={"max_seq_length": 60})
+    made = LocalEncoder(EmbedderSettings(model=str(folder), compute=EXACT))
+    await made.start()
+    flood = asyncio.create_task(made.embed_passages(["word " * 400_000, "e\u0301" * 900_000] * 20))
+    longest = 0.0
+    for text in ("\ud800 door", "\u200b\u0301", "\x00", "") * 3:
+        before = time.monotonic()
+        await asyncio.sleep(0)
+        longest = max(longest, time.monotonic() - before)
+        rows = await made.embed_queries([text])
+        assert np.isfinite(rows).all()
+    assert (await flood).shape == (40, 32)
+    assert longest < 0.25
+    await made.close()
 
 
 QUERY = "where is the red lamp"
