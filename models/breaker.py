@@ -37,8 +37,9 @@ class Breaker:
     def succeeded(self) -> None:
         self.failures, self.pause_s, self.trying = 0, 0.0, False
 
-    def failed(self) -> None:
-        self.failures += 1
+    def failed(self, *, surely: bool = False) -> None:
+        """`surely`: once is enough to open it."""
+        self.failures += FAILURES_TO_OPEN if surely else 1
         if self.is_open or self.failures >= FAILURES_TO_OPEN:
             self.pause_s = min(LONGEST_PAUSE_S, max(FIRST_PAUSE_S, 2 * self.pause_s))
             self.retry_at = self.clock() + self.pause_s

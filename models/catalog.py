@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from models.chain import FailoverChain, Member
 from models.crossencoder import LocalCrossEncoder
 from models.encoder import LocalEncoder
 from models.passthrough import Passthrough
-from models.remote import OpenAIEmbedder, RemoteReranker
+from models.remote import CohereEmbedder, OpenAIEmbedder, RemoteReranker, ZeroEntropyEmbedder
 from models.settings import EmbedderSettings, RerankerSettings, SettingsError
 from models.tei import TeiEmbedder, TeiReranker
 from models.types import Floats, Load, Observe, ignore
@@ -45,13 +45,20 @@ class Embedder(Protocol):
     ) -> Floats: ...
 
 
+REMOTE_EMBEDDERS: Mapping[str, type[OpenAIEmbedder]] = {
+    "cohere": CohereEmbedder,
+    "zeroentropy": ZeroEntropyEmbedder,
+}
+"""Those that do not speak OpenAI's protocol."""
+
+
 def build_embedder(settings: EmbedderSettings, observe: Observe = ignore) -> Embedder:
     """An embedder that is constructed but not started."""
     if settings.provider == "local":
         return LocalEncoder(settings, observe)
     if settings.provider == "tei":
         return TeiEmbedder(settings)
-    return OpenAIEmbedder(settings)
+    return REMOTE_EMBEDDERS.get(settings.provider, OpenAIEmbedder)(settings)
 
 
 def build_reranker(
@@ -65,7 +72,7 @@ def build_reranker(
     if not members:
         raise SettingsError("name at least one reranker; rrf keeps the fused order")
     built: list[Member] = [_member(settings, observe) for settings in members]
-    timeouts = [settings.timeout_s for settings in members]
+    timeouts = [settings.limit_s for settings in members]
     if fallback and built[-1].reads_text:
         built.append(Passthrough("fused"))
         timeouts.append(None)

@@ -4,9 +4,11 @@ Every member has a circuit breaker. A member that fails three times in a row is 
 while that doubles up to a minute; then one request tries it again. Which member served is decided
 per request and travels with its scores.
 
-A member fails by raising, by answering late, with another number of scores than documents, or
-with no finite score. Being overloaded, and being late with less than `MIN_SHARE_S`, passes the
-request on but is not held against the member.
+A member fails by raising, by not answering within its own time limit, with another number of scores
+than documents, or with no finite score. What the caller brought along passes the request on but is
+not held against the member: a deadline below that limit, a cancellation, content that a server
+refuses, a full queue. Where that leaves a doubt, the chain asks the member a question of its own,
+in the background: a server that hangs is found out although no caller waits as long as its limit.
 
 Reported to `observe`: member_s.<name> (seconds of each answer), member_failed.<name> (1 each),
 degraded (1 for each request that a later member served).
@@ -33,14 +35,23 @@ from models.types import (
     ModelError,
     Observe,
     Overloaded,
+    RemoteError,
     Scores,
     Unavailable,
+    WrongModel,
     ignore,
 )
 
 log = logging.getLogger(__name__)
 
-MIN_SHARE_S = 0.25
+PROBE = ("Where does Anna work now?", "Anna works at the hospital in Porto.")
+PROBE_S = 30.0
+"""The most that a probe may take of a member without a limit of its own."""
+PROBE_EVERY_S = 1.0
+"""However many callers are short of time, a member is asked no more often."""
+CONTENT_STATUS = (400, 413, 422)
+"""How a server says that it does not take what was sent."""
+
 FIRST_SHARE = 0.6
 """Of the time left, what a member may use while another that computes stands behind it."""
 RESERVE_S = 0.05
@@ -85,6 +96,8 @@ class _Link:
     reason: str = ""
     started: bool = False
     starting: asyncio.Task[None] | None = None
+    probe: asyncio.Task[None] | None = None
+    probed_at: float = -math.inf
 
 
 class FailoverChain:
@@ -123,8 +136,12 @@ class FailoverChain:
         return [link.member.name for link in self._links if link.breaker.is_open]
 
     async def start(self) -> None:
-        """Starts all members at the same time. One that fails is logged and tried again on use."""
-        await asyncio.gather(*map(self._start, self._links), return_exceptions=True)
+        """Starts all members at the same time. One that fails is logged and tried again on use;
+        raises WrongModel where a local one has weights that it can never serve."""
+        found = await asyncio.gather(*map(self._start, self._links), return_exceptions=True)
+        for link, error in zip(self._links, found, strict=True):
+            if isinstance(error, WrongModel) and link.member.name == "local":
+                raise error
 
     async def check_health(self) -> None:
         """Raises DeviceLost where a started member's device is gone, Unavailable where no member
@@ -140,8 +157,9 @@ class FailoverChain:
 
     async def close(self) -> None:
         for link in self._links:
-            if link.starting is not None:
-                link.starting.cancel()
+            for task in (link.starting, link.probe):
+                if task is not None:
+                    task.cancel()
         await asyncio.gather(*(link.member.close() for link in self._links))
 
     def load(self) -> Load:
@@ -208,20 +226,28 @@ class FailoverChain:
                 )
             _require_usable(scores, len(documents), member.name)
         except (TimeoutError, DeadlineExceeded) as error:
-            self._tell(link, share >= MIN_SHARE_S, f"no answer within {share:.3g} s")
+            reason = f"no answer within {share:.3g} s"
+            # One that is still loading would let everybody wait.
+            if share >= link.timeout_s or not link.started:
+                self._failed(link, reason)
+            else:
+                self._doubt(link, reason)
             raise DeadlineExceeded(f"rerank ({member.name}, {share:.3g} s)") from error
         except Overloaded:
             link.breaker.passed()
             raise
         except ModelError as error:
-            self._tell(link, True, str(error))
+            if isinstance(error, RemoteError) and error.status in CONTENT_STATUS:
+                self._doubt(link, str(error))
+            else:
+                self._failed(link, str(error))
             raise
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
-            self._tell(link, True, reason)
+            self._failed(link, reason)
             raise Unavailable(member.name, reason) from error
         except BaseException:
-            link.breaker.passed()
+            self._doubt(link, "its last request was given up")
             raise
         link.breaker.succeeded()
         self._observe(f"member_s.{member.name}", self._clock() - start)
@@ -245,6 +271,8 @@ class FailoverChain:
             link.starting = None
             if not task.cancelled():
                 link.started = task.exception() is None
+                if link.started:
+                    link.breaker.succeeded()
                 if error := task.exception():
                     log.warning("reranker %s did not start: %s", link.member.name, error)
 
@@ -253,16 +281,44 @@ class FailoverChain:
             link.starting.add_done_callback(note)
         return link.starting
 
-    def _tell(self, link: _Link, counts: bool, reason: str) -> None:
+    def _failed(self, link: _Link, reason: str, *, surely: bool = False) -> None:
         was_open = link.breaker.is_open
         link.reason = reason
-        if counts:
-            link.breaker.failed()
-        else:
-            link.breaker.passed()
+        link.breaker.failed(surely=surely)
         self._observe(f"member_failed.{link.member.name}", 1)
         if not was_open:
             log.warning("reranker %s failed: %s", link.member.name, reason)
+
+    def _doubt(self, link: _Link, reason: str) -> None:
+        """A request ended in a way that may be the caller's doing: asks the member itself."""
+        link.breaker.passed()
+        now = self._clock()
+        if not link.started or link.probe is not None or now < link.probed_at + PROBE_EVERY_S:
+            return
+        link.reason, link.probed_at = reason, now
+
+        def done(_: asyncio.Task[None]) -> None:
+            link.probe = None
+
+        link.probe = asyncio.create_task(self._probe(link))
+        link.probe.add_done_callback(done)
+
+    async def _probe(self, link: _Link) -> None:
+        """One short question within the member's own limit, and the breaker is told."""
+        limit = PROBE_S if link.timeout_s == math.inf else link.timeout_s
+        query, document = PROBE
+        try:
+            async with asyncio.timeout(limit):
+                scores = await link.member.rerank(query, [document], deadline=self._clock() + limit)
+            _require_usable(scores, 1, link.member.name)
+        except (TimeoutError, DeadlineExceeded):
+            self._failed(link, f"no answer to a short question within {limit:g} s", surely=True)
+        except Overloaded:
+            pass
+        except Exception as error:
+            self._failed(link, str(error))
+        else:
+            link.breaker.succeeded()
 
 
 def _require_usable(scores: Scores, count: int, member: str) -> None:

@@ -13,8 +13,9 @@ from torch import Tensor
 from models import packed, samples
 from models.device import Machine, hand_over_often
 from models.engine import Engine, Loaded
+from models.layout import of_classifier
 from models.linear import Affine, linear
-from models.pack import Pack
+from models.pack import Pack, pack
 from models.padded import PaddedModel
 from models.settings import RerankerSettings
 from models.text import TextEncoder, off_loop
@@ -89,11 +90,15 @@ class LocalCrossEncoder:
     def _load(self, machine: Machine) -> Loaded:
         if machine.on_cpu:
             hand_over_often()
-        folder = find(self.model_id)
-        _require_one_label(folder)
+        folder = find(self.model_id, self._settings.revision)
+        config = folder.resolved()
+        _require_one_label(folder, config)
+        told = of_classifier(folder)
+        sigmoid = _activation(folder, told) == "Sigmoid"
         text = TextEncoder(folder, self._settings.max_tokens_per_doc)
-        sigmoid = _declares_sigmoid(folder)
-        logits = _classifier(folder, machine, self._settings, text)
+        fast = packed.supports(config)
+        make = _packed_classifier if fast else _padded_classifier
+        logits = make(folder, config, machine, text)
 
         @torch.inference_mode()
         def forward(batch: Pack) -> Tensor:
@@ -102,57 +107,86 @@ class LocalCrossEncoder:
 
         self._scale = "probability" if sigmoid else "logit"
         self._text = text
-        return Loaded(forward, not packed.supports(folder.config), text.max_length)
+        return Loaded(forward, not fast, text.max_length)
 
 
-def _require_one_label(folder: ModelFolder) -> None:
-    config = folder.config
-    names = config.get("architectures") or []
+def _require_one_label(folder: ModelFolder, config: Mapping[str, Any]) -> None:
+    names = folder.config.get("architectures") or []
     if not any(str(name).endswith("ForSequenceClassification") for name in names):
         raise WrongModel(
             f"{folder.name} is {', '.join(names) or 'a bare encoder'}: a reranker needs a sequence "
             "classifier with one label"
         )
     # A configuration that does not say has two labels, the default of transformers.
-    labels = len(config["id2label"]) if config.get("id2label") else config.get("num_labels", 2)
+    labels = len(config["id2label"])
     if labels != 1:
         raise WrongModel(f"{folder.name} has {labels} labels: a reranker needs exactly one")
 
 
-def _declares_sigmoid(folder: ModelFolder) -> bool:
+def _activation(folder: ModelFolder, told: Mapping[str, Any]) -> str:
+    """ "Sigmoid" where the folder declares that scores are probabilities, "Identity" where they are
+    logits or nothing is said; WrongModel for others, whose scores have no known scale."""
     config = folder.config
     own = config.get("sentence_transformers") or {}
-    declared = own.get("activation_fn") or config.get("sbert_ce_default_activation_function") or ""
-    return str(declared).rsplit(".", 1)[-1] == "Sigmoid"
+    declared = str(
+        told.get("activation_fn")
+        or own.get("activation_fn")
+        or config.get("sbert_ce_default_activation_function")
+        or ""
+    )
+    # What is not torch's own, sentence-transformers does not run either.
+    name = declared.rsplit(".", 1)[-1] if declared.startswith("torch.") else "Identity"
+    if name not in ("Sigmoid", "Identity"):
+        raise WrongModel(
+            f"{folder.name} ends in {declared}: a reranker ends in Sigmoid or in Identity"
+        )
+    return name
 
 
-def _classifier(
-    folder: ModelFolder, machine: Machine, settings: RerankerSettings, text: TextEncoder
+def _padded_classifier(
+    folder: ModelFolder, config: Mapping[str, Any], machine: Machine, text: TextEncoder
+) -> Callable[[Pack], Tensor]:
+    """(n, 1) logits in the pack's order."""
+    if machine.dtype == torch.int8:
+        kind = config.get("model_type")
+        raise WrongModel(f"{folder.name} is of type {kind!r}, which has no int8: choose bf16")
+    model = PaddedModel(
+        folder, machine.device, machine.wide_dtype, classifier=True, types=text.makes_types
+    )
+    text.fit(model.positions, model.words)
+    _require_independence(folder, model, text, exact=machine.wide_dtype == torch.float32)
+    return model.logits
+
+
+def _require_independence(
+    folder: ModelFolder, model: PaddedModel, text: TextEncoder, *, exact: bool
+) -> None:
+    """Some models mix padding into their scores (convolutions, Fourier transforms)."""
+    pairs = text.pairs(samples.QUERIES[0], samples.DOCUMENTS[:4])
+    batch = pack(pairs)
+    together = model.logits(batch).float().flatten()
+    alone = torch.cat([model.logits(pack([pairs[i]])).float().flatten() for i in batch.order])
+    limit = (1e-3 if exact else 0.1) * (1 + alone.abs())
+    if not bool(((together - alone).abs() <= limit).all()):
+        raise WrongModel(f"{folder.name}: its scores depend on what else is in a batch")
+
+
+def _packed_classifier(
+    folder: ModelFolder, config: Mapping[str, Any], machine: Machine, text: TextEncoder
 ) -> Callable[[Pack], Tensor]:
     """(n, 1) logits in the pack's order."""
     in_bytes = machine.dtype == torch.int8
-    if not packed.supports(folder.config):
-        if in_bytes:
-            kind = folder.config.get("model_type")
-            raise WrongModel(f"{folder.name} is of type {kind!r}, which has no int8: choose bf16")
-        model = PaddedModel(
-            folder,
-            machine.device,
-            machine.wide_dtype,
-            classifier=True,
-            trust_remote_code=settings.compute.trust_remote_code,
-        )
-        return model.logits
     tensors = folder.tensors()
+    head = _head(config, tensors, machine)
     encoder = packed.PackedEncoder(
-        folder.config,
+        config,
         tensors,
         machine.device,
         torch.float32 if in_bytes else machine.dtype,
         firsts_only=True,
         samples=samples.pairs(text) if in_bytes else None,
     )
-    head = _head(folder.config, tensors, machine)
+    text.fit(encoder.shape.positions, encoder.words)
     return lambda batch: head(encoder(batch).float())
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -14,25 +14,34 @@ from torch import Tensor
 from models import packed
 from models.device import Machine
 from models.engine import Engine, Loaded
+from models.layout import read
 from models.pack import Pack, Tokens
-from models.padded import PaddedModel
+from models.recent import RecentVectors
+from models.sentence import SentenceModel
 from models.settings import EmbedderSettings
-from models.text import TextEncoder, off_loop
+from models.text import INLINE_CHARS, TextEncoder, off_loop
 from models.tokencut import cut_to_tokens
-from models.types import BadOutput, Floats, Load, Observe, Priority, Unavailable, WrongModel, ignore
-from models.weights import ModelFolder, canonical, find
+from models.types import BadOutput, Floats, Load, Observe, Priority, Unavailable, ignore
+from models.weights import canonical, find
+
+log = logging.getLogger(__name__)
 
 DEFAULT_MODEL = "BAAI/bge-small-en-v1.5"
+
+BULK_CHARS = 1 << 18
+"""Characters of passages that are tokenised at once, about 0.1 s: other work gets its turn between,
+and only so many tokens are held."""
 
 BULK_SHARE = 8
 """One bulk call queues at most an eighth of the line at a time, so that others fit beside it."""
 
 
 class LocalEncoder:
-    """Any sentence-transformers folder that consists of an encoder and a pooling.
+    """Any sentence-transformers folder of an encoder, poolings and the modules of
+    `layout.MODULES`; others are refused at the start.
 
     Vectors have length 1. Rows do not depend on what else is in a batch, beyond rounding. Recent
-    queries are kept. Use from one event loop; `start` first.
+    queries are kept, each for its tenant alone. Use from one event loop; `start` first.
     """
 
     def __init__(self, settings: EmbedderSettings, observe: Observe = ignore) -> None:
@@ -42,9 +51,9 @@ class LocalEncoder:
         self._engine = Engine(
             f"embedder {self._wish}", settings.compute, batch_items=1 << 20, observe=observe
         )
-        self._recent: OrderedDict[str, Floats] = OrderedDict()
-        self._folder: ModelFolder | None = None
-        self._text: TextEncoder | None = None
+        self._recent = RecentVectors(settings.cached_queries)
+        self._tokens: Callable[[Sequence[str], str], list[Tokens]] | None = None
+        self._inline = True
         self._prompts = ("", "")
 
     @property
@@ -55,7 +64,7 @@ class LocalEncoder:
     @property
     def dimension(self) -> int:
         """0 before the start."""
-        return int(self._folder.config["hidden_size"]) if self._folder else 0
+        return self._engine.columns
 
     async def start(self) -> None:
         await self._engine.start(self._load)
@@ -76,8 +85,7 @@ class LocalEncoder:
         out = np.empty((len(texts), self.dimension), np.float32)
         missing = []
         for row, text in enumerate(texts):
-            if (known := self._recent.get(text)) is not None:
-                self._recent.move_to_end(text)
+            if (known := self._recent.get(tenant, text)) is not None:
                 out[row] = known
             else:
                 missing.append(row)
@@ -87,7 +95,7 @@ class LocalEncoder:
                 await self._engine.rows(tokens, tenant=tenant, deadline=deadline)
             )
             for row in missing:
-                self._remember(texts[row], out[row])
+                self._recent.put(tenant, texts[row], out[row])
         return out
 
     async def embed_passages(
@@ -97,75 +105,74 @@ class LocalEncoder:
         small batch."""
         out = np.empty((len(texts), self.dimension), np.float32)
         window = max(1, self._engine.queued_tokens_limit // BULK_SHARE)
-        tokens = await self._tokenise(texts, self._prompts[1])
-        start = 0
-        while start < len(texts):
-            stop = start + 1
-            size = len(tokens[start])
-            while stop < len(texts) and size + len(tokens[stop]) <= window:
-                size += len(tokens[stop])
-                stop += 1
-            out[start:stop] = _checked(
-                await self._engine.rows(
-                    tokens[start:stop], tenant=tenant, priority=Priority.BULK, deadline=deadline
+        for part in _parts([len(text) for text in texts], BULK_CHARS):
+            tokens = await self._tokenise(texts[part], self._prompts[1])
+            for some in _parts([len(t) for t in tokens], window):
+                rows = await self._engine.rows(
+                    tokens[some], tenant=tenant, priority=Priority.BULK, deadline=deadline
                 )
-            )
-            start = stop
+                start = part.start + some.start
+                out[start : start + len(rows)] = _checked(rows)
         return out
 
     async def _tokenise(self, texts: Sequence[str], prompt: str) -> list[Tokens]:
-        encoder = self._text
-        if encoder is None:
+        made = self._tokens
+        if made is None:
             raise Unavailable(self.model_id, "it is not started")
         limit = self._settings.max_input_tokens
 
         def work() -> list[Tokens]:
-            return encoder.texts([prompt + cut_to_tokens(text, limit) for text in texts])
+            return made([cut_to_tokens(text, limit) for text in texts], prompt)
 
         start = time.perf_counter()
-        tokens = await off_loop(sum(map(len, texts)), work)
+        # Where calls wait for one another, none may do so on the event loop.
+        chars = sum(map(len, texts)) if self._inline else INLINE_CHARS
+        tokens = await off_loop(chars, work)
         self._observe("tokenise_s", time.perf_counter() - start)
         return tokens
 
-    def _remember(self, text: str, vector: Floats) -> None:
-        if self._settings.cached_queries:
-            self._recent[text] = vector.copy()
-            self._recent.move_to_end(text)
-            while len(self._recent) > self._settings.cached_queries:
-                self._recent.popitem(last=False)
-
     def _load(self, machine: Machine) -> Loaded:
-        folder = find(self._wish)
-        pool = _pooling(folder)
-        text = TextEncoder(folder)
-        trust = self._settings.compute.trust_remote_code
-        hidden: Callable[[Pack], Tensor]
-        if packed.supports(folder.config):
-            firsts = pool is _first
-            hidden = packed.PackedEncoder(
-                folder.config,
-                folder.tensors(),
-                machine.device,
-                machine.dtype,
-                firsts_only=firsts,
+        folder = find(self._wish, self._settings.revision)
+        layout = read(folder)
+        self._prompts = (layout.query_prompt, layout.passage_prompt)
+        if layout.similarity not in ("cosine", None):
+            log.warning(
+                "%s was made for %s, its vectors are compared by cosine here",
+                folder.name,
+                layout.similarity,
             )
-            pool = _as_it_is if firsts else pool
-        else:
-            hidden = PaddedModel(
-                folder,
-                machine.device,
-                machine.wide_dtype,
-                classifier=False,
-                trust_remote_code=trust,
-            ).hidden
+        if not layout.packed or not packed.supports(config := folder.resolved()):
+            model = SentenceModel(folder, layout, machine.device, machine.wide_dtype)
+            self._tokens, self._inline = model.tokens, False
+            return Loaded(model.vectors, True, model.max_length)
+        text = TextEncoder(folder)
+        pools = [POOLINGS[name] for name in layout.poolings]
+        firsts = layout.poolings == ("cls",)
+        encoder = packed.PackedEncoder(
+            config, folder.tensors(), machine.device, machine.dtype, firsts_only=firsts
+        )
+        text.fit(encoder.shape.positions, encoder.words)
 
         @torch.inference_mode()
         def forward(batch: Pack) -> Tensor:
-            return F.normalize(pool(hidden(batch).float(), batch), dim=1)
+            hidden = encoder(batch).float()
+            rows = hidden if firsts else torch.cat([pool(hidden, batch) for pool in pools], 1)
+            return F.normalize(rows[:, : layout.truncate_dim], dim=1)
 
-        self._prompts = _prompts(folder)
-        self._text, self._folder = text, folder
-        return Loaded(forward, not packed.supports(folder.config), text.max_length)
+        self._tokens = lambda texts, prompt: text.texts([prompt + t for t in texts])
+        return Loaded(forward, False, text.max_length)
+
+
+def _parts(sizes: Sequence[int], most: int) -> Iterator[slice]:
+    """Runs of neighbours of at most `most` together, of one at least."""
+    start, total = 0, 0
+    for index, size in enumerate(sizes):
+        if index > start and total + size > most:
+            yield slice(start, index)
+            start, total = index, 0
+        total += size
+    if start < len(sizes):
+        yield slice(start, len(sizes))
 
 
 def _checked(rows: Floats) -> Floats:
@@ -174,14 +181,30 @@ def _checked(rows: Floats) -> Floats:
     return rows
 
 
+def _lengths(hidden: Tensor, batch: Pack) -> Tensor:
+    return torch.from_numpy(batch.lengths.astype(np.int64)).to(hidden.device)
+
+
 def _mean(hidden: Tensor, batch: Pack) -> Tensor:
-    lengths = torch.from_numpy(batch.lengths.astype(np.int64)).to(hidden.device)
-    return torch.segment_reduce(hidden, "mean", lengths=lengths, axis=0)
+    return torch.segment_reduce(hidden, "mean", lengths=_lengths(hidden, batch), axis=0)
+
+
+def _mean_sqrt_len(hidden: Tensor, batch: Pack) -> Tensor:
+    lengths = _lengths(hidden, batch)
+    sums = torch.segment_reduce(hidden, "sum", lengths=lengths, axis=0)
+    return sums / lengths.sqrt()[:, None]
+
+
+def _weighted_mean(hidden: Tensor, batch: Pack) -> Tensor:
+    """A token's weight is its place, from 1."""
+    lengths = _lengths(hidden, batch)
+    weights = torch.from_numpy(batch.positions).to(hidden.device)[:, None] + 1.0
+    sums = torch.segment_reduce(hidden * weights, "sum", lengths=lengths, axis=0)
+    return sums / torch.segment_reduce(weights, "sum", lengths=lengths, axis=0)
 
 
 def _max(hidden: Tensor, batch: Pack) -> Tensor:
-    lengths = torch.from_numpy(batch.lengths.astype(np.int64)).to(hidden.device)
-    return torch.segment_reduce(hidden, "max", lengths=lengths, axis=0)
+    return torch.segment_reduce(hidden, "max", lengths=_lengths(hidden, batch), axis=0)
 
 
 def _first(hidden: Tensor, batch: Pack) -> Tensor:
@@ -192,50 +215,12 @@ def _last(hidden: Tensor, batch: Pack) -> Tensor:
     return hidden[torch.from_numpy(batch.offsets[1:].astype(np.int64) - 1).to(hidden.device)]
 
 
-def _as_it_is(hidden: Tensor, _: Pack) -> Tensor:
-    """For an encoder that computes first tokens only."""
-    return hidden
-
-
-Pooling = Callable[[Tensor, Pack], Tensor]
-POOLINGS: Mapping[str, Pooling] = {
-    "pooling_mode_mean_tokens": _mean,
-    "pooling_mode_cls_token": _first,
-    "pooling_mode_max_tokens": _max,
-    "pooling_mode_lasttoken": _last,
-    "mean": _mean,
+POOLINGS: Mapping[str, Callable[[Tensor, Pack], Tensor]] = {
     "cls": _first,
     "max": _max,
+    "mean": _mean,
+    "mean_sqrt_len_tokens": _mean_sqrt_len,
+    "weightedmean": _weighted_mean,
     "lasttoken": _last,
 }
-
-
-def _pooling(folder: ModelFolder) -> Pooling:
-    """What modules.json and the pooling module's configuration say; mean where there is neither,
-    as sentence-transformers does."""
-    pooling: Pooling = _mean
-    for module in folder.list("modules.json"):
-        kind = str(module["type"]).rsplit(".", 1)[-1]
-        if kind == "Pooling":
-            config = folder.json(f"{module['path']}/config.json")
-            modes = [name for name, on in config.items() if on is True and name in POOLINGS]
-            if isinstance(mode := config.get("pooling_mode"), str):
-                modes = [mode]
-            if len(modes) != 1 or modes[0] not in POOLINGS:
-                raise WrongModel(f"{folder.name} pools by {modes or 'nothing known'}")
-            pooling = POOLINGS[modes[0]]
-        elif kind not in ("Transformer", "Normalize"):
-            raise WrongModel(f"{folder.name} has a {kind} module, which is not supported")
-    return pooling
-
-
-def _prompts(folder: ModelFolder) -> tuple[str, str]:
-    """(query, passage): the model's own, by the names that sentence-transformers uses."""
-    config = folder.json("config_sentence_transformers.json")
-    prompts: Mapping[str, str] = config.get("prompts") or {}
-    fallback = prompts.get(config.get("default_prompt_name") or "", "")
-    query = prompts.get("query") or fallback
-    passage = next(
-        (prompts[n] for n in ("document", "passage", "corpus") if prompts.get(n)), fallback
-    )
-    return query, passage
+"""States of all tokens (tokens, hidden), fp32, to one row per text (n, hidden)."""

@@ -68,6 +68,7 @@ class Engine:
         self._batcher: Batcher[Tokens, Floats] | None = None
         self._machine: Machine | None = None
         self._loaded: Loaded | None = None
+        self._columns = 0
         self._starting: asyncio.Lock | None = None
 
     async def start(self, load: Callable[[Machine], Loaded]) -> None:
@@ -86,7 +87,7 @@ class Engine:
             try:
                 async with asyncio.timeout(self._compute.init_timeout_s):
                     loaded = await self._owner.do(load, machine)
-                    await self._owner.do(_warm_up, loaded, machine)
+                    self._columns = await self._owner.do(_warm_up, loaded, machine)
             except TimeoutError as error:
                 self._owner.close()
                 limit = f"it was not loaded within {self._compute.init_timeout_s:g} s"
@@ -116,6 +117,11 @@ class Engine:
             tokens, lengths, tenant=tenant, priority=priority, deadline=deadline
         )
         return np.stack(rows)
+
+    @property
+    def columns(self) -> int:
+        """Of a row; 0 before the start."""
+        return self._columns
 
     @property
     def queued_tokens_limit(self) -> int:
@@ -195,8 +201,10 @@ def _forward(loaded: Loaded, batch: Pack) -> tuple[Floats, float]:
     return rows, time.perf_counter() - start
 
 
-def _warm_up(loaded: Loaded, machine: Machine) -> None:
-    """One run at each kind of shape that occurs: alone, a mixed batch, the longest texts."""
+def _warm_up(loaded: Loaded, machine: Machine) -> int:
+    """One run at each kind of shape that occurs: alone, a mixed batch, the longest texts. Returns
+    the columns of a row."""
+    columns = 0
     longest = min(loaded.longest, machine.batch_tokens)
     shapes = [[12], [12, 30, 30, 60], [longest] * max(1, machine.batch_tokens // longest)]
     if not machine.on_cpu:
@@ -206,4 +214,6 @@ def _warm_up(loaded: Loaded, machine: Machine) -> None:
     for lengths in shapes:
         ones = [np.ones(min(length, longest), np.int32) for length in lengths]
         with torch.inference_mode():
-            _forward(loaded, pack([Tokens(ids, np.zeros_like(ids)) for ids in ones]))
+            rows, _ = _forward(loaded, pack([Tokens(ids, np.zeros_like(ids)) for ids in ones]))
+        columns = rows.shape[1]
+    return columns

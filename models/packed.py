@@ -174,9 +174,9 @@ class PackedEncoder:
         self.device = device
         self.dtype = dtype
         tensors = _without_prefix(weights, FAMILIES[config["model_type"]])
-        self._words = tensors["embeddings.word_embeddings.weight"].to(device, dtype)
-        positions = tensors["embeddings.position_embeddings.weight"].float()
-        types = tensors["embeddings.token_type_embeddings.weight"].float()
+        self._words = _own(tensors, "embeddings.word_embeddings.weight").to(device, dtype)
+        positions = _own(tensors, "embeddings.position_embeddings.weight").float()
+        types = _own(tensors, "embeddings.token_type_embeddings.weight").float()
         # Row type x positions + position; kept in fp32, it is small.
         self._places = (types[:, None, :] + positions[None, :, :]).flatten(0, 1).to(device)
         self._positions = len(positions)
@@ -192,6 +192,11 @@ class PackedEncoder:
             ]
         else:
             self._layers = self._int8_layers(tensors, samples, splits)
+
+    @property
+    def words(self) -> int:
+        """The rows of the table of words."""
+        return len(self._words)
 
     @torch.inference_mode()
     def __call__(self, batch: Pack, attend: attention.Attention | None = None) -> Tensor:
@@ -340,7 +345,13 @@ def _without_prefix(weights: Mapping[str, Tensor], prefix: str) -> Mapping[str, 
 
 
 def _affine(tensors: Mapping[str, Tensor], name: str) -> Affine:
-    return Affine(tensors[f"{name}.weight"].float(), tensors[f"{name}.bias"].float())
+    return Affine(_own(tensors, f"{name}.weight").float(), _own(tensors, f"{name}.bias").float())
+
+
+def _own(tensors: Mapping[str, Tensor], name: str) -> Tensor:
+    if name not in tensors:
+        raise WrongModel(f"the weights lack {name}")
+    return tensors[name]
 
 
 def _as_it_is(rows: Tensor) -> Tensor:

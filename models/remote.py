@@ -1,7 +1,9 @@
-"""Clients of hosted and self-hosted servers: /rerank in its common shape, /v1/embeddings.
+"""Clients of hosted and self-hosted servers: /rerank in its common shape, and embeddings in three.
 
 Cohere, Jina, vLLM and the services that copy them take {model, query, documents, top_n} and answer
 {results: [{index, relevance_score}]}. They differ in address, and in what their scores mean.
+Embeddings: OpenAI's /embeddings, which most others copy; Cohere's /embed and ZeroEntropy's
+/models/embed, which are told whether a text is a question.
 """
 
 from __future__ import annotations
@@ -15,13 +17,17 @@ import httpx
 import numpy as np
 
 from models.answers import bank_header, in_order, unit_rows
-from models.http import JsonClient, all_of
+from models.http import JsonClient, all_of, bounds
 from models.prefixed import PrefixedEmbedder
-from models.settings import EmbedderSettings, RerankerSettings
+from models.settings import REMOTE_LIMIT_S, EmbedderSettings, RerankerSettings
+from models.text import CHARS_PER_TOKEN
 from models.types import BadOutput, Floats, Load, Scores, Unavailable
 
-TIMEOUT_S = 60.0
 EMBED_BATCH = 100
+COHERE_BATCH = 96
+"""The most that Cohere takes."""
+RERANK_TOKENS = 8_192
+"""More of a document than any of these services reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,8 @@ EMBED_SERVICES = {
     "openrouter": Service("https://openrouter.ai/api/v1", "perplexity/pplx-embed-v1-0.6b"),
     "requesty": Service("https://router.requesty.ai/v1", "openai/text-embedding-3-small"),
     "litellm": Service("", "text-embedding-3-small"),
+    "cohere": Service("https://api.cohere.com/v2", "embed-english-v3.0"),
+    "zeroentropy": Service("https://api.zeroentropy.dev/v1", "zembed-1"),
 }
 
 
@@ -76,7 +84,7 @@ class RemoteReranker:
             self._part,
             url,
             api_key=settings.api_key,
-            timeout_s=settings.timeout_s or TIMEOUT_S,
+            timeout_s=settings.limit_s or REMOTE_LIMIT_S,
             max_connections=settings.max_concurrent or 8,
             transport=transport,
         )
@@ -106,6 +114,8 @@ class RemoteReranker:
         """Raises Overloaded, DeadlineExceeded, Unavailable, RemoteError, BadOutput."""
         headers = bank_header(bank) if self._settings.send_bank_as_header else {}
         size = self._settings.batch_size or max(1, len(documents))
+        chars = (self._settings.max_tokens_per_doc or RERANK_TOKENS) * CHARS_PER_TOKEN
+        query, documents = query[:chars], [text[:chars] for text in documents]
 
         async def ask(part: Sequence[str]) -> list[float]:
             body: dict[str, Any] = {"query": query, "documents": part, "top_n": len(part)}
@@ -120,13 +130,17 @@ class RemoteReranker:
                 raise BadOutput(f"{self._part}: the answer has no results")
             return in_order(results, "relevance_score", len(part), self._part)
 
-        parts = [documents[at : at + size] for at in range(0, len(documents), size)]
+        parts = [documents[start:stop] for start, stop in bounds(documents, size)]
         scores = [score for part in await all_of([ask(part) for part in parts]) for score in part]
         return Scores(np.array(scores, np.float32), self._scale, self.name)
 
 
 class OpenAIEmbedder(PrefixedEmbedder):
     """An OpenAI-compatible /embeddings endpoint; vectors have length 1."""
+
+    path = "/embeddings"
+    batch = EMBED_BATCH
+    batch_limit = 1 << 20
 
     def __init__(
         self, settings: EmbedderSettings, transport: httpx.AsyncBaseTransport | None = None
@@ -164,24 +178,72 @@ class OpenAIEmbedder(PrefixedEmbedder):
     def load(self) -> Load:
         return Load()
 
-    async def _embed(self, texts: Sequence[str], deadline: float | None) -> Floats:
+    async def _embed(
+        self, texts: Sequence[str], deadline: float | None, *, passages: bool
+    ) -> Floats:
         if not texts:
             return np.empty((0, self._dimension), np.float32)
-        size = self._settings.batch_size or EMBED_BATCH
 
         async def ask(part: Sequence[str]) -> list[Any]:
-            body: dict[str, Any] = {"model": self._model, "input": part, "encoding_format": "float"}
-            if self._settings.dimensions:
-                body["dimensions"] = self._settings.dimensions
+            body = self._body(part, passages)
             async with self._calls:
-                answer = await self._client.post("/embeddings", body, deadline=deadline)
-            data = answer.get("data") if isinstance(answer, dict) else None
+                answer = await self._client.post(self.path, body, deadline=deadline)
             try:
-                found = {int(item["index"]): item["embedding"] for item in data or []}
-                return [found[index] for index in range(len(part))]
-            except (KeyError, TypeError, ValueError) as error:
+                found = self._vectors(answer, len(part))
+            except (KeyError, IndexError, TypeError, ValueError) as error:
                 raise BadOutput(f"{self._part}: the answer lacks vectors") from error
+            if len(found) != len(part):
+                counts = f"{len(found)} vectors for {len(part)} texts"
+                raise BadOutput(f"{self._part}: the answer lacks vectors: {counts}")
+            return found
 
-        parts = [texts[at : at + size] for at in range(0, len(texts), size)]
+        size = min(self._settings.batch_size or self.batch, self.batch_limit)
+        parts = [texts[start:stop] for start, stop in bounds(texts, size)]
         vectors = [row for part in await all_of([ask(part) for part in parts]) for row in part]
         return unit_rows(vectors, self._part)
+
+    def _body(self, part: Sequence[str], passages: bool) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": self._model, "input": part, "encoding_format": "float"}
+        if self._settings.dimensions:
+            body["dimensions"] = self._settings.dimensions
+        return body
+
+    def _vectors(self, answer: Any, count: int) -> list[Any]:
+        """In the order of the texts. May raise what indexing raises."""
+        found = {int(item["index"]): item["embedding"] for item in answer["data"]}
+        return [found[index] for index in range(count)]
+
+
+class CohereEmbedder(OpenAIEmbedder):
+    """Cohere's /v2/embed, or a server that speaks it."""
+
+    path = "/embed"
+    batch = batch_limit = COHERE_BATCH
+
+    def _body(self, part: Sequence[str], passages: bool) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self._model,
+            "texts": part,
+            "input_type": "search_document" if passages else "search_query",
+            "embedding_types": ["float"],
+            "truncate": "END",
+        }
+        if self._settings.dimensions:
+            body["output_dimension"] = self._settings.dimensions
+        return body
+
+    def _vectors(self, answer: Any, count: int) -> list[Any]:
+        return list(answer["embeddings"]["float"])
+
+
+class ZeroEntropyEmbedder(OpenAIEmbedder):
+    """ZeroEntropy's /v1/models/embed."""
+
+    path = "/models/embed"
+
+    def _body(self, part: Sequence[str], passages: bool) -> dict[str, Any]:
+        kind = "document" if passages else "query"
+        return {**super()._body(part, passages), "input_type": kind}
+
+    def _vectors(self, answer: Any, count: int) -> list[Any]:
+        return [item["embedding"] for item in answer["results"]]

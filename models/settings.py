@@ -7,11 +7,21 @@ Hindsight API server, so that an existing deployment's environment keeps its sen
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 PRECISIONS = ("auto", "fp32", "bf16", "fp16", "int8")
 
-EMBEDDER_PROVIDERS = ("local", "tei", "openai", "openrouter", "requesty", "litellm")
+EMBEDDER_PROVIDERS = (
+    "local",
+    "tei",
+    "openai",
+    "openrouter",
+    "requesty",
+    "litellm",
+    "cohere",
+    "zeroentropy",
+)
 RERANKER_PROVIDERS = (
     "local",
     "tei",
@@ -25,6 +35,11 @@ RERANKER_PROVIDERS = (
     "litellm",
     "rrf",
 )
+
+
+REMOTE_LIMIT_S = 60.0
+RERANKER_LIMITS_S: Mapping[str, float | None] = {"local": None, "rrf": None, "tei": 30.0}
+"""The most seconds that one call may take, where it is not `REMOTE_LIMIT_S`; None: no limit."""
 
 
 class SettingsError(ValueError):
@@ -68,7 +83,6 @@ class Compute:
     batch_tokens: int = 0
     bulk_batch_tokens: int = 0
     queued_tokens: int = 0
-    trust_remote_code: bool = False
     init_timeout_s: float = 300.0
 
     def __post_init__(self) -> None:
@@ -89,15 +103,17 @@ class EmbedderSettings:
     """One embedder.
 
     model: a folder, a hub id, or "packaged" (all-MiniLM-L6-v2 from its wheel, no network).
+    revision: the commit of a hub id; None: the pinned one of a default model, else the newest.
     max_input_tokens: cut texts to so many cl100k tokens before anything else sees them.
     query_prefix / passage_prefix: for servers that take plain text; a local model uses its own
-    prompts. batch_size: texts per HTTP call (default: tei 32, others 100). dimensions: asked of
-    servers that can shorten vectors. max_concurrent: HTTP calls at once.
+    prompts. batch_size: texts per HTTP call (default: tei 32, cohere 96, others 100).
+    dimensions: asked of servers that can shorten vectors. max_concurrent: HTTP calls at once.
     cached_queries: how many recent query vectors are kept.
     """
 
     provider: str = "local"
     model: str | None = None
+    revision: str | None = None
     url: str = ""
     api_key: str = ""
     batch_size: int | None = None
@@ -134,9 +150,9 @@ class EmbedderSettings:
 class RerankerSettings:
     """One member of the reranker chain.
 
-    model: as for the embedder; for servers the name they know. batch_size: pairs per batch
-    (default: local 32, on a CPU; on a GPU tokens alone decide; tei 128, other servers all pairs of
-    a recall). max_concurrent: HTTP calls at once, over all recalls (default 8); a local
+    model, revision: as for the embedder; for servers the name they know. batch_size: pairs per
+    batch (default: local 32, on a CPU; on a GPU tokens alone decide; tei 128, other servers all
+    pairs of a recall). max_concurrent: HTTP calls at once, over all recalls (default 8); a local
     model is bounded in tokens instead. timeout_s: the most one call may take (default: tei 30,
     other servers 60, local none).
     bucket_batching is accepted for compatibility: pairs are always sorted by length.
@@ -145,6 +161,7 @@ class RerankerSettings:
 
     provider: str = "local"
     model: str | None = None
+    revision: str | None = None
     url: str = ""
     api_key: str = ""
     batch_size: int | None = None
@@ -155,6 +172,11 @@ class RerankerSettings:
     raw_scores: bool = False
     send_bank_as_header: bool = False
     compute: Compute = Compute()
+
+    @property
+    def limit_s(self) -> float | None:
+        """The most seconds that one call may take, the provider's default in place of None."""
+        return self.timeout_s or RERANKER_LIMITS_S.get(self.provider, REMOTE_LIMIT_S)
 
     def __post_init__(self) -> None:
         _known("reranker provider", self.provider, RERANKER_PROVIDERS)

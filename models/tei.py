@@ -13,7 +13,7 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -21,9 +21,9 @@ import httpx
 import numpy as np
 
 from models.answers import bank_header, in_order, unit_rows
-from models.http import JsonClient, all_of
+from models.http import JsonClient, all_of, bounds
 from models.prefixed import PrefixedEmbedder
-from models.settings import EmbedderSettings, RerankerSettings
+from models.settings import REMOTE_LIMIT_S, EmbedderSettings, RerankerSettings
 from models.text import CHARS_PER_TOKEN
 from models.types import (
     BadOutput,
@@ -39,10 +39,6 @@ R = TypeVar("R")
 
 RERANK_BATCH = 128
 EMBED_BATCH = 32
-TIMEOUT_S = 30.0
-PAYLOAD_BYTES = 1_500_000
-"""Of the 2,000,000 that the server takes by default; /info does not tell its setting."""
-
 HEALTH_S = 2.0
 CONTENT_STATUS = (413, 422, 424)
 MOST_BAD_TEXTS = 4
@@ -159,6 +155,10 @@ class TeiServer:
     def load(self) -> Load:
         return Load(queued_tokens=0, running_batches=0, queued_calls=self.permits.used)
 
+    def cut(self, text: str) -> str:
+        """The server cuts by tokens, but a text must first get there."""
+        return text[: self._chars]
+
     async def in_parts(
         self, texts: Sequence[str], ask: Callable[[Sequence[str]], Any]
     ) -> list[Any]:
@@ -166,8 +166,7 @@ class TeiServer:
         answer is a RemoteError for a text that alone was refused."""
         if not self.started:
             raise Unavailable(self.client.part, "it is not started")
-        # Documents are cut by the server, but must first get there.
-        short = [text[: self._chars] for text in texts]
+        short = [self.cut(text) for text in texts]
         bad: list[int] = []
 
         async def part(start: int, stop: int) -> list[Any]:
@@ -189,7 +188,7 @@ class TeiServer:
                 raise BadOutput(f"{self.client.part}: {counts}")
             return list(answers)
 
-        parts = [part(*bounds) for bounds in _bounds(short, self.batch_size)]
+        parts = [part(*bounds) for bounds in bounds(short, self.batch_size)]
         return [answer for answers in await all_of(parts) for answer in answers]
 
 
@@ -207,7 +206,7 @@ class TeiReranker:
             f"reranker {settings.url}",
             settings.url,
             api_key=settings.api_key,
-            timeout_s=settings.timeout_s or TIMEOUT_S,
+            timeout_s=settings.limit_s or REMOTE_LIMIT_S,
             batch_size=settings.batch_size or RERANK_BATCH,
             max_concurrent=settings.max_concurrent or 8,
             transport=transport,
@@ -243,7 +242,7 @@ class TeiReranker:
 
         async def ask(texts: Sequence[str]) -> list[float]:
             body = {
-                "query": query,
+                "query": self._server.cut(query),
                 "texts": texts,
                 "truncate": True,
                 "raw_scores": self._settings.raw_scores,
@@ -297,7 +296,9 @@ class TeiEmbedder(PrefixedEmbedder):
     def load(self) -> Load:
         return self._server.load()
 
-    async def _embed(self, texts: Sequence[str], deadline: float | None) -> Floats:
+    async def _embed(
+        self, texts: Sequence[str], deadline: float | None, *, passages: bool
+    ) -> Floats:
         if not texts:
             return np.empty((0, self._dimension), np.float32)
 
@@ -317,17 +318,3 @@ class TeiEmbedder(PrefixedEmbedder):
                     answer.part, f"text {index} was refused: {answer}", status=answer.status
                 )
         return unit_rows(answers, self._server.client.part)
-
-
-def _bounds(texts: Sequence[str], batch_size: int) -> Iterator[tuple[int, int]]:
-    """Cuts into parts of at most `batch_size` texts and `PAYLOAD_BYTES`, one text at least."""
-    start, size = 0, 0
-    for index, text in enumerate(texts):
-        # JSON may escape a character; three bytes each is more than text needs on average.
-        cost = len(text.encode(errors="replace")) + 8
-        if index > start and (index - start == batch_size or size + cost > PAYLOAD_BYTES):
-            yield start, index
-            start, size = index, 0
-        size += cost
-    if start < len(texts):
-        yield start, len(texts)

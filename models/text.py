@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from tokenizers import Tokenizer
+from tokenizers.normalizers import Lowercase
+from tokenizers.normalizers import Sequence as Normalizers
 
 from models import packed
+from models.layout import Options, options
 from models.pack import Tokens
 from models.types import Ints, WrongModel
 from models.weights import ModelFolder
@@ -18,6 +21,9 @@ from models.weights import ModelFolder
 CHARS_PER_TOKEN = 64
 """Text beyond so many characters per token of room is not read: it cannot fit in practice, and a
 megabyte costs a third of a second to tokenise."""
+
+DEFAULT_TOKENS = 512
+"""The length of a model where nothing says it."""
 
 MIN_DOCUMENT_TOKENS = 16
 """A query keeps all its tokens as long as so many of the document fit beside it."""
@@ -49,42 +55,92 @@ class _Template:
 
 
 class TextEncoder:
-    """Wraps a fast tokenizer. Thread-safe: it holds no state of its own between calls."""
+    """The tokenizer that transformers makes of a folder, with the Transformer module's options.
+
+    A folder's tokenizer.json alone is not enough: transformers replaces parts of it by what the
+    tokenizer's class and configuration say. Thread-safe: it holds no state of its own between
+    calls.
+    """
 
     def __init__(self, folder: ModelFolder, document_tokens: int | None = None) -> None:
         """`document_tokens`: the most tokens of a document in a pair; None: all that fit."""
-        self._tokenizer = _load(folder)
+        own = options(folder)
+        made = _load(folder)
+        self._tokenizer: Tokenizer = made.backend_tokenizer
+        if own.lower_case:
+            _lower_case(self._tokenizer)
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
-        self.max_length = _max_length(folder)
+        self._from_left = made.truncation_side == "left"
+        self.makes_types = "token_type_ids" in made.model_input_names
+        """Whether a model gets the types; without, it takes its own default, which is 0."""
+        self.vocabulary = len(made)
+        self.max_length = _max_length(folder, own, made.model_max_length)
         self._document_tokens = document_tokens or self.max_length
+        self._known = 1 << 31
         self._single = _template(self._tokenizer)
         self._pair = _template(self._tokenizer, "a")
 
+    def fit(self, positions: int, words: int) -> None:
+        """Bounds lengths by a model's table of positions, and says to refuse what is not in its
+        table of words: one such text would fail a whole batch."""
+        self.max_length = min(self.max_length, positions)
+        self._known = words
+
     def texts(self, texts: Sequence[str]) -> list[Tokens]:
-        """Cut at the end to `max_length`."""
+        """Cut to `max_length`, at the end unless the tokenizer says otherwise."""
         none = np.empty(0, np.int32)
         room = self.max_length - self._single.size
-        return [self._single.join(ids[:room], none, len(ids) > room) for ids in self._ids(texts)]
+        return [
+            self._join(self._single, self._cut(ids, room), none, len(ids) > room)
+            for ids in self._ids(texts)
+        ]
 
     def pairs(self, query: str, documents: Sequence[str]) -> list[Tokens]:
         """Cuts documents, never the query, unless the query alone would fill the model."""
         room = self.max_length - self._pair.size
         first = self._ids([query])[0]
-        first = first[: max(1, room - MIN_DOCUMENT_TOKENS)] if len(first) > room - 1 else first
+        if len(first) > room - 1:
+            first = self._cut(first, max(1, room - MIN_DOCUMENT_TOKENS))
         left = min(room - len(first), self._document_tokens)
-        return [self._pair.join(first, ids[:left], len(ids) > left) for ids in self._ids(documents)]
+        return [
+            self._join(self._pair, first, self._cut(ids, left), len(ids) > left)
+            for ids in self._ids(documents)
+        ]
+
+    def _join(self, template: _Template, first: Ints, second: Ints, cut: bool) -> Tokens:
+        joined = template.join(first, second, cut)
+        return joined if self.makes_types else Tokens(joined.ids, np.zeros_like(joined.ids), cut)
+
+    def _cut(self, ids: Ints, room: int) -> Ints:
+        return ids[max(0, len(ids) - room) :] if self._from_left else ids[:room]
 
     def _ids(self, texts: Sequence[str]) -> list[Ints]:
         limit = self.max_length * CHARS_PER_TOKEN
-        short = [text[:limit] for text in texts]
+        short = [beginning(text, limit, from_left=self._from_left) for text in texts]
         try:
             encoded = self._tokenizer.encode_batch_fast(short, add_special_tokens=False)
         except TypeError:
-            # Lone surrogates are no text to the tokenizer; one of them must not fail a batch.
-            clean = [text.encode(errors="replace").decode() for text in short]
+            clean = without_surrogates(short)
             encoded = self._tokenizer.encode_batch_fast(clean, add_special_tokens=False)
-        return [np.array(e.ids, np.int32) for e in encoded]
+        found = [np.array(e.ids, np.int32) for e in encoded]
+        if self._known < self.vocabulary:
+            for ids in found:
+                if ids.size and ids.max() >= self._known:
+                    raise WrongModel(
+                        f"the model has no word vector for token {ids.max()} of a text"
+                    )
+        return found
+
+
+def without_surrogates(texts: Sequence[str]) -> list[str]:
+    """Lone surrogates are no text to a tokenizer; one of them must not fail a batch."""
+    return [text.encode(errors="replace").decode() for text in texts]
+
+
+def beginning(text: str, chars: int, *, from_left: bool = False) -> str:
+    """At most `chars` characters: the first, or the last where a tokenizer cuts `from_left`."""
+    return text[max(0, len(text) - chars) :] if from_left else text[:chars]
 
 
 async def off_loop(chars: int, work: Callable[[], R]) -> R:
@@ -92,32 +148,38 @@ async def off_loop(chars: int, work: Callable[[], R]) -> R:
     return work() if chars < INLINE_CHARS else await asyncio.to_thread(work)
 
 
-def _load(folder: ModelFolder) -> Tokenizer:
-    file = folder.path / "tokenizer.json"
-    if file.is_file():
-        return Tokenizer.from_file(str(file))
+def _load(folder: ModelFolder) -> Any:
     from transformers import AutoTokenizer
 
-    fast = AutoTokenizer.from_pretrained(str(folder.path), use_fast=True)
-    backend = getattr(fast, "backend_tokenizer", None)
-    if backend is None:
-        raise WrongModel(f"{folder.name} has no tokenizer.json and no fast tokenizer")
-    return backend  # type: ignore[no-any-return]
+    try:
+        made = AutoTokenizer.from_pretrained(str(folder.path), trust_remote_code=False)
+    except Exception as error:  # its classes raise whatever their files lead to
+        raise WrongModel(f"{folder.name}: its tokenizer cannot be read: {error}") from error
+    if getattr(made, "backend_tokenizer", None) is None:
+        raise WrongModel(f"{folder.name} has a {type(made).__name__}, and no fast tokenizer")
+    return made
 
 
-def _max_length(folder: ModelFolder) -> int:
-    """The shortest of what the layout, the tokenizer and the position table say."""
+def _lower_case(tokenizer: Tokenizer) -> None:
+    """Before everything else, as sentence-transformers does."""
+    own: Any = tokenizer.normalizer
+    several = isinstance(own, Normalizers)
+    steps = [] if own is None else list(own) if several else [own]
+    if not any(isinstance(step, Lowercase) for step in steps):
+        tokenizer.normalizer = Normalizers([Lowercase(), *steps])
+
+
+def _max_length(folder: ModelFolder, own: Options, tokenizers: int) -> int:
+    """What the options say, else the tokenizer and the configuration; never more than the model
+    has positions for."""
     config = folder.config
-    limits = [
-        folder.json("sentence_bert_config.json").get("max_seq_length"),
-        folder.json("tokenizer_config.json").get("model_max_length"),
-    ]
+    positions = config.get("max_position_embeddings")
+    limits = [own.max_tokens] if own.max_tokens else [tokenizers, positions]
     if packed.supports(config):
         limits.append(packed.Shape.of(config).positions)
-    else:
-        limits.append(config.get("max_position_embeddings"))
     # Tokenizers without a limit say 10^30.
-    return min((int(n) for n in limits if n and 0 < int(n) < 1 << 30), default=512)
+    known = [int(n) for n in limits if n and 0 < int(n) < 1 << 30]
+    return min(known, default=DEFAULT_TOKENS)
 
 
 def _template(tokenizer: Tokenizer, second: str | None = None) -> _Template:

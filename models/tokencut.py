@@ -6,6 +6,9 @@ import warnings
 from functools import cache
 from typing import Any
 
+LONGEST_TOKEN_CHARS = 128
+"""The longest token are so many spaces: what is behind cannot be within the limit."""
+
 
 @cache
 def _cl100k() -> Any:
@@ -22,7 +25,8 @@ def cut_to_tokens(text: str, limit: int | None) -> str:
     # A token has at least one byte, so text this short cannot be over the limit.
     if limit is None or 4 * len(text) <= limit:
         return text
-    tokens = _cl100k().encode_ordinary(text)
+    short = text[: limit * LONGEST_TOKEN_CHARS]
+    tokens = _cl100k().encode_ordinary(short)
     if len(tokens) <= limit:
-        return text
+        return short
     return bytes(_cl100k().decode_bytes(tokens[:limit])).decode(errors="ignore")

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 from rich.console import Console
@@ -20,6 +21,10 @@ from serve import haproxy
 from serve.maintain import keyword_findings
 from serve.settings import Settings, SettingsError, load
 
+if TYPE_CHECKING:
+    from models.crossencoder import LocalCrossEncoder
+
+QUESTION = "Where does Anna work now?"
 PACKAGES = ("ray", "torch", "transformers", "asyncpg", "fastapi", "numpy", "dateparser")
 MIN_MEMORY_BYTES = 3 * 2**30
 MIN_DISK_BYTES = 2 * 2**30
@@ -117,32 +122,49 @@ def _door(settings: Settings, _data: Path) -> Iterator[Finding]:
 
 
 def _embedder(settings: Settings, _data: Path) -> Iterator[Finding]:
-    own = settings.embeddings
-    if own.embeddings_provider == "local":
-        from models.weights import find
+    from models.catalog import build_embedder
+    from serve.inference import embedder_settings
 
-        folder = find(own.embeddings_local_model)
-        yield "ok", "embedder", f"{folder.name} in {folder.path}"
-    elif own.embeddings_provider == "tei" and own.embeddings_tei_url:
-        yield _tei("embedder", own.embeddings_tei_url)
-    else:
-        yield "note", "embedder", f"{own.embeddings_provider}: not examined"
+    own = embedder_settings(settings)
+    embedder = build_embedder(own)
+
+    async def ask() -> int:
+        """As a server would: what cannot be loaded or reached shows here."""
+        try:
+            await embedder.start()
+            return int((await embedder.embed_queries([QUESTION])).shape[1])
+        finally:
+            await embedder.close()
+
+    dimension = asyncio.run(ask())
+    place = f" at {own.url}" if own.url else ""
+    yield "ok", "embedder", f"{own.provider}: {embedder.model_id}{place}, {dimension} dimensions"
 
 
 def _reranker(settings: Settings, _data: Path) -> Iterator[Finding]:
-    for member in settings.rerankers.members:
-        if member.provider == "local":
-            from models.types import ModelError
-            from models.weights import find
+    from models.crossencoder import LocalCrossEncoder
+    from models.types import Unavailable
+    from serve.inference import reranker_settings
 
+    for member in settings.rerankers.members:
+        own = reranker_settings(settings, member)
+        if member.provider == "local":
             try:
-                yield "ok", "reranker", f"{member.local_model} in {find(member.local_model).path}"
-            except ModelError as error:
+                asyncio.run(_load(LocalCrossEncoder(own)))
+                yield "ok", "reranker", member.local_model
+            except Unavailable as error:
                 yield "note", "reranker", f"{error}; results keep the fused order"
-        elif member.provider == "tei" and member.tei_url:
-            yield _tei("reranker", member.tei_url)
+        elif member.provider == "tei":
+            yield _tei("reranker", own.url)
         else:
             yield "ok", "reranker", member.provider
+
+
+async def _load(reranker: LocalCrossEncoder) -> None:
+    try:
+        await reranker.start()
+    finally:
+        await reranker.close()
 
 
 def _tei(what: str, url: str) -> Finding:

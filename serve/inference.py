@@ -30,45 +30,18 @@ def embedder_settings(settings: Settings) -> EmbedderSettings:
     """What the models package needs to know of our embeddings section."""
     own = settings.embeddings
     provider = own.embeddings_provider
-    model, url, key, batch, dimensions = {
-        "local": (own.embeddings_local_model, "", "", None, None),
-        "tei": (None, own.embeddings_tei_url or "", _secret(own.embeddings_tei_api_key), 32, None),
-        "openai": (
-            own.embeddings_openai_model,
-            own.embeddings_openai_base_url or "",
-            _secret(own.embeddings_openai_api_key),
-            own.embeddings_openai_batch_size,
-            own.embeddings_openai_dimensions,
-        ),
-        "openrouter": (
-            own.embeddings_openrouter_model,
-            "",
-            _secret(own.embeddings_openrouter_api_key),
-            None,
-            None,
-        ),
-        "requesty": (
-            own.embeddings_requesty_model,
-            "",
-            _secret(own.embeddings_requesty_api_key),
-            None,
-            None,
-        ),
-        "litellm": (
-            own.embeddings_litellm_model,
-            own.embeddings_litellm_api_base or "",
-            _secret(own.embeddings_litellm_api_key),
-            None,
-            None,
-        ),
-    }[provider]
+
+    def field(name: str) -> Any:
+        return getattr(own, f"embeddings_{provider}_{name}", None)
+
     return EmbedderSettings(
         provider=provider,
-        model=model,
-        url=url,
-        api_key=key,
-        batch_size=batch,
-        dimensions=dimensions,
+        model=field("model"),
+        revision=field("revision"),
+        url=field("url") or field("base_url") or field("api_base") or "",
+        api_key=_secret(field("api_key")),
+        batch_size=field("batch_size"),
+        dimensions=field("dimensions"),
         query_prefix=own.embeddings_query_prefix,
         passage_prefix=own.embeddings_passage_prefix,
         max_input_tokens=own.embeddings_max_input_tokens,
@@ -78,7 +51,6 @@ def embedder_settings(settings: Settings) -> EmbedderSettings:
             allow_mps=own.embeddings_local_allow_mps,
             precision=own.embeddings_local_precision,
             threads=own.embeddings_local_threads or _reserved(settings, settings.stages.embedder),
-            trust_remote_code=own.embeddings_local_trust_remote_code,
             init_timeout_s=own.model_init_timeout_s,
         ),
     )
@@ -101,6 +73,7 @@ def reranker_settings(settings: Settings, member: RerankerMember) -> RerankerSet
         return RerankerSettings(
             provider="local",
             model=member.local_model,
+            revision=member.local_revision,
             batch_size=member.local_batch_size,
             max_concurrent=member.local_max_concurrent,
             bucket_batching=member.local_bucket_batching,
@@ -109,7 +82,6 @@ def reranker_settings(settings: Settings, member: RerankerMember) -> RerankerSet
                 allow_mps=member.local_allow_mps,
                 precision="fp16" if member.local_fp16 else member.local_precision,
                 threads=member.local_threads or _reserved(settings, settings.stages.reranker),
-                trust_remote_code=member.local_trust_remote_code,
                 init_timeout_s=init_timeout_s,
             ),
         )
@@ -154,7 +126,7 @@ async def open_reranker(settings: Settings, stack: AsyncExitStack) -> Member:
     """
     members = settings.rerankers.members
     reranker: Member
-    if members == (RerankerMember(),) and not await _obtainable(members[0].local_model):
+    if members == (RerankerMember(),) and not await _obtainable(members[0]):
         reranker = Passthrough("fused")
     else:
         reranker = build_reranker(
@@ -166,9 +138,9 @@ async def open_reranker(settings: Settings, stack: AsyncExitStack) -> Member:
     return reranker
 
 
-async def _obtainable(model: str) -> bool:
+async def _obtainable(member: RerankerMember) -> bool:
     try:
-        await asyncio.to_thread(find, model)
+        await asyncio.to_thread(find, member.local_model, member.local_revision)
     except ModelError as error:
         log.warning("no cross-encoder: %s; recalls keep the fused order", error)
         return False

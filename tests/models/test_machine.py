@@ -207,8 +207,8 @@ def test_folders_that_are_no_models(tmp_path: Path) -> None:
         folder.tensors()
     torch.save({"a": torch.ones(2)}, tmp_path / "pytorch_model.bin")
     assert folder.tensors()["a"].tolist() == [1, 1]
-    assert folder.list("modules.json") == []
-    assert folder.json("modules.json") == {}
+    assert weights.read_list(tmp_path / "modules.json") == []
+    assert weights.read_object(tmp_path / "modules.json") == {}
 
 
 @pytest.mark.parametrize("name", weights.PACKAGED_NAMES)

@@ -11,11 +11,19 @@ import httpx
 import numpy as np
 import pytest
 
+from models.catalog import REMOTE_EMBEDDERS, build_embedder, build_reranker
 from models.llm import ChatLLM, LLMSettings
 from models.remote import OpenAIEmbedder, RemoteReranker
-from models.settings import EmbedderSettings, RerankerSettings, SettingsError
-from models.types import BadOutput, Overloaded, RemoteError, Unavailable
+from models.settings import (
+    EMBEDDER_PROVIDERS,
+    RERANKER_PROVIDERS,
+    EmbedderSettings,
+    RerankerSettings,
+    SettingsError,
+)
+from models.types import BadOutput, Floats, Overloaded, RemoteError, Unavailable
 from retrieval.protocols import LLM
+from tests.models.embed_server import KEY, EmbedServer, vector
 
 pytestmark = pytest.mark.unit
 
@@ -175,6 +183,128 @@ async def test_vectors_that_are_none_are_errors(row: Any) -> None:
     client = OpenAIEmbedder(EmbedderSettings(provider="openai"), transport)
     with pytest.raises(BadOutput):
         await client.start()
+
+
+def unit_length(rows: list[list[float]]) -> Floats:
+    found = np.array(rows, np.float32)
+    return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize(
+    ("provider", "query", "passage"),
+    [
+        ("cohere", "search_query", "search_document"),
+        ("zeroentropy", "query", "document"),
+        ("openai", "", ""),
+    ],
+)
+async def test_hosted_embedders(provider: str, query: str, passage: str) -> None:
+    texts = [f"text {at}" for at in range(250)]
+    with EmbedServer(provider) as server:
+        settings = EmbedderSettings(
+            provider=provider, url=server.url, api_key=KEY, dimensions=12, batch_size=100
+        )
+        client = build_embedder(settings)
+        server.failures = [429, 503]
+        await client.start()
+        assert client.dimension == 12
+        first = len(server.bodies)
+        rows = await client.embed_passages(texts)
+        asked = await client.embed_queries(["text 0", ""])
+        assert (await client.embed_passages([])).shape == (0, 12)
+        await client.close()
+        calls = len(server.bodies) - first
+    np.testing.assert_allclose(
+        rows, unit_length([vector(t, passage, 12) for t in texts]), rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        asked, unit_length([vector(t, query, 12) for t in ("text 0", "")]), rtol=1e-5
+    )
+    assert calls == 4
+
+
+@pytest.mark.parametrize("provider", ["cohere", "zeroentropy", "openai"])
+async def test_what_goes_wrong_at_hosted_embedders(provider: str) -> None:
+    with EmbedServer(provider) as server:
+        wrong = build_embedder(EmbedderSettings(provider=provider, url=server.url, api_key="no"))
+        with pytest.raises(RemoteError, match="401 invalid api token"):
+            await wrong.start()
+        elsewhere = EmbedderSettings(provider=provider, url=f"{server.url}/x", api_key=KEY)
+        with pytest.raises(RemoteError, match="no route"):
+            await build_embedder(elsewhere).start()
+        right = build_embedder(EmbedderSettings(provider=provider, url=server.url, api_key=KEY))
+        await right.start()
+        server.failures = [400]
+        with pytest.raises(RemoteError, match="later"):
+            await right.embed_queries(["one"])
+        server.failures = [503] * 100
+        with pytest.raises(Overloaded):
+            await right.embed_queries(["one"], deadline=time.monotonic() + 0.3)
+        server.failures = []
+        assert (await right.embed_queries(["one"])).shape == (1, right.dimension)
+        await right.close()
+
+
+@pytest.mark.parametrize("provider", ["cohere", "zeroentropy", "openai"])
+@pytest.mark.parametrize("body", [{}, [], None, {"data": []}, {"embeddings": []}, {"results": {}}])
+async def test_answers_without_vectors(provider: str, body: Any) -> None:
+    transport, _ = over(lambda _: httpx.Response(200, json=body))
+    kind = REMOTE_EMBEDDERS.get(provider, OpenAIEmbedder)
+    client = kind(EmbedderSettings(provider=provider), transport)
+    with pytest.raises(BadOutput):
+        await client.start()
+
+
+async def test_vectors_of_another_length_than_before_are_an_error() -> None:
+    sizes = iter((3, 2))
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        count, size = len(json.loads(request.content)["input"]), next(sizes)
+        data = [{"index": i, "embedding": [1.0] * size} for i in range(count)]
+        return httpx.Response(200, json={"data": data})
+
+    transport, _ = over(answer)
+    client = OpenAIEmbedder(EmbedderSettings(provider="openai"), transport)
+    await client.start()
+    with pytest.raises(BadOutput, match="2 numbers where it had 3"):
+        await client.embed_queries(["one"])
+    await client.close()
+
+
+async def test_texts_are_bounded_before_they_are_sent() -> None:
+    transport, seen = over(embeddings)
+    client = OpenAIEmbedder(EmbedderSettings(provider="openai"), transport)
+    await client.start()
+    await client.embed_passages(["x" * 5_000_000] * 4)
+    await client.close()
+    assert len(seen) == 3
+    assert max(len(request.content) for request in seen) < 1_600_000
+    transport, seen = over(ranked)
+    reranker = RemoteReranker(RerankerSettings(provider="cohere", max_tokens_per_doc=10), transport)
+    await reranker.start()
+    await reranker.rerank("q" * 1_000_000, ["1" * 1_000_000] * 3)
+    await reranker.close()
+    assert len(seen[0].content) < 5000
+
+
+@pytest.mark.parametrize("provider", EMBEDDER_PROVIDERS)
+def test_every_embedder_that_can_be_named_can_be_built(provider: str) -> None:
+    build_embedder(EmbedderSettings(provider=provider, url="http://127.0.0.1:9"))
+
+
+@pytest.mark.parametrize("provider", RERANKER_PROVIDERS)
+def test_every_reranker_that_can_be_named_can_be_built(provider: str) -> None:
+    build_reranker([RerankerSettings(provider=provider, url="http://127.0.0.1:9")])
+
+
+@pytest.mark.parametrize(
+    "provider", ["google", "onnx", "litellm-sdk", "openai-codex", "Cohere", ""]
+)
+def test_providers_that_are_not_there_are_told_with_those_that_are(provider: str) -> None:
+    with pytest.raises(SettingsError, match="choose one of local, tei, openai"):
+        EmbedderSettings(provider=provider)
+    with pytest.raises(SettingsError, match="choose one of local, tei, cohere"):
+        RerankerSettings(provider=provider)
 
 
 async def test_chat() -> None:

@@ -53,6 +53,8 @@ def test_roberta_pairs_have_two_separators(tmp_path: Path) -> None:
     tokenizer.post_processor = RobertaProcessing(("[SEP]", 102), ("[CLS]", 101))
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "other"}))
+    # A class of its own would put its own separators.
+    (tmp_path / "tokenizer_config.json").write_text("{}")
     encoder = TextEncoder(find(str(tmp_path)))
     expected = tokenizer.encode("red lamp", "blue door")
     got = encoder.pairs("red lamp", ["blue door"])[0]
