@@ -49,6 +49,7 @@ _EXPIRY_S = 1.0
 class Pool(asyncpg.Pool):  # type: ignore[misc]
     """A pool that knows its limits of time, and how the last writes went."""
 
+    schema = "public"
     acquire_timeout_s = 30.0
     statement_timeout_s = 600.0
     _expired_at = _failed_at = -1e9
@@ -157,6 +158,7 @@ async def open_pool(settings: PoolSettings) -> Pool:
             setup=setup if pooled else None,
             reset=reset,
         )
+        pool.schema = settings.schema
         pool.acquire_timeout_s = settings.acquire_timeout_s
         pool.statement_timeout_s = settings.statement_timeout_s
         try:

@@ -83,9 +83,10 @@ class Database(Section):
     """PostgreSQL. Without a URL the server starts its own."""
 
     database_url: Secret = None
-    """DSN of PostgreSQL >= 15; unset starts the embedded one."""
-    database_schema: str = "public"
-    """Schema of our tables."""
+    """DSN of PostgreSQL 15 to 18; unset starts the embedded one. With several hosts, end it in
+    `target_session_attrs=read-write`: after a failover the new primary is found by itself."""
+    database_schema: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_$-]{0,62}$")] = "public"
+    """Schema of our tables; made if it is not there."""
     db_pool_min_size: Count = 5
     """Connections kept open per process."""
     db_pool_max_size: Positive = 100
