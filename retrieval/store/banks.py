@@ -187,14 +187,14 @@ def _change(body: Mapping[str, Any]) -> dict[str, Any]:
         )
         value = given.get(f"disposition_{trait}", disposition.get(trait))
         if value is not None:
-            if wanted := bankconfig.CHECKS[f"disposition_{trait}"](value):
-                raise InvalidInput(f"{field} must be {wanted}", field)
+            if said := bankconfig.problem(f"disposition_{trait}", value):
+                raise InvalidInput(f"{field}: {said}", field)
             traits[trait] = value
     change["disposition"] = traits
     settings = {
         key: value
         for key, value in given.items()
-        if key in bankconfig.CHECKS
+        if key in bankconfig.names()
         and not key.startswith("disposition_")
         and key != "reflect_mission"
     }

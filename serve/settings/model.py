@@ -7,7 +7,6 @@ Hindsight API server has are that server's.
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -19,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from models.settings import EMBEDDER_PROVIDERS, RERANKER_PROVIDERS
 from retrieval.settings import RecallSettings, RetainSettings
 
 
@@ -147,9 +147,7 @@ class Banks(Section):
 class Embeddings(Section):
     """The model that turns text into vectors."""
 
-    embeddings_provider: Literal[
-        "local", "tei", "openai", "openrouter", "requesty", "litellm", "cohere"
-    ] = "local"
+    embeddings_provider: Literal[EMBEDDER_PROVIDERS] = "local"  # type: ignore[valid-type]
     """Which kind of back-end."""
     embeddings_local_model: str = "packaged"
     """Folder, hub id, or `packaged`: all-MiniLM-L6-v2 from its wheel, no network."""
@@ -203,16 +201,10 @@ class Embeddings(Section):
     """Most seconds for a model to start."""
 
 
-RERANKERS = (
-    "local", "tei", "cohere", "jina", "vllm", "openrouter", "siliconflow", "alibaba",
-    "zeroentropy", "litellm", "rrf",
-)  # fmt: skip
-
-
 class RerankerMember(Section):
     """One member of the reranker chain; the fields are the settings without `RERANKER_`."""
 
-    provider: Literal[RERANKERS] = "local"  # type: ignore[valid-type]
+    provider: Literal[RERANKER_PROVIDERS] = "local"  # type: ignore[valid-type]
     local_model: str = "cross-encoder/ms-marco-MiniLM-L-6-v2"
     local_batch_size: Positive = 32
     local_max_concurrent: Positive = 4
@@ -353,44 +345,26 @@ class Settings(BaseModel):
     warnings: tuple[str, ...] = ()
     """What was accepted but has no effect, or was replaced by a default; said at start."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _one_timezone(cls, data: Any) -> Any:
+        """A setting of recalls that retains read too."""
+        recall = data.get("recall") if isinstance(data, dict) else None
+        if not isinstance(recall, dict) or "timezone" not in recall:
+            return data
+        return {**data, "retain": {**(data.get("retain") or {}), "timezone": recall["timezone"]}}
+
     @model_validator(mode="after")
-    def _ranges(self) -> Settings:
-        recall, retain = self.recall, self.retain
+    def _agree(self) -> Settings:
         _need(
             "bank_shard_rows",
             self.banks.bank_shard_rows > 0 or self.stages.ranges.placement == "inline",
             "above 0 where stages.ranges is a deployment",
         )
-        for name in ("low", "mid", "high"):
-            _need(f"recall_budget_fixed_{name}", getattr(recall, f"recall_budget_fixed_{name}") > 0)
-            ratio = getattr(recall, f"recall_budget_adaptive_{name}")
-            _need(f"recall_budget_adaptive_{name}", ratio > 0)
-        for name in ("semantic", "graph_seed", "temporal_semantic"):
-            floor = getattr(recall, f"{name}_min_similarity")
-            _need(f"{name}_min_similarity", floor is None or 0 <= floor <= 1, "from 0 to 1")
-        _need("recall_budget_min", recall.recall_budget_min > 0)
         _need(
             "recall_budget_max",
-            recall.recall_budget_min <= recall.recall_budget_max,
+            self.recall.recall_budget_min <= self.recall.recall_budget_max,
             "at least recall_budget_min",
-        )
-        _need("graph_quota", 0 <= recall.graph_quota <= 10, "from 0 to 10")
-        _need("recall_max_query_tokens", recall.recall_max_query_tokens >= 0, "0 or more")
-        for name in ("recall_max_concurrent", "recall_timeout_s", "link_expansion_timeout_s"):
-            _need(name, getattr(recall, name) > 0)
-        _need("fiscal_year_start_month", 1 <= recall.fiscal_year_start_month <= 12, "from 1 to 12")
-        for name in (
-            "retain_chunk_size",
-            "retain_entity_resolution_batch_size",
-            "retain_entity_resolution_max_candidates",
-        ):
-            _need(name, getattr(retain, name) > 0)
-        for name in ("entity_trgm_similarity_threshold", "entity_intrabatch_merge_similarity"):
-            _need(name, 0 < getattr(retain, name) <= 1, "above 0, at most 1")
-        _need(
-            "text_search_language",
-            re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", retain.text_search_language) is not None,
-            "letters, digits and underscores, no leading digit",
         )
         return self
 
