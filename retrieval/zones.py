@@ -45,6 +45,22 @@ def seen(moment: datetime, where: tzinfo) -> datetime:
         return moment
 
 
+def window_seen(window: Window, where: tzinfo | None) -> Window:
+    """The same span on the clocks of `where`."""
+    if where is None or where is UTC:
+        return window
+    sides = (window.start, window.end)
+    return Window(*(None if side is None else seen(side, where) for side in sides))
+
+
+def days_of(window: Window, where: tzinfo | None) -> Window:
+    """The span of what is known by its date alone: the same dates, as days of `where`."""
+    if where is None or where is UTC:
+        return window
+    sides = [side and side.replace(tzinfo=where) for side in (window.start, window.end)]
+    return Window(*sides)
+
+
 def settled(query: RecallQuery, default: str | None) -> RecallQuery:
     """The query with every time aware: what was given without an offset is read in the query's own
     zone, else in that of `default`, else in UTC; and so is the clock, where no time was given.
