@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, time, tzinfo
 from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -59,6 +59,16 @@ def days_of(window: Window, where: tzinfo | None) -> Window:
         return window
     sides = [side and side.replace(tzinfo=where) for side in (window.start, window.end)]
     return Window(*sides)
+
+
+def calendar(window: Window, where: tzinfo | None) -> Window:
+    """A span of whole days of `where` as the same dates in UTC, which is how what is known by its
+    date alone is stored; any other span as it is."""
+    local = window_seen(window, where)
+    first, last = local.start, local.end
+    if first is None or last is None or (first.time(), last.time()) != (time.min, time.max):
+        return window
+    return Window(first.replace(tzinfo=UTC), last.replace(tzinfo=UTC))
 
 
 def settled(query: RecallQuery, default: str | None) -> RecallQuery:
