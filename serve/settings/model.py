@@ -65,6 +65,10 @@ class Server(Section):
     """Least severe level that is logged."""
     log_format: Literal["text", "json"] = "text"
     """How a log line is written."""
+    log_max_bytes: Annotated[int, Field(ge=4096, le=2**40)] = 32 * 2**20
+    """Size at which server.log is put away as server.log.1 and begun anew."""
+    log_files_kept: Annotated[int, Field(ge=0, le=1000)] = 4
+    """How many such older files are kept."""
     access_log: Flag = False
     """Log every request."""
     max_body_bytes: Positive = 64 * 2**20
