@@ -8,7 +8,8 @@ FourfoldError
     RateLimited           a tenant's own limit; carries retry_after_s                   (429)
     DeadlineExceeded      the request's time is over; names the stage, and what was
                           finished before it                                          (504)
-    Unavailable           a part is gone for now (database, embedder); names the part   (503)
+    Unavailable           a part is gone for now (database, embedder); names the part;
+                          carries retry_after_s                                        (503)
         Moved             what was asked of a bank is of a state that is gone: ask anew
     NeedsModel            asked for something that needs an LLM and none is configured  (400)
 """
@@ -83,9 +84,10 @@ class DeadlineExceeded(FourfoldError):
 
 
 class Unavailable(FourfoldError):
-    def __init__(self, part: str, reason: str = "") -> None:
+    def __init__(self, part: str, reason: str = "", retry_after_s: float = 1.0) -> None:
         super().__init__(f"{part} is not available" + (f": {reason}" if reason else ""))
         self.part = part
+        self.retry_after_s = retry_after_s
 
 
 class Moved(Unavailable):

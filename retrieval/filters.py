@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 import numpy as np
 
 from retrieval.bank.resident import ResidentBank
 from retrieval.types import (
+    DAY_US,
     NO_TIME,
     Bools,
     Filters,
@@ -22,6 +24,8 @@ from retrieval.types import (
 )
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND, _NOTHING = timedelta(microseconds=1), timedelta(0)
+_SECOND_US = 1_000_000
 
 
 def microseconds(moment: datetime) -> int:
@@ -30,12 +34,48 @@ def microseconds(moment: datetime) -> int:
     return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
 
 
-def bounds(window: Window) -> tuple[int | None, int | None]:
+class Bounds(NamedTuple):
+    """A window's sides in microseconds; None is open.
+
+    low, high: as instants. first, last: as the clocks of the window's offset show them, written as
+    if they were UTC, which is how a memory that carries only a date is stored.
+    """
+
+    low: int | None
+    high: int | None
+    first: int | None
+    last: int | None
+
+    @property
+    def local(self) -> bool:
+        """Do clocks and instants differ?"""
+        return self.first != self.low or self.last != self.high
+
+
+def bounds(window: Window) -> Bounds:
     """A window's sides in microseconds."""
-    return (
-        None if window.start is None else microseconds(window.start),
-        None if window.end is None else microseconds(window.end),
-    )
+    low, high = (None if s is None else microseconds(s) for s in (window.start, window.end))
+    return Bounds(low, high, _shown(low, window.start), _shown(high, window.end))
+
+
+def instants(low: int | None, high: int | None) -> Bounds:
+    """A window of UTC."""
+    return Bounds(low, high, low, high)
+
+
+def _shown(instant: int | None, side: datetime | None) -> int | None:
+    if instant is None or side is None:
+        return None
+    return instant + (side.utcoffset() or _NOTHING) // _MICROSECOND
+
+
+def by_date(start: Longs, end: Longs) -> Bools:
+    """Which events carry only dates: they begin with a day (UTC), and end with the same instant, at
+    the end of a day or nowhere."""
+    whole = (end == NO_TIME) | (end == start) | (end % DAY_US >= DAY_US - _SECOND_US)
+    whole |= end % DAY_US == 0
+    dated: Bools = whole & (start != NO_TIME) & (start % DAY_US == 0)
+    return dated
 
 
 def allowed(bank: ResidentBank, filters: Filters, metadata: Ints | None = None) -> Bools:
@@ -74,23 +114,37 @@ def allowed(bank: ResidentBank, filters: Filters, metadata: Ints | None = None) 
     return mask
 
 
-def overlaps(
-    start: Longs, end: Longs, mentioned: Longs, window: tuple[int | None, int | None]
-) -> Bools:
+def overlaps(start: Longs, end: Longs, mentioned: Longs, window: Bounds) -> Bools:
     """Which memories touch a window: their event overlaps it, or they were mentioned in it.
 
-    Both sides inclusive; a side that is None is open. Memories without any date do not touch.
+    Both sides inclusive; a side that is None is open. Memories without any date do not touch. What
+    carries only a date counts by the days of the window's offset.
     """
-    low = NO_TIME + 1 if window[0] is None else window[0]
-    high = np.iinfo(np.int64).max if window[1] is None else window[1]
+    low, high = _side(window.low, _FIRST), _side(window.high, _LAST)
+    if not window.local:
+        return _happened(start, end, low, high) | _within(mentioned, low, high)
+    first, last = _side(window.first, _FIRST), _side(window.last, _LAST)
+    dated, said = by_date(start, end), mentioned % DAY_US == 0
+    event = _happened(start, end, np.where(dated, first, low), np.where(dated, last, high))
+    return event | _within(mentioned, np.where(said, first, low), np.where(said, last, high))
 
-    def inside(column: Longs) -> Bools:
-        within: Bools = (column >= low) & (column <= high)
-        return within
 
+_FIRST, _LAST = np.int64(NO_TIME + 1), np.int64(np.iinfo(np.int64).max)
+
+
+def _side(value: int | None, open_: np.int64) -> np.int64:
+    return open_ if value is None else np.int64(value)
+
+
+def _within(column: Longs, low: np.int64 | Longs, high: np.int64 | Longs) -> Bools:
+    inside: Bools = (column >= low) & (column <= high)
+    return inside
+
+
+def _happened(start: Longs, end: Longs, low: np.int64 | Longs, high: np.int64 | Longs) -> Bools:
     spans = (start != NO_TIME) & (end != NO_TIME) & (start <= high) & (end >= low)
-    touching: Bools = spans | inside(mentioned) | inside(start) | inside(end)
-    return touching
+    event: Bools = spans | _within(start, low, high) | _within(end, low, high)
+    return event
 
 
 def tagged(bank: ResidentBank, tags: tuple[str, ...], match: TagsMatch) -> Bools:

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import asyncpg
 import numpy as np
 
-from retrieval import explain, extras, tokens, trace
+from retrieval import explain, extras, tokens, trace, zones
 from retrieval.bank.selection import places
 from retrieval.errors import InvalidInput
 from retrieval.protocols import Reranker
@@ -119,6 +119,7 @@ class RecallEngine:
         async with clock.stage("parallel_retrieval", patience):
             shortlist = await self._retriever.retrieve(query, texts=self._reranker.reads_text)
         settings = self._settings.with_overrides(shortlist.head.config)
+        query = zones.settled(query, settings.timezone)
         degraded = list(shortlist.degraded)
 
         async with clock.stage("reranking", query.deadline):

@@ -14,7 +14,7 @@ from uuid import UUID
 import asyncpg
 import numpy as np
 
-from retrieval import anchor, cues, search, timex
+from retrieval import anchor, cues, filters, search, timex, zones
 from retrieval.arms import semantic
 from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
@@ -101,6 +101,7 @@ class LocalRetriever:
             head = await banks.head(self._pool, query.tenant, query.bank_id)
             seconds["backend_acquisition"] = time.perf_counter() - begin
             settings = self._settings.with_overrides(head.config)
+            query = zones.settled(query, settings.timezone)
             budget = recall_budget(settings, query.budget, query.max_tokens)
             clock.running = "query_analysis"
             question = await self._question(query, settings)
@@ -251,7 +252,8 @@ class LocalRetriever:
             named = found.rule not in _NAMELESS  # "March 2023" is among a memory's keywords
             cut = found.start if named else found.end
             besides = f"{query.text[: found.start]} {query.text[cut:]}"
-        return Question(query.text, found.window, found.rule, besides=besides)
+        window = zones.window_seen(found.window, query.now.tzinfo)
+        return Question(query.text, window, found.rule, besides=besides)
 
     async def _metadata(self, head: BankHead, query: RecallQuery) -> Ints | None:
         if query.filters.metadata is None:
@@ -280,6 +282,9 @@ class LocalRetriever:
             found.confidence,
         )
         window = anchor.window(found, event.relation)
+        columns, one = bank.columns, [found.ordinal]
+        if filters.by_date(columns.occurred_start[one], columns.occurred_end[one])[0]:
+            window = zones.days_of(window, query.now.tzinfo)
         return Question(question.text, window, f"event:{event.relation}", named)
 
     async def _readings(

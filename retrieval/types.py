@@ -113,13 +113,20 @@ class TemporalMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A closed span of time; `None` leaves that side open. Both bounds are aware datetimes."""
+    """A closed span of time; `None` leaves that side open.
+
+    Both bounds are aware, and their offsets say whose days are meant; in a query that was not
+    `zones.settled` yet they may be naive.
+    """
 
     start: datetime | None
     end: datetime | None
 
     def __post_init__(self) -> None:
-        if self.start is not None and self.end is not None and self.end < self.start:
+        if self.start is None or self.end is None:
+            return
+        # Until it is known where one without an offset belongs, two of a kind can be compared.
+        if (self.start.tzinfo is None) == (self.end.tzinfo is None) and self.end < self.start:
             raise ValueError(f"window ends ({self.end}) before it starts ({self.start})")
 
 
@@ -190,8 +197,10 @@ class Include:
 
 @dataclass(frozen=True, slots=True)
 class RecallQuery:
-    """One validated recall. `now` is the anchor of relative time and recency, aware.
+    """One validated recall. `now` is the anchor of relative time and recency.
 
+    Times given without an offset are naive until `zones.settled` places them: in `timezone` (an
+    IANA name), else in the bank's. `from_clock`: no time was given, `now` is the clock's.
     `deadline` is an absolute time on this process's `time.monotonic()` clock, or None.
     """
 
@@ -211,6 +220,8 @@ class RecallQuery:
     dedupe: float | None = None
     trace: bool = False
     deadline: float | None = None
+    timezone: str | None = None
+    from_clock: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ def _with_pool(config: Path | None, data: Path, work: Callable[[Any], Awaitable[
             await migrate(pool)
             return await work(pool)
         finally:
-            await pool.close()
+            await pool.finish()
 
     try:
         with launcher.database(_settings(config), data) as settings:

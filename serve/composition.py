@@ -89,7 +89,7 @@ def pool_settings(settings: Settings) -> PoolSettings:
 
 async def open_database(settings: Settings, stack: AsyncExitStack) -> Pool:
     pool = await open_pool(pool_settings(settings))
-    stack.push_async_callback(pool.close)
+    stack.push_async_callback(pool.finish)
     return pool
 
 

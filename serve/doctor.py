@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import importlib.util
 import os
 import platform
@@ -183,21 +184,31 @@ def _database(settings: Settings, data: Path) -> Iterator[Finding]:
             made = "" if (data / "postgres").exists() else ", made at the first start"
             yield "ok", "database", f"embedded, in {data / 'postgres'}{made}"
         return
-    import asyncpg
+    from retrieval.errors import FourfoldError
+    from retrieval.store import migrate, requirements
+    from retrieval.store.pool import open_pool, read
+    from serve.composition import pool_settings
 
-    async def ask() -> tuple[int, str]:
-        url = settings.database.database_url
-        assert url is not None
-        connection = await asyncpg.connect(url.get_secret_value(), timeout=5)
+    async def examine() -> tuple[str, list[requirements.Finding]]:
+        own = dataclasses.replace(pool_settings(settings), min_size=1, max_size=1)
+        pool = await open_pool(own)
         try:
-            number = int(await connection.fetchval("show server_version_num"))
-            return number, await connection.fetchval("show server_version")
+            shown = await read(pool, lambda c: c.fetchval("show server_version"))
+            made = migrate.tables()
+            found = await read(pool, lambda c: requirements.examine(c, own.schema, made))
+            return shown, found
         finally:
-            await connection.close()
+            await pool.finish()
 
-    number, shown = asyncio.run(ask())
-    right = number >= 150000
-    yield ("ok" if right else "wrong"), "database", f"PostgreSQL {shown}{'' if right else ' < 15'}"
+    try:
+        shown, found = asyncio.run(examine())
+    except FourfoldError as error:
+        yield "wrong", "database", str(error)
+        return
+    for each in found:
+        yield each.state, "database", each.sentence
+    if not any(each.state == "wrong" for each in found):
+        yield "ok", "database", f"PostgreSQL {shown}"
 
 
 def _port(settings: Settings, _data: Path) -> Iterator[Finding]:

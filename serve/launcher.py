@@ -147,7 +147,7 @@ def _migrate(settings: Settings) -> None:
             if (backend := keyword_backend(settings)) is not None:
                 await keyword.ready(pool, backend)
         finally:
-            await pool.close()
+            await pool.finish()
 
     asyncio.run(work())
 

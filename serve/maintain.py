@@ -103,7 +103,7 @@ def keyword_findings(settings: Settings, _data: Path) -> Iterator[tuple[str, str
         try:
             return await keyword.examine(pool, backend)
         finally:
-            await pool.close()
+            await pool.finish()
 
     for finding in asyncio.run(ask()):
         if finding.ok:

@@ -53,13 +53,25 @@ def end_descendants(patience_s: float) -> None:
 @contextmanager
 def owned(data: Path) -> Iterator[None]:
     """Holds the data folder for this process. InUse if another server has it."""
-    data.mkdir(parents=True, exist_ok=True)
+    _private(data)
     with (data / "server.lock").open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise InUse(f"another server runs on {data}: stop it, or choose DATA=") from None
         yield
+
+
+def _private(data: Path) -> None:
+    """Makes the data folder, or shuts one of ours to everybody else: it holds what tenants stored.
+
+    A folder that holds other things is left as it is.
+    """
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    inside = {entry.name for entry in data.iterdir()}
+    if (not inside or inside & {"server.lock", "postgres"}) and data.stat().st_mode & 0o077:
+        with contextlib.suppress(PermissionError):  # another account's: its owner sees to it
+            data.chmod(0o700)
 
 
 def note(data: Path, **facts: str) -> None:

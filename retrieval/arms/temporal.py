@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.selection import best
 from retrieval.bank.vectors import Scan
-from retrieval.filters import overlaps
+from retrieval.filters import Bounds, by_date, overlaps
 from retrieval.ranking.scoring import proximity
 from retrieval.types import CAUSAL, NO_TIME, Bools, Doubles, FactType, Floats, Ints, LinkType, Longs
 
@@ -35,8 +35,6 @@ UNDATED_NEIGHBOUR = 0.3
 _CAUSAL_BOOST = np.ones(len(LinkType))
 _CAUSAL_BOOST[[LinkType.CAUSES, LinkType.CAUSED_BY]] = 2.0
 _CAUSAL_BOOST[[LinkType.ENABLES, LinkType.PREVENTS]] = 1.5
-
-Bounds = tuple[int | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +96,7 @@ def cover(dates: Longs, similarity: Floats, window: Bounds) -> Ints:
     if n <= ENTRY_POINTS:
         return np.arange(n, dtype=np.int32)
     known = dates != NO_TIME
-    low, high = window
+    low, high = window.low, window.high
     if low is None:
         low = int(dates[known].min()) if known.any() else 0
     if high is None:
@@ -136,13 +134,14 @@ def _coverage_date(bank: ResidentBank, ordinals: Ints) -> Longs:
 
 
 def _near(bank: ResidentBank, ordinals: Ints, window: Bounds, undated: float) -> Doubles:
+    """Nearness to the window; what carries only a date is near by the window's own days."""
     columns = bank.columns
-    near = proximity(
-        columns.occurred_start[ordinals],
-        columns.occurred_end[ordinals],
-        columns.mentioned_at[ordinals],
-        window,
-    )
+    start, end = columns.occurred_start[ordinals], columns.occurred_end[ordinals]
+    mentioned = columns.mentioned_at[ordinals]
+    near = proximity(start, end, mentioned, (window.low, window.high))
+    if window.local:
+        shown = proximity(start, end, mentioned, (window.first, window.last))
+        near = np.where(by_date(start, end), shown, near)
     return np.where(np.isnan(near), undated, near)
 
 

@@ -99,13 +99,14 @@ def _time(value: Any) -> datetime | None:
 
 
 def _inferred(text: str, timestamp: datetime | None) -> datetime | None:
-    """The day that a relative word in the text means, at midnight."""
+    """The day that a relative word in the text means, on the clocks of the timestamp: as a day of
+    the calendar, so at midnight UTC."""
     if timestamp is None:
         return None
     for words, days in _RELATIVE:
         if words.search(text):
-            day = timestamp.astimezone(UTC) + timedelta(days=days)
-            return day.replace(hour=0, minute=0, second=0, microsecond=0)
+            day = timestamp.date() + timedelta(days=days)
+            return datetime(day.year, day.month, day.day, tzinfo=UTC)
     return None
 
 

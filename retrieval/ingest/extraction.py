@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from retrieval import timex, tokens
+from retrieval import timex, tokens, zones
 from retrieval.errors import Unavailable
 from retrieval.ingest import answers, naming, prompts
 from retrieval.ingest.facts import ExtractedFact, Mention
@@ -86,7 +86,7 @@ class Extractor:
         found = {e.window for e in timex.explicit_dates(chunk, section.timestamp)}
         if len(found) != 1:
             return None, None
-        (window,) = found
+        window = zones.calendar(found.pop(), section.timestamp.tzinfo)
         return window.start, window.end
 
     def _verbatim(

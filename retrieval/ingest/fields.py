@@ -15,7 +15,7 @@ from retrieval import folding
 from retrieval.errors import InvalidInput
 from retrieval.ingest.facts import Mention
 from retrieval.ingest.sightings import NAME_LIMIT, distinct
-from retrieval.store.edge import clean, parse_time
+from retrieval.store.edge import clean, parse_local, parse_time
 
 TEXT_LIMIT = 200_000  # characters of one memory
 CONTEXT_LIMIT = 20_000
@@ -77,14 +77,20 @@ def identifier(value: Any, path: str) -> str | None:
 
 
 def time(value: Any, path: str) -> datetime | None:
-    """A time; null, "" and "unset" are None."""
+    """A time in UTC; null, "" and "unset" are None."""
+    found = local_time(value, path)
+    return None if found is None else parse_time(found, path)
+
+
+def local_time(value: Any, path: str) -> datetime | None:
+    """As `time`, with the offset that it was written with, if any."""
     if value is None:
         return None
     if isinstance(value, str) and value.strip().lower() in ("", "unset"):
         return None
     if not isinstance(value, str | datetime):
         raise fail(path, "must be an ISO 8601 time such as 2024-05-31T12:00:00Z, or null")
-    return parse_time(value, path)
+    return parse_local(value, path)
 
 
 def tags(value: Any, path: str) -> tuple[str, ...]:

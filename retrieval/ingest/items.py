@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
 import orjson
 
+from retrieval import zones
 from retrieval.errors import InvalidInput
 from retrieval.ingest import fields
 from retrieval.ingest.extraction import Section
@@ -50,6 +51,21 @@ def parse(
     return found
 
 
+def placed(items: Sequence[Item], timezone: str | None) -> list[Item]:
+    """The items with times that say whose days their words mean: without an offset, and where there
+    was none and it is now, those of the time zone; None is UTC."""
+    where = zones.zone(timezone)
+    found = []
+    for i, item in enumerate(items):
+        time = item.section.timestamp
+        if time is not None:
+            time = zones.placed(time, where) if item.dated else zones.seen(time, where)
+            fields.time(time, f"items[{i}].timestamp")
+            item = replace(item, section=replace(item.section, timestamp=time))
+        found.append(item)
+    return found
+
+
 def _item(
     item: Mapping[str, Any], where: str, common: tuple[str, ...], fallback: str, now: datetime
 ) -> Item:
@@ -66,7 +82,7 @@ def _item(
     if resolve not in (None, True, False):
         raise fail(f"{where}.resolve_entities", "must be true or false")
     section = Section(
-        timestamp=fields.time(given, f"{where}.timestamp") if dated else now,
+        timestamp=fields.local_time(given, f"{where}.timestamp") if dated else now,
         context=fields.optional_text(item.get("context"), f"{where}.context", fields.CONTEXT_LIMIT),
         mentions=fields.mentions(item.get("entities"), f"{where}.entities", resolve is not False),
         tags=tuple(dict.fromkeys((*_tags(item.get("tags"), f"{where}.tags"), *common))),

@@ -63,7 +63,7 @@ def user(
     """The content and what is known about it."""
     lines = []
     if timestamp is not None:
-        lines.append(f"Time of the content: {timestamp:%A, %d %B %Y, %H:%M} UTC")
+        lines.append(f"Time of the content: {timestamp:%A, %d %B %Y, %H:%M %Z}")
     if context:
         lines.append(f"Context: {context}")
     lines += [f"{key}: {value}" for key, value in (metadata or {}).items()]

@@ -24,7 +24,7 @@ from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.extraction import Extractor, Section, Usage
 from retrieval.ingest.facts import ExtractedFact, Fact, Link, new_ids
 from retrieval.ingest.importing import settings_of
-from retrieval.ingest.items import Item, parse
+from retrieval.ingest.items import Item, parse, placed
 from retrieval.ingest.numbering import document_numbers
 from retrieval.ingest.stored import Stored
 from retrieval.ingest.writing import Change, write
@@ -76,6 +76,7 @@ async def retain(
     checked = parse(items, document_tags, now or deps.clock(), deps.settings.retain_max_items)
     usage = Usage()
     settings = await settings_of(deps, tenant, bank_id)
+    checked = placed(checked, settings.timezone)
     if not checked and also is None:
         await banks.ensure(deps.pool, tenant, bank_id)
         return usage.wire()

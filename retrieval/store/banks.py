@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from retrieval.errors import Conflict, InvalidInput, NotFound
+from retrieval.folding import fold
 from retrieval.settings import RecallSettings, RetainSettings
 from retrieval.store import bankconfig
-from retrieval.store.edge import clean, iso, like, listing, page
+from retrieval.store.edge import clean, iso, listing, page
 from retrieval.store.heads import BankHead
 from retrieval.store.pool import Connection, Pool, read, write
 
@@ -96,16 +97,33 @@ async def ensure(target: Pool | Connection, tenant: str, bank_id: str) -> BankHe
 
     async def make(connection: Connection) -> BankHead:
         await connection.execute(
-            "insert into banks (tenant_id, bank_id, name) values ($1, $2, $2)"
+            "insert into banks (tenant_id, bank_id, name, search_key) values ($1, $2, $2, $3)"
             " on conflict do nothing",
             tenant,
             bank_id,
+            _search_key(bank_id, bank_id),
         )
         return await head_of(connection, tenant, bank_id)
 
     if isinstance(target, Pool):
         return await write(target, make)
     return await make(target)
+
+
+def _search_key(bank_id: str, name: str) -> str:
+    return f"{fold(bank_id)}\n{fold(name)}"
+
+
+async def fill_search_keys(connection: Connection) -> None:
+    """Gives banks from before there were search keys theirs."""
+    rows = await connection.fetch("select bank, bank_id, name from banks where search_key is null")
+    if rows:
+        await connection.execute(
+            "update banks b set search_key = n.key"
+            " from unnest($1::bigint[], $2::text[]) n (bank, key) where b.bank = n.bank",
+            [row["bank"] for row in rows],
+            [_search_key(row["bank_id"], row["name"]) for row in rows],
+        )
 
 
 # Profiles
@@ -169,14 +187,14 @@ def _change(body: Mapping[str, Any]) -> dict[str, Any]:
         )
         value = given.get(f"disposition_{trait}", disposition.get(trait))
         if value is not None:
-            if wanted := bankconfig.CHECKS[f"disposition_{trait}"](value):
-                raise InvalidInput(f"{field} must be {wanted}", field)
+            if said := bankconfig.problem(f"disposition_{trait}", value):
+                raise InvalidInput(f"{field}: {said}", field)
             traits[trait] = value
     change["disposition"] = traits
     settings = {
         key: value
         for key, value in given.items()
-        if key in bankconfig.CHECKS
+        if key in bankconfig.names()
         and not key.startswith("disposition_")
         and key != "reflect_mission"
     }
@@ -192,7 +210,8 @@ async def _apply(
     _may_change(held, config)
     row = await connection.fetchrow(
         "update banks set name = coalesce($3, name), mission = coalesce($4, mission),"
-        " disposition = disposition || $5, config = $6, updated_at = now()"
+        " disposition = disposition || $5, config = $6, updated_at = now(),"
+        " search_key = coalesce($7, search_key)"
         " where tenant_id = $1 and bank_id = $2 returning *",
         tenant,
         bank_id,
@@ -200,6 +219,7 @@ async def _apply(
         change.get("mission"),
         change["disposition"],
         config,
+        None if change.get("name") is None else _search_key(bank_id, change["name"]),
     )
     return _profile(row)
 
@@ -219,14 +239,17 @@ def _may_change(held: BankHead, config: Mapping[str, Any]) -> None:
 async def list_banks(
     pool: Pool, tenant: str, *, q: str | None = None, limit: int = 100, offset: int = 0
 ) -> dict[str, Any]:
-    """{banks, total, limit, offset}, latest write first."""
+    """{banks, total, limit, offset}, latest write first.
+
+    `q`: a part of the id or the name, whatever its case, in any locale of the database.
+    """
     limit, offset = page(limit, offset)
-    pattern = f"%{like(q)}%" if q else None
+    wanted = fold(clean(q)) if q else None
 
     async def work(connection: Connection) -> dict[str, Any]:
-        where = "tenant_id = $1 and ($2::text is null or bank_id ilike $2 or name ilike $2)"
+        where = "tenant_id = $1 and ($2::text is null or strpos(search_key, $2) > 0)"
         total = await connection.fetchval(
-            f"select count(*) from banks where {where}", tenant, pattern
+            f"select count(*) from banks where {where}", tenant, wanted
         )
         rows = await connection.fetch(
             f"with found as (select * from banks where {where}"
@@ -235,7 +258,7 @@ async def list_banks(
             "  where m.bank = found.bank and m.ordinal is not null) as facts from found"
             " order by last_write_at desc nulls last, created_at desc, bank",
             tenant,
-            pattern,
+            wanted,
             limit,
             offset,
         )

@@ -22,8 +22,8 @@ def clean(text: str) -> str:
     return text
 
 
-def parse_time(value: str | datetime, field: str) -> datetime:
-    """An ISO 8601 time as an aware datetime in UTC; without an offset it is UTC.
+def parse_local(value: str | datetime, field: str) -> datetime:
+    """An ISO 8601 time with the offset that it was written with, if any.
 
     InvalidInput names `field` if it is no time, or lies outside the years 1 to 9999.
     """
@@ -35,12 +35,17 @@ def parse_time(value: str | datetime, field: str) -> datetime:
             raise InvalidInput(
                 f"{field}: {text[:40]!r} is no ISO 8601 time such as 2024-05-31T12:00:00Z", field
             ) from None
-    if value.tzinfo is None:
-        return value.replace(tzinfo=UTC)
     try:
-        return value.astimezone(UTC)
+        _ = value.tzinfo is None or value.astimezone(UTC)
     except OverflowError:
         raise InvalidInput(f"{field}: {value} lies outside the years 1 to 9999", field) from None
+    return value
+
+
+def parse_time(value: str | datetime, field: str) -> datetime:
+    """As `parse_local`, in UTC; without an offset it is UTC."""
+    found = parse_local(value, field)
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
 def micros(time: datetime | None) -> int:

@@ -4,7 +4,7 @@ The server is our child process and is watched by a thread: when it dies, it is 
 the same address. It listens on a Unix socket inside the data folder (mode 0700), and on
 127.0.0.1 too if a port is asked for, there with a password.
 
-Layout of the data folder: `cluster/` (PGDATA), `run/` (the socket), `postgres.log`, `password`
+Layout of the data folder: `cluster/` (PGDATA), `run/` (the socket), `postgres.log` and older ones, `password`
 (only with a port), `lock` (held while we run).
 """
 
@@ -23,6 +23,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 USER = DATABASE = "fourfold"
 _SOCKET_PORT = 5432  # part of the socket's file name only
 _SOCKET_PATH_LIMIT = 100  # sun_path holds 108 bytes
+_LOG_BYTES, _LOGS_KEPT, _LOG_CHECK_S = 32 * 2**20, 2, 60.0
 _START_ATTEMPTS = 10  # 5 s in all; recovery after a crash happens within one attempt
 
 _SETTINGS: Mapping[str, str] = {
@@ -206,7 +208,10 @@ class EmbeddedPostgres:
     # The folder
 
     def _claim(self) -> None:
-        self.data_dir.mkdir(parents=True, exist_ok=True)
+        self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.data_dir.stat().st_mode & 0o077:
+            with suppress(PermissionError):  # another account's: its owner sees to it
+                self.data_dir.chmod(0o700)
         handle = os.open(self.data_dir / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -263,6 +268,7 @@ class EmbeddedPostgres:
         self._cluster.mkdir(mode=0o700, exist_ok=True)
         logfile = self.data_dir / "postgres.log"
         logfile.touch(0o600)
+        logfile.chmod(0o600)
         if self._account is not None:
             for path in (run, self._cluster, logfile):
                 os.chown(path, self._account.uid, self._account.gid)
@@ -321,6 +327,7 @@ class EmbeddedPostgres:
         }
         args = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         give_up = time.monotonic() + timeout_s
+        self._trim_log()
         for attempt in range(_START_ATTEMPTS):
             with open(self.data_dir / "postgres.log", "ab") as out:
                 process = subprocess.Popen(
@@ -346,6 +353,24 @@ class EmbeddedPostgres:
                 break
         self._halt()
         raise Unavailable("embedded Postgres", f"it does not start: {self._last_words()}")
+
+    def _trim_log(self) -> None:
+        """Puts a long log away. The server goes on writing where it was: at the end of the file,
+        which is then its beginning."""
+        log_file = self.data_dir / "postgres.log"
+        try:
+            if log_file.stat().st_size < _LOG_BYTES:
+                return
+            for number in range(_LOGS_KEPT, 1, -1):
+                older = log_file.with_suffix(f".log.{number - 1}")
+                if older.exists():
+                    older.replace(log_file.with_suffix(f".log.{number}"))
+            copy = log_file.with_suffix(".log.1")
+            copy.touch(0o600)
+            shutil.copyfile(log_file, copy)
+            os.truncate(log_file, 0)
+        except OSError as error:
+            log.warning("the log of PostgreSQL stays as it is: %s", error)
 
     def _last_words(self) -> str:
         lines = (self.data_dir / "postgres.log").read_text(errors="replace").splitlines()
@@ -381,7 +406,11 @@ class EmbeddedPostgres:
         while not self._stopping.is_set():
             process = self._process
             if process is not None:
-                process.wait()
+                try:
+                    process.wait(_LOG_CHECK_S)
+                except subprocess.TimeoutExpired:
+                    self._trim_log()
+                    continue
             if self._stopping.is_set():
                 return
             log.warning("PostgreSQL died (%s); starting it again", process and process.returncode)

@@ -132,7 +132,7 @@ async def listed(pool: Pool) -> list[tuple[str, int, dict[str, Any]]]:
         rows = await connection.fetch(
             "select t.tenant_id, t.limits, (select count(*) from api_keys k"
             "  where k.tenant_id = t.tenant_id and k.revoked_at is null) as keys"
-            " from tenants t order by t.tenant_id"
+            ' from tenants t order by t.tenant_id collate "C"'
         )
         return [(row["tenant_id"], row["keys"], row["limits"]) for row in rows]
 

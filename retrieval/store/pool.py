@@ -1,14 +1,19 @@
 """Connections to PostgreSQL, and what happens when they fail.
 
-`read` and `write` are the only ways in: they map the driver's errors to ours. A statement that
-runs out of time raises DeadlineExceeded. A lost connection is tried again after 0.5, 1 and 2 s:
-reads always, writes only as long as nothing of them can have been committed. Then Unavailable.
+`read` and `write` are the only ways in: they map the driver's errors to ours (`faults` says which
+is which). A statement that runs out of time raises DeadlineExceeded. What may pass within seconds
+is tried again after 0.5, 1 and 2 s: reads always, writes only as long as nothing of them can have
+been committed. Then, or at once where waiting does not help, Unavailable says what the server
+says. Connections that are of no use any more are given up, so that nothing has to be started anew
+once the server is well.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -18,17 +23,66 @@ import asyncpg
 import orjson
 
 from retrieval.errors import DeadlineExceeded, Overloaded, Unavailable
+from retrieval.store.faults import by_hand, fault, outcome_unknown, reason
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Connection: TypeAlias = "asyncpg.Connection | asyncpg.pool.PoolConnectionProxy"
 
+DATABASE = "the database"
+
 RETRY_WAITS_S = (0.5, 1.0, 2.0)
 
 
-class Pool(asyncpg.Pool):  # type: ignore[misc]
-    """A pool that knows how long a caller waits for a connection."""
+RELEASE_S = 10.0
+"""Most seconds to wait for a statement that was cancelled, before its connection is given up."""
 
+TROUBLE_S = 10.0
+"""How long writes count as impossible after one failed, whatever is written meanwhile: a full disk
+refuses large ones and takes small ones."""
+
+_EXPIRY_S = 1.0
+"""Least seconds between two times that all connections are given up."""
+
+
+class Pool(asyncpg.Pool):  # type: ignore[misc]
+    """A pool that knows its limits of time, and how the last writes went."""
+
+    schema = "public"
     acquire_timeout_s = 30.0
+    statement_timeout_s = 600.0
+    _expired_at = _failed_at = -1e9
+    _failure: str | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        """Why writes are refused by the server's state; None while they are not."""
+        return self._failure
+
+    def write_failed(self, said: str) -> None:
+        self._failure, self._failed_at = said, time.monotonic()
+
+    def written(self) -> None:
+        if self._failure is not None and time.monotonic() - self._failed_at > TROUBLE_S:
+            self._failure = None
+
+    async def give_up_all(self) -> None:
+        """Every connection leads to a server that is of no use: each is replaced before it is used
+        again."""
+        now = time.monotonic()
+        if now - self._expired_at >= _EXPIRY_S:
+            self._expired_at = now
+            log.warning("giving up all database connections")
+            await self.expire_connections()
+
+    async def finish(self) -> None:
+        """Closes the pool; what does not end within RELEASE_S is cut off."""
+        try:
+            async with asyncio.timeout(RELEASE_S):
+                await self.close()
+        except TimeoutError:
+            self.terminate()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +109,14 @@ class PoolSettings:
             "idle_in_transaction_session_timeout": "120000",
             "jit": "off",
             "plan_cache_mode": "auto",
+            "default_transaction_isolation": "read committed",
         }
 
 
 async def open_pool(settings: PoolSettings) -> Pool:
     """A pool whose connections carry our codecs (jsonb as Python values) and session settings.
 
-    Raises Unavailable if the server cannot be reached within about four seconds.
+    Raises Unavailable if the server cannot be reached, four seconds after it refused first.
     """
     pooled = settings.statement_cache_size == 0
     session = settings.session()
@@ -103,11 +158,16 @@ async def open_pool(settings: PoolSettings) -> Pool:
             setup=setup if pooled else None,
             reset=reset,
         )
+        pool.schema = settings.schema
         pool.acquire_timeout_s = settings.acquire_timeout_s
-        await pool
+        pool.statement_timeout_s = settings.statement_timeout_s
+        try:
+            await pool
+        except TimeoutError as error:
+            raise Unavailable(DATABASE, "it does not answer") from error
         return pool
 
-    return await _attempts(connect)
+    return await _attempts(connect, settings.statement_timeout_s)
 
 
 async def read(pool: Pool, work: Callable[[Connection], Awaitable[T]]) -> T:
@@ -117,7 +177,7 @@ async def read(pool: Pool, work: Callable[[Connection], Awaitable[T]]) -> T:
         async with _connection(pool) as connection:
             return await work(connection)
 
-    return await _attempts(once)
+    return await _attempts(once, pool.statement_timeout_s)
 
 
 async def write(pool: Pool, work: Callable[[Connection], Awaitable[T]]) -> T:
@@ -142,14 +202,31 @@ async def write(pool: Pool, work: Callable[[Connection], Awaitable[T]]) -> T:
             try:
                 await transaction.commit()
             except Exception as error:
-                if _lost(error):
+                if outcome_unknown(error):
+                    _drop(connection)
                     raise Unavailable(
-                        "the database", "it went away during a commit: look before you repeat"
+                        DATABASE, "it went away during a commit: look before you repeat"
                     ) from error
                 raise
+            pool.written()
             return result
 
-    return await _attempts(once)
+    try:
+        return await _attempts(once, pool.statement_timeout_s)
+    except Unavailable as error:
+        if error.part == DATABASE:
+            pool.write_failed(str(error))
+        raise
+
+
+async def refuses_writes(connection: Connection) -> str | None:
+    """Why the server that this connection leads to takes no writes; None where it takes them."""
+    row = await connection.fetchrow(
+        "select pg_is_in_recovery() as standby, current_setting('transaction_read_only') as fixed"
+    )
+    if row["standby"]:
+        return "it is a standby of another server, or recovers"
+    return "it is set to read only" if row["fixed"] == "on" else None
 
 
 @asynccontextmanager
@@ -157,16 +234,24 @@ async def _connection(pool: Pool) -> AsyncIterator[Connection]:
     try:
         connection = await pool.acquire(timeout=pool.acquire_timeout_s)
     except TimeoutError as error:
+        if pool.get_size() < pool.get_max_size():  # there was room for one more
+            raise Unavailable(DATABASE, "it does not answer") from error
         raise Overloaded("no database connection became free in time") from error
     try:
         yield connection
     except Exception as error:
         # The driver may take a connection that the dying server still talks on for a good one.
-        if _lost(error):
-            _drop(connection)
+        if (found := fault(error)) is not None:
+            if found.drop:
+                _drop(connection)
+            if found.all:
+                await pool.give_up_all()
         raise
     finally:
-        await pool.release(connection)
+        try:
+            await pool.release(connection, timeout=RELEASE_S)
+        except (TimeoutError, OSError, asyncpg.InterfaceError):
+            _drop(connection)
 
 
 def _drop(connection: Connection) -> None:
@@ -174,34 +259,18 @@ def _drop(connection: Connection) -> None:
         connection.terminate()
 
 
-def _lost(error: BaseException) -> bool:
-    """Is the connection or the server gone, rather than the statement wrong?"""
-    if isinstance(error, asyncpg.InterfaceError):  # also raised for misuse of the driver
-        return "clos" in str(error) or "released back" in str(error)
-    return isinstance(
-        error,
-        OSError
-        | asyncpg.InternalClientError  # the driver lost count of what was going on
-        | asyncpg.PostgresConnectionError
-        | asyncpg.OperatorInterventionError  # shut down, crashed, starting up
-        | asyncpg.TooManyConnectionsError,
-    )
-
-
-async def _attempts(once: Callable[[], Awaitable[T]]) -> T:
+async def _attempts(once: Callable[[], Awaitable[T]], limit_s: float) -> T:
     for wait in (*RETRY_WAITS_S, None):
+        begin = time.monotonic()
         try:
             return await once()
-        except (TimeoutError, asyncpg.QueryCanceledError) as error:
-            raise DeadlineExceeded("a database query") from error
-        except (asyncpg.SerializationError, asyncpg.DeadlockDetectedError):
-            if wait is None:
-                raise
-            await asyncio.sleep(wait * 0.1 * random.random())
         except Exception as error:
-            if not _lost(error):
+            found = fault(error)
+            if found is None:
                 raise
-            if wait is None:
-                raise Unavailable("the database", str(error) or type(error).__name__) from error
-            await asyncio.sleep(wait)
+            if found.verdict == "late" and not by_hand(error, time.monotonic() - begin, limit_s):
+                raise DeadlineExceeded("a database query") from error
+            if wait is None or found.verdict in ("refused", "late"):
+                raise Unavailable(DATABASE, reason(error), found.retry_after_s) from error
+            await asyncio.sleep(wait * 0.1 * random.random() if found.verdict == "again" else wait)
     raise AssertionError("unreachable")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, time
+from datetime import UTC, datetime
 
+from retrieval.timex import days
 from retrieval.timex.composition import COMPOSED, LATE_BARE
 from retrieval.timex.dates import BARE, NAMED
 from retrieval.timex.eras import ERAS
@@ -213,9 +214,9 @@ def expression(
             zone = anchor.tzinfo
             opened = closed = None
             if span.first is not None:
-                opened = datetime.combine(span.first, time.min, zone).astimezone(UTC)
+                opened = days.opening(span.first, zone)
             if span.last is not None:
-                closed = datetime.combine(span.last, time.max, zone).astimezone(UTC)
+                closed = days.closing(span.last, zone)
             window = Window(opened, closed)
     except (OverflowError, ValueError):
         return None
@@ -238,8 +239,8 @@ def whole_days(text: str, span: Span, start: int, end: int, anchor: datetime) ->
     if span.first is None or span.last is None:
         raise ValueError("an open span")
     window = Window(
-        datetime.combine(span.first, time.min, anchor.tzinfo).astimezone(UTC),
-        datetime.combine(span.last, time.max, anchor.tzinfo).astimezone(UTC),
+        days.opening(span.first, anchor.tzinfo),
+        days.closing(span.last, anchor.tzinfo),
     )
     return TimeExpression(
         window, start, end, text[start:end], span.rule, span.confidence, span.grain

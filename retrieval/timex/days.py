@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calendar import monthrange
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 Days = tuple[date, date]
 """First and last day, both inside."""
@@ -11,6 +11,23 @@ Days = tuple[date, date]
 MONTHS_OF = {"month": 1, "quarter": 3, "half": 6, "year": 12, "decade": 120, "century": 1200}
 DAYS_OF = {"day": 1, "night": 1, "week": 7, "weekend": 7, "fortnight": 14}
 MINUTES_OF = {"hour": 60, "minute": 1, "second": 1}
+
+
+def opening(day_: date, zone: tzinfo | None) -> datetime:
+    """The first instant of a day of that zone, in UTC; where clocks skip midnight, what follows."""
+    return datetime.combine(day_, time.min, zone).astimezone(UTC)
+
+
+def closing(day_: date, zone: tzinfo | None) -> datetime:
+    """The last instant of a day of that zone, in UTC, whatever clocks do on it."""
+    if day_ == date.max:
+        return datetime.combine(day_, time.max, zone).astimezone(UTC)
+    return opening(day_ + timedelta(days=1), zone) - timedelta(microseconds=1)
+
+
+def later(moment: datetime, minutes: float) -> datetime:
+    """So many minutes after an aware moment, on its clocks, though they be changed in between."""
+    return (moment.astimezone(UTC) + timedelta(minutes=minutes)).astimezone(moment.tzinfo)
 
 
 def day(year: int, month: int, day_: int) -> date:

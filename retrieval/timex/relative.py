@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 
 from retrieval.timex import days
 from retrieval.timex.dates import exact
@@ -179,7 +178,7 @@ def _hours(context: Context, m: Match) -> Span:
     minutes = count_of(m.one("COUNT")) * days.MINUTES_OF[unit_of(m.all("UTIME")[0])]
     if unit_of(m.all("UTIME")[0]) == "second":
         minutes /= 60
-    start = context.now - timedelta(minutes=minutes)
+    start = days.later(context.now, -minutes)
     return Span(
         start.date(), context.today, "hour", 0.95, relative=True, moments=(start, context.now)
     )
@@ -194,7 +193,7 @@ def _time_away(context: Context, m: Match) -> Span:
     if unit_of(m.all("UTIME")[0]) == "second":
         minutes /= 60
     sign = -1 if m.has("AGO", "PREAGO") else 1
-    return exact((context.now + timedelta(minutes=sign * minutes)).date(), 0.9, relative=True)
+    return exact(days.later(context.now, sign * minutes).date(), 0.9, relative=True)
 
 
 @RELATIVE("weekdays away", "NUM WEEKDAY LATER")

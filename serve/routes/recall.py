@@ -15,7 +15,7 @@ from retrieval.store import banks
 from serve import metrics
 from serve.routing import Router
 from serve.services import Given, Tenant
-from serve.wire.common import moment
+from serve.wire.common import local_moment
 from serve.wire.recall import RecallBody
 
 DEGRADED_HEADER = "X-Degraded"
@@ -58,6 +58,6 @@ def _anchor(timestamp: str | None) -> datetime:
     if timestamp is None:
         return datetime.now(UTC)
     try:
-        return moment(timestamp)
+        return local_moment(timestamp)
     except ValueError as error:
         raise InvalidInput(f"query_timestamp: {error}", "query_timestamp") from None

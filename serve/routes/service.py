@@ -11,7 +11,7 @@ from typing import Any
 from starlette.responses import Response
 
 from retrieval.errors import FourfoldError
-from retrieval.store.pool import read
+from retrieval.store.pool import read, refuses_writes
 from serve import metrics
 from serve.errors import json_response
 from serve.routing import Router
@@ -33,14 +33,19 @@ def build() -> str:
 
 
 async def _health(services: Services) -> Response:
+    """200 while recalls can be served: `degraded`, with the reason, where writes cannot."""
     report: dict[str, Any] = {"status": "healthy", "database": "connected", **services.models}
     try:
         async with asyncio.timeout(DATABASE_WAIT_S):
-            await read(services.pool, lambda connection: connection.fetchval("select 1"))
+            refuses = await read(services.pool, refuses_writes)
     except (FourfoldError, TimeoutError) as error:
         reason = str(error) or "it does not answer"
         report |= {"status": "unhealthy", "database": reason}
         return json_response(report, 503, {"Retry-After": "1"})
+    if refuses:
+        await services.pool.give_up_all()  # by now another server may be the primary
+    if why := refuses or services.pool.trouble:
+        report |= {"status": "degraded", "database": f"connected; writes are refused: {why}"}
     return json_response(report)
 
 

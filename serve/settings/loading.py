@@ -193,7 +193,7 @@ def _names(section: str) -> tuple[str, ...]:
 
 _FIELDS: dict[str, tuple[str, str]] = {
     name: (section, name)
-    for section in Settings.model_fields
+    for section in reversed(Settings.model_fields)  # `timezone` is one of recalls first
     if section not in ("warnings", "rerankers", "stages")
     for name in _names(section)
 }

@@ -7,7 +7,6 @@ Hindsight API server has are that server's.
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -76,6 +75,10 @@ class Server(Section):
     """Least severe level that is logged."""
     log_format: Literal["text", "json"] = "text"
     """How a log line is written."""
+    log_max_bytes: Annotated[int, Field(ge=4096, le=2**40)] = 32 * 2**20
+    """Size at which server.log is put away as server.log.1 and begun anew."""
+    log_files_kept: Annotated[int, Field(ge=0, le=1000)] = 4
+    """How many such older files are kept."""
     access_log: Flag = False
     """Log every request."""
     max_body_bytes: Positive = 64 * 2**20
@@ -94,9 +97,10 @@ class Database(Section):
     """PostgreSQL. Without a URL the server starts its own."""
 
     database_url: Secret = None
-    """DSN of PostgreSQL >= 15; unset starts the embedded one."""
-    database_schema: str = "public"
-    """Schema of our tables."""
+    """DSN of PostgreSQL 15 to 18; unset starts the embedded one. With several hosts, end it in
+    `target_session_attrs=read-write`: after a failover the new primary is found by itself."""
+    database_schema: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_$-]{0,62}$")] = "public"
+    """Schema of our tables; made if it is not there."""
     db_pool_min_size: Count = 5
     """Connections kept open per process."""
     db_pool_max_size: Positive = 100
@@ -380,44 +384,26 @@ class Settings(BaseModel):
     warnings: tuple[str, ...] = ()
     """What was accepted but has no effect, or was replaced by a default; said at start."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _one_timezone(cls, data: Any) -> Any:
+        """A setting of recalls that retains read too."""
+        recall = data.get("recall") if isinstance(data, dict) else None
+        if not isinstance(recall, dict) or "timezone" not in recall:
+            return data
+        return {**data, "retain": {**(data.get("retain") or {}), "timezone": recall["timezone"]}}
+
     @model_validator(mode="after")
-    def _ranges(self) -> Settings:
-        recall, retain = self.recall, self.retain
+    def _agree(self) -> Settings:
         _need(
             "bank_shard_rows",
             self.banks.bank_shard_rows > 0 or self.stages.ranges.placement == "inline",
             "above 0 where stages.ranges is a deployment",
         )
-        for name in ("low", "mid", "high"):
-            _need(f"recall_budget_fixed_{name}", getattr(recall, f"recall_budget_fixed_{name}") > 0)
-            ratio = getattr(recall, f"recall_budget_adaptive_{name}")
-            _need(f"recall_budget_adaptive_{name}", ratio > 0)
-        for name in ("semantic", "graph_seed", "temporal_semantic"):
-            floor = getattr(recall, f"{name}_min_similarity")
-            _need(f"{name}_min_similarity", floor is None or 0 <= floor <= 1, "from 0 to 1")
-        _need("recall_budget_min", recall.recall_budget_min > 0)
         _need(
             "recall_budget_max",
-            recall.recall_budget_min <= recall.recall_budget_max,
+            self.recall.recall_budget_min <= self.recall.recall_budget_max,
             "at least recall_budget_min",
-        )
-        _need("graph_quota", 0 <= recall.graph_quota <= 10, "from 0 to 10")
-        _need("recall_max_query_tokens", recall.recall_max_query_tokens >= 0, "0 or more")
-        for name in ("recall_max_concurrent", "recall_timeout_s", "link_expansion_timeout_s"):
-            _need(name, getattr(recall, name) > 0)
-        _need("fiscal_year_start_month", 1 <= recall.fiscal_year_start_month <= 12, "from 1 to 12")
-        for name in (
-            "retain_chunk_size",
-            "retain_entity_resolution_batch_size",
-            "retain_entity_resolution_max_candidates",
-        ):
-            _need(name, getattr(retain, name) > 0)
-        for name in ("entity_trgm_similarity_threshold", "entity_intrabatch_merge_similarity"):
-            _need(name, 0 < getattr(retain, name) <= 1, "above 0, at most 1")
-        _need(
-            "text_search_language",
-            re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", retain.text_search_language) is not None,
-            "letters, digits and underscores, no leading digit",
         )
         return self
 

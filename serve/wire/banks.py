@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
-from serve.wire.common import Body
+from retrieval import zones
+from retrieval.store import bankconfig
+from serve.wire.common import Body, Zone
 
 Trait = Annotated[int, Field(ge=1, le=5)]
 
@@ -39,6 +41,8 @@ class BankBody(Body):
     retain_structured_chunk_size: Annotated[int, Field(ge=1)] | None = None
     enable_observations: bool | None = None
     observations_mission: str | None = None
+    timezone: Zone | None = None
+    """IANA name, such as Europe/Berlin: where times without an offset are read."""
     enable_text_search: bool | None = None
     enable_temporal_retrieval: bool | None = None
     enable_graph_retrieval: bool | None = None
@@ -55,8 +59,15 @@ class BackgroundBody(Body):
     update_disposition: bool = True
 
 
+def _zone(updates: dict[str, Any]) -> dict[str, Any]:
+    for key, value in updates.items():
+        if bankconfig.field_name(key) == "timezone" and isinstance(value, str):
+            zones.canonical(value)
+    return updates
+
+
 class ConfigBody(BaseModel):
-    updates: dict[str, Any]
+    updates: Annotated[dict[str, Any], AfterValidator(_zone)]
 
     @model_validator(mode="after")
     def _something(self) -> ConfigBody:

@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -20,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from retrieval import zones
 from retrieval.errors import InvalidInput
 
 _DATE_AND_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[T ]")
@@ -33,8 +35,8 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 
 
-def moment(value: str) -> datetime:
-    """An ISO 8601 date or date-time as an aware datetime; without a zone it is UTC.
+def local_moment(value: str) -> datetime:
+    """An ISO 8601 date or date-time with the offset that it was written with, if any.
 
     ValueError for anything else, and for years outside 1..9999 once in UTC.
     """
@@ -43,30 +45,46 @@ def moment(value: str) -> datetime:
         try:
             day = date.fromisoformat(text)
         except ValueError:
-            raise ValueError(f"{value!r} is not a day of the calendar") from None
-        return datetime(day.year, day.month, day.day, tzinfo=UTC)
+            raise ValueError(f"{value[:80]!r} is not a day of the calendar") from None
+        return datetime(day.year, day.month, day.day)
     if not _DATE_AND_TIME.match(text):
-        raise ValueError(f"{value!r} is not an ISO 8601 date or date-time")
+        raise ValueError(f"{value[:80]!r} is not an ISO 8601 date or date-time")
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{value!r} is not an ISO 8601 date or date-time") from None
-    if parsed.tzinfo is None:
-        return parsed.replace(tzinfo=UTC)
+        raise ValueError(f"{value[:80]!r} is not an ISO 8601 date or date-time") from None
     try:
-        return parsed.astimezone(UTC)
+        _ = parsed.tzinfo is None or parsed.astimezone(UTC)
     except OverflowError:
-        raise ValueError(f"{value!r} is out of range") from None
+        raise ValueError(f"{value[:80]!r} is out of range") from None
+    return parsed
+
+
+def moment(value: str) -> datetime:
+    """An ISO 8601 date or date-time as an aware datetime in UTC; without an offset it is UTC.
+
+    ValueError as `local_moment`.
+    """
+    parsed = local_moment(value)
+    return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
 
 
 def _moment(value: Any) -> Any:
     return moment(value) if isinstance(value, str) else value
 
 
+def _local_moment(value: Any) -> Any:
+    return local_moment(value) if isinstance(value, str) else value
+
+
 Moment = Annotated[
     datetime,
     BeforeValidator(_moment, json_schema_input_type=str),
 ]
+LocalMoment = Annotated[datetime, BeforeValidator(_local_moment, json_schema_input_type=str)]
+"""As written: aware where an offset was given."""
+Zone = Annotated[str, StringConstraints(max_length=100), AfterValidator(zones.canonical)]
+"""An IANA name such as Europe/Berlin."""
 
 
 class Body(BaseModel):

@@ -20,7 +20,7 @@ from retrieval.types import (
     TemporalMode,
     Window,
 )
-from serve.wire.common import Body, Int, Moment, Number, as_uuid
+from serve.wire.common import Body, Int, LocalMoment, Number, Zone, as_uuid
 from serve.wire.tags import tag_group
 
 _WORD = re.compile(r"\w")
@@ -57,13 +57,17 @@ class MinScoresBody(Body):
 
 
 class WindowBody(Body):
-    start: Moment | None = None
-    end: Moment | None = None
+    """Without an offset a side is read in the timezone of the recall, else the bank's, else UTC."""
+
+    start: LocalMoment | None = None
+    end: LocalMoment | None = None
 
     @model_validator(mode="after")
     def _ordered(self) -> WindowBody:
-        if self.start is not None and self.end is not None and self.end < self.start:
-            raise ValueError("end lies before start")
+        try:
+            Window(self.start, self.end)
+        except ValueError:
+            raise ValueError("end lies before start") from None
         return self
 
 
@@ -123,6 +127,11 @@ class RecallBody(Body):
     max_tokens: Int = 4096
     trace: bool = False
     query_timestamp: str | None = None
+    """The time that words such as yesterday are relative to; absent: now. Its offset says whose
+    days are meant."""
+    timezone: Zone | None = None
+    """IANA name, such as Europe/Berlin: where times without an offset are read; absent: the
+    bank's."""
     include: IncludeBody = IncludeBody()
     tags: list[str] | None = None
     tags_match: TagsMatch = TagsMatch.ANY
@@ -131,7 +140,7 @@ class RecallBody(Body):
     temporal_window: WindowBody | None = None
     temporal_mode: TemporalMode = TemporalMode.RANK
     """filter keeps only memories whose time lies in the window; rank (default) prefers them."""
-    as_of: Moment | None = None
+    as_of: LocalMoment | None = None
     """Only memories mentioned at this time or before."""
     metadata_filter: Annotated[dict[str, Any], AfterValidator(_predicates)] | None = None
     """Key to {eq | in | gte | gt | lte | lt | exists}, or to a value, which means eq."""
@@ -157,7 +166,7 @@ class RecallBody(Body):
     def to_query(
         self, tenant: str, bank_id: str, *, now: datetime, deadline: float | None
     ) -> RecallQuery:
-        """The query for the engine. `now` is used unless the body brings its own."""
+        """The query for the engine, as of `now`: the clock's where the body brings no time."""
         chosen = [FactType.of(name) for name in self.types or () if name != "opinion"]
         entities, chunks, facts = (
             self.include.entities,
@@ -213,4 +222,6 @@ class RecallBody(Body):
             dedupe=self.dedupe,
             trace=self.trace,
             deadline=deadline,
+            timezone=self.timezone,
+            from_clock=self.query_timestamp is None,
         )

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
-from serve.wire.common import Body, Name, moment
+from serve.wire.common import Body, Name, local_moment, moment
 
 
 def _text_of(content: Any) -> Any:
@@ -56,6 +56,16 @@ def _metadata(value: Any) -> Any:
     return out
 
 
+def _local_timestamp(value: Any) -> Any:
+    """With the offset that it was written with: it says whose days the content's words mean."""
+    known = _timestamp(value)
+    return (
+        known
+        if known in (None, "unset") or not isinstance(value, str)
+        else local_moment(value).isoformat()
+    )
+
+
 def _timestamp(value: Any) -> Any:
     if isinstance(value, str):
         if not value.strip():
@@ -84,7 +94,7 @@ class ItemBody(Body):
         BeforeValidator(_text_of, json_schema_input_type=str | list[dict[str, Any]]),
         AfterValidator(_not_blank),
     ]
-    timestamp: Annotated[str | None, BeforeValidator(_timestamp)] = None
+    timestamp: Annotated[str | None, BeforeValidator(_local_timestamp)] = None
     context: str | None = None
     metadata: Metadata | None = None
     document_id: Annotated[str, Field(min_length=1, max_length=1024)] | None = None

@@ -23,6 +23,7 @@ from retrieval.bank.loader import next_snapshot
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.segment import pack
 from retrieval.bank.vectors import FlatBackend, Scan
+from retrieval.filters import Bounds, instants
 from retrieval.store.deltas import Delta
 from retrieval.store.heads import BankHead
 from retrieval.types import NO_TIME, FactType, Floats, Ints, Longs
@@ -99,7 +100,7 @@ def vectors_of(size: int, dimension: int, seed: int = 5) -> Floats:
     return vectors
 
 
-def arm(bank: ResidentBank, scan: Scan, window: temporal.Bounds) -> list[temporal.TemporalHits]:
+def arm(bank: ResidentBank, scan: Scan, window: Bounds) -> list[temporal.TemporalHits]:
     inside = temporal.touching(bank, bank.live, window)
     return [
         temporal.search(
@@ -109,7 +110,7 @@ def arm(bank: ResidentBank, scan: Scan, window: temporal.Bounds) -> list[tempora
     ]
 
 
-def sorting(bank: ResidentBank, scan: Scan, window: temporal.Bounds) -> list[Ints]:
+def sorting(bank: ResidentBank, scan: Scan, window: Bounds) -> list[Ints]:
     """The pool alone, by sorting everything in the window, best first."""
     inside = temporal.touching(bank, bank.live, window)
     pools = []
@@ -146,7 +147,8 @@ def bench(size: int, repeats: int) -> dict[str, Any]:
         "none in the window": (spread, (START - 30 * DAY_US, START - DAY_US)),
     }
     rows: dict[str, dict[str, float]] = {}
-    for name, (dates, window) in cases.items():
+    for name, (dates, sides) in cases.items():
+        window = instants(*sides)
         bank = bank_of(dates, vectors)
         scan = bank.vectors.scan(np.eye(DIMENSION, dtype=np.float32)[0])
         scan.moments(None)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from models.settings import EMBEDDER_PROVIDERS, RERANKER_PROVIDERS
 from serve.settings import Settings, SettingsError, load, parse
 
 pytestmark = pytest.mark.unit
@@ -146,3 +148,18 @@ def test_a_read_replica_is_told_that_nothing_reads_from_it() -> None:
     assert "secret" not in warning
     with pytest.raises(SettingsError, match=r"database\.read_database_url: unknown setting"):
         parse({"database": {"read_database_url": url}}, {})
+
+
+@pytest.mark.parametrize(
+    ("variable", "known"),
+    [
+        ("FOURFOLD_EMBEDDINGS_PROVIDER", EMBEDDER_PROVIDERS),
+        ("FOURFOLD_RERANKER_PROVIDER", RERANKER_PROVIDERS),
+    ],
+)
+def test_a_provider_that_is_accepted_can_be_opened(variable: str, known: Sequence[str]) -> None:
+    """What the models do not know is refused at the start, and what they know is not."""
+    for name in known:
+        parse({}, {variable: name})
+    with pytest.raises(SettingsError, match=variable):
+        parse({}, {variable: "abacus"})

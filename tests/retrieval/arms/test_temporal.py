@@ -10,7 +10,7 @@ from retrieval.arms.semantic import Blind
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors import FlatBackend
-from retrieval.filters import microseconds
+from retrieval.filters import Bounds, instants, microseconds
 from retrieval.types import NO_TIME, FactType, LinkType
 from tests.retrieval.bank.model import DIMENSION, Ledger, Memory
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unit
 
 DAY = 86_400_000_000
 MARCH = datetime(2024, 3, 1, tzinfo=UTC)
-WINDOW = (
+WINDOW = instants(
     microseconds(MARCH),
     microseconds(datetime(2024, 5, 31, 23, 59, 59, 999999, tzinfo=UTC)),
 )
@@ -44,9 +44,7 @@ def ids(n: int) -> list[bytes]:
     return [bytes([i + 1]) * 16 for i in range(n)]
 
 
-def search(
-    bank: ResidentBank, window: temporal.Bounds = WINDOW, limit: int = 300
-) -> temporal.TemporalHits:
+def search(bank: ResidentBank, window: Bounds = WINDOW, limit: int = 300) -> temporal.TemporalHits:
     return temporal.search(
         bank,
         bank.vectors.scan(QUESTION),
@@ -80,10 +78,10 @@ def test_an_open_side_reaches_to_the_end_of_time() -> None:
             for i, d in zip(ids(3), dates, strict=True)
         )
     )
-    since = search(bank, (at(datetime(2000, 1, 1, tzinfo=UTC)), None))
+    since = search(bank, instants(at(datetime(2000, 1, 1, tzinfo=UTC)), None))
     assert sorted(since.ordinals.tolist()) == [1, 2]
     assert since.proximity.tolist() == [1.0, 1.0]
-    before = search(bank, (None, at(datetime(2000, 1, 1, tzinfo=UTC))))
+    before = search(bank, instants(None, at(datetime(2000, 1, 1, tzinfo=UTC))))
     assert before.ordinals.tolist() == [0]
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from retrieval.arms import temporal
+from retrieval.filters import instants
 from retrieval.types import FactType, Floats, Longs
 from tests.bench.temporal import DAY_US, START, arm, bank_of, sorting, vectors_of
 
@@ -22,12 +23,16 @@ def vectors() -> Floats:
     return vectors_of(SIZE, 8)
 
 
-def check(dates: Longs, vectors: Floats, window: temporal.Bounds) -> list[temporal.TemporalHits]:
+def check(
+    dates: Longs, vectors: Floats, window: tuple[int | None, int | None]
+) -> list[temporal.TemporalHits]:
     """The arm's answers by type, with what must hold of them whatever the dates are."""
     bank = bank_of(dates, vectors)
     scan = bank.vectors.scan(QUESTION)
-    answers = arm(bank, scan, window)
-    for kind, answer, pool in zip(FactType, answers, sorting(bank, scan, window), strict=True):
+    answers = arm(bank, scan, instants(*window))
+    for kind, answer, pool in zip(
+        FactType, answers, sorting(bank, scan, instants(*window)), strict=True
+    ):
         entries = answer.ordinals[: temporal.ENTRY_POINTS]
         assert set(entries.tolist()) <= set(pool.tolist())
         assert len(entries) == min(temporal.ENTRY_POINTS, len(pool))
@@ -41,7 +46,7 @@ def check(dates: Longs, vectors: Floats, window: temporal.Bounds) -> list[tempor
 
 
 @pytest.mark.parametrize("window", [YEARS, (START, None), (None, YEARS[1])])
-def test_all_in_the_window(vectors: Floats, window: temporal.Bounds) -> None:
+def test_all_in_the_window(vectors: Floats, window: tuple[int | None, int | None]) -> None:
     dates = np.random.default_rng(3).integers(*YEARS, SIZE)
     world, experience, observation = check(dates, vectors, window)
     # Every part of two years has its say; an open window is cut by what the pool holds.
@@ -70,6 +75,6 @@ def test_all_at_one_instant(vectors: Floats) -> None:
 
 
 @pytest.mark.parametrize("window", [(START - 30 * DAY_US, START - 1), (None, START - 1)])
-def test_none_in_the_window(vectors: Floats, window: temporal.Bounds) -> None:
+def test_none_in_the_window(vectors: Floats, window: tuple[int | None, int | None]) -> None:
     dates = np.random.default_rng(5).integers(*YEARS, SIZE)
     assert [len(answer) for answer in check(dates, vectors, window)] == [0, 0, 0]

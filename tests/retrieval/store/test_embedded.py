@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 
 from retrieval.errors import Unavailable
+from retrieval.store import embedded
 from retrieval.store.embedded import EmbeddedPostgres
 from tests.retrieval.store.servers import fresh
 
@@ -108,3 +109,32 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     assert server.pid is None
     with EmbeddedPostgres(tmp_path / "d", settings=FAST) as again:  # the folder is free again
         assert again.pid is not None
+
+
+def test_a_folder_of_before_is_shut_and_a_long_log_put_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = fresh(tmp_path / "data")
+    data.chmod(0o755)
+    log = data / "postgres.log"
+    log.write_text("old\n" * 1000)
+    log.chmod(0o644)
+    monkeypatch.setattr(embedded, "_LOG_BYTES", 2000)
+    monkeypatch.setattr(embedded, "_LOG_CHECK_S", 0.05)
+    with EmbeddedPostgres(data, settings=FAST) as server:
+        assert data.stat().st_mode & 0o777 == 0o700
+        assert log.stat().st_mode & 0o777 == 0o600
+        first = data / "postgres.log.1"
+        assert first.read_text().startswith("old")
+        assert first.stat().st_mode & 0o777 == 0o600
+        assert log.stat().st_size < 2000
+        for _ in range(60):  # every complaint is a line of the log
+            with pytest.raises(asyncpg.PostgresError):
+                asyncio.run(_ask(server.dsn, "do $$ begin raise exception 'complaint'; end $$"))
+        give_up = time.monotonic() + 20
+        while not (data / "postgres.log.2").exists():
+            assert time.monotonic() < give_up
+            time.sleep(0.02)
+        assert "complaint" in (data / "postgres.log.1").read_text()
+        assert len(list(data.glob("postgres.log*"))) == 3
+        assert asyncio.run(_ask(server.dsn, "select 1")) == 1

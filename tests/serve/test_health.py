@@ -1,0 +1,37 @@
+"""What the server says of itself while its database refuses."""
+
+import pytest
+
+from retrieval.store import pool
+from tests.serve.conftest import B, Live
+
+pytestmark = pytest.mark.integration
+
+
+async def test_writes_that_the_database_refuses(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "RETRY_WAITS_S", (0.01, 0.01, 0.01))
+    database = live.services.pool
+    await database.execute(
+        "create or replace function full_disk() returns trigger language plpgsql as $$"
+        " begin raise exception 'no space left' using errcode = '53100'; end $$;"
+        "create trigger full_disk before insert on memory_units execute function full_disk()"
+    )
+    body = {"items": [{"content": "The disk was full that day."}]}
+    try:
+        answer = await live.http.post(f"{B}/full/memories", json=body)
+        assert answer.status_code == 503
+        assert "no space left" in answer.json()["detail"]
+        assert int(answer.headers["Retry-After"]) >= 1
+        health = await live.http.get("/health")
+        assert health.status_code == 200  # recalls are served
+        assert health.json()["status"] == "degraded"
+        assert "no space left" in health.json()["database"]
+        assert (await live.recall("sample", "Who?"))["results"]
+    finally:
+        await database.execute("drop trigger full_disk on memory_units")
+    assert (await live.http.post(f"{B}/full/memories", json=body)).status_code == 200
+    monkeypatch.setattr(pool, "TROUBLE_S", 0.0)
+    assert (await live.http.put(f"{B}/full", json={"name": "full no more"})).status_code == 200
+    assert (await live.http.get("/health")).json()["status"] == "healthy"
