@@ -1,8 +1,13 @@
-"""What a question asks for beyond its words: causes, how things are now, or all that happened."""
+"""What a question asks for beyond its words: causes, how things are now, or all that happened.
+
+Of a long text the first MAX_CHARACTERS are read: a question is short, and what asks is in it.
+"""
 
 from __future__ import annotations
 
 import re
+
+MAX_CHARACTERS = 4_000
 
 _WHY = re.compile(
     r"\b(why|how come|what (?:caused|causes|led to|made)|reasons?\b.{0,20}\bfor|because of what"
@@ -42,15 +47,15 @@ _HAPPENED = re.compile(
 
 def asks_why(question: str) -> bool:
     """The question wants causes: links towards them count for more."""
-    return _WHY.search(question) is not None
+    return _WHY.search(question[:MAX_CHARACTERS]) is not None
 
 
 def asks_about_now(question: str) -> bool:
     """The question wants the present state: what is over by now counts for less."""
-    return _NOW.search(question) is not None
+    return _NOW.search(question[:MAX_CHARACTERS]) is not None
 
 
 def asks_what_happened(question: str) -> bool:
     """The question wants whatever happened, or whatever somebody did: its words name no content,
     so its time and the people in it decide."""
-    return _HAPPENED.search(question) is not None
+    return _HAPPENED.search(question[:MAX_CHARACTERS]) is not None

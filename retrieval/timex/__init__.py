@@ -12,7 +12,6 @@ import logging
 from datetime import datetime
 
 from retrieval.timex.analysis import (
-    MAX_CHARACTERS,
     aware,
     best_reading,
     combine,
@@ -38,7 +37,7 @@ __all__ = [
     "warm",
 ]
 
-QUICK_CHARACTERS = 500
+QUICK_CHARACTERS = 300
 
 _log = logging.getLogger(__name__)
 _DEFAULT = Settings()
@@ -85,7 +84,7 @@ def find(text: str, anchor: datetime, settings: Settings = _DEFAULT) -> list[Tim
 
 
 def _find(text: str, anchor: datetime, settings: Settings) -> list[TimeExpression]:
-    folded = Folded(text[:MAX_CHARACTERS])
+    folded = Folded(text)
     reading = best_reading(folded.text, anchor, settings)
     if reading is None:
         other = search(text, anchor) if settings.fallback else None
@@ -100,7 +99,7 @@ def explicit_dates(
     """The expressions that name a date or period in full, whatever the anchor: "5 May 2024"."""
     try:
         anchor = aware(anchor)
-        folded = Folded(text[:MAX_CHARACTERS])
+        folded = Folded(text)
         reading = best_reading(folded.text, anchor, settings)
         if reading is None:
             return []

@@ -21,9 +21,6 @@ from retrieval.timex.relative import RELATIVE
 from retrieval.timex.text import WORDS, Folded
 from retrieval.types import Window
 
-MAX_CHARACTERS = 20_000
-"""A longer text is read up to here: questions are short, and time spent must be bounded."""
-
 _STEPS = (
     LUNAR, NAMED, RELATIVE, ERAS, PERIODS, HOLIDAYS, COMPOSED, BARE, COMPOSED, LATE_BARE, COMPOSED,
     RANGES, COMPOSED, OPEN,

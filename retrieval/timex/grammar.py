@@ -64,11 +64,17 @@ OTHER = kind_of("X")
 _SEPT = kind_of("NUM MONTH")  # French "sept": seven, and the month that was the seventh in Rome
 
 
+_MOST = 6
+"""How often a pattern's `*` and `+` repeat: more words than people put between two parts of a date,
+and few enough that no text makes a rule look far from every place of it."""
+
+
 def compile_pattern(pattern: str) -> re.Pattern[str]:
     def one(match: re.Match[str]) -> str:
         return "[" + "".join(sorted(chars_of(match.group()))) + "]"
 
-    bare = re.sub(r"[A-Z]+", one, pattern)
+    bounded = pattern.replace("*", f"{{0,{_MOST}}}").replace("+", f"{{1,{_MOST}}}")
+    bare = re.sub(r"[A-Z]+", one, bounded)
     return re.compile(re.sub(r"\s+", "", bare).replace("(", "(?:").replace("(?:?", "(?"))
 
 

@@ -85,31 +85,67 @@ class _Table(dict[int, str]):
 _TABLE = _Table()
 
 
+MAX_CHARACTERS = 20_000
+"""A text is read up to here, runs of white space counted as one character: questions are short, and
+the time that reading takes must be bounded."""
+
+_WIDE = re.compile(r"\s{2,}")
+
+
 class Folded:
-    """A text and its folded form; `original_span` leads from the second to the first."""
+    """A text and its folded form; `original_span` leads from the second to the first.
 
-    __slots__ = ("_offsets", "original", "text")
+    White space of any length is one space in the folded form, and what lies behind `limit`
+    characters of it (or behind 20 times as many of the original) is left out.
+    """
 
-    def __init__(self, original: str) -> None:
+    __slots__ = ("_kept", "_offsets", "_places", "original", "text")
+
+    def __init__(self, original: str, limit: int = MAX_CHARACTERS) -> None:
         self.original = original
-        self.text = original.translate(_TABLE)
+        self._places: list[tuple[int, int]] = [(0, 0)]
+        kept = original[: 20 * limit]
+        if _WIDE.search(kept) is not None:
+            kept = self._narrowed(kept)
+        self._kept = kept[:limit]
+        self.text = self._kept.translate(_TABLE)
         self._offsets: list[int] | None = None
+
+    def _narrowed(self, text: str) -> str:
+        """The text with every run of white space as one space; `_places` notes where one was."""
+        parts: list[str] = []
+        done = length = 0
+        for gap in _WIDE.finditer(text):
+            parts.append(text[done : gap.start()])
+            parts.append(" ")
+            length += gap.start() - done + 1
+            done = gap.end()
+            self._places.append((length, done))
+        parts.append(text[done:])
+        return "".join(parts)
 
     def original_span(self, start: int, end: int) -> tuple[int, int]:
         """The characters of the original that gave the folded characters [start, end)."""
-        if len(self.text) == len(self.original) and self.original.isascii():
-            return start, end
-        if self._offsets is None:
-            offsets: list[int] = []
-            position = 0
-            for character in self.original:
-                offsets.append(position)
-                position += len(_TABLE[ord(character)])
-            self._offsets = offsets
-        offsets = self._offsets
-        first = bisect_right(offsets, start) - 1
-        last = bisect_right(offsets, end - 1) - 1
-        return first, last + 1
+        if not (len(self.text) == len(self._kept) and self._kept.isascii()):
+            if self._offsets is None:
+                offsets: list[int] = []
+                position = 0
+                for character in self._kept:
+                    offsets.append(position)
+                    position += len(_TABLE[ord(character)])
+                self._offsets = offsets
+            start = bisect_right(self._offsets, start) - 1
+            end = bisect_right(self._offsets, end - 1)
+        return self._place(start), self._place(end - 1) + 1
+
+    def _place(self, kept: int) -> int:
+        """The place in the original of a character of what was kept of it."""
+        before, original = self._places[bisect_right(self._places, (kept, len(self.original))) - 1]
+        return original + kept - before
+
+    def is_capital(self, start: int) -> bool:
+        """Whether the folded character there was a capital letter."""
+        return self.original[self.original_span(start, start + 1)[0]].isupper()
 
 
 def fold(text: str) -> str:
