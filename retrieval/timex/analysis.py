@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
 
@@ -17,6 +17,7 @@ from retrieval.timex.lexicon import LANGUAGES, Lexicon, lexicon
 from retrieval.timex.lunar import LUNAR
 from retrieval.timex.periods import PERIODS
 from retrieval.timex.ranges import OPEN, RANGES
+from retrieval.timex.recognition import everyday, evidence, in_contention
 from retrieval.timex.relative import RELATIVE
 from retrieval.timex.text import WORDS, Folded
 from retrieval.types import Window
@@ -35,34 +36,41 @@ class Reading:
     language: str
     found: tuple[tuple[Span, int, int], ...]
     void: bool
-    score: tuple[int, int]
+    covered: int
 
 
-def candidates(folded: str) -> list[Lexicon]:
-    """The languages in which the text may name a time, likeliest first; empty for most texts.
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The languages in which a text may name a time: `likely` ones, best first, and `others`,
+    which have time words in it but which the text's everyday words speak against."""
 
-    A language with less than two thirds of the known words of the best one is out.
-    """
+    likely: tuple[Lexicon, ...]
+    others: tuple[Lexicon, ...]
+    evidence: Mapping[str, float]
+
+
+def candidates(folded: str) -> Candidates:
+    """The languages in which the text may name a time; none for most texts."""
     words = frozenset(WORDS.findall(folded))
     digits = (_DIGIT if len(folded) <= _SHORT else _LONG_DIGITS).search(folded) is not None
     scripts = _scripts(folded)
-    known: list[tuple[int, Lexicon]] = []
-    likely: list[tuple[int, Lexicon]] = []
+    found = evidence(words, folded)
+    own: list[Lexicon] = []
+    likely: list[Lexicon] = []
+    others: list[Lexicon] = []
     for name in LANGUAGES:
         words_of = lexicon(name)
-        if words_of.script == "latin":
-            known.append((len(words & words_of.vocabulary), words_of))
-        elif words_of.script in scripts and (digits or words_of.has_trigger(words, folded)):
-            likely.append((1_000, words_of))
-    most = max(count for count, _ in known)
-    for count, words_of in known:
-        if (3 * count >= 2 * most or most - count <= 1) and (
-            (digits and (count or not most or words_of.language == "en"))
-            or words_of.has_trigger(words, folded)
-        ):
-            likely.append((count, words_of))
-    likely.sort(key=lambda entry: -entry[0])
-    return [words_of for _, words_of in likely]
+        if words_of.script != "latin":
+            if words_of.script in scripts and (digits or words_of.has_trigger(words, folded)):
+                own.append(words_of)
+        elif in_contention(found, name):
+            numbers = digits and (name in found or not found or name == "en")
+            if numbers or words_of.has_trigger(words, folded):
+                likely.append(words_of)
+        elif words_of.has_trigger(words, folded):
+            others.append(words_of)
+    likely.sort(key=lambda words_of: -found.get(words_of.language, 0.0))
+    return Candidates((*own, *likely), tuple(others), found)
 
 
 _DIGIT = re.compile(r"\d")
@@ -127,12 +135,11 @@ def read(words: Lexicon, context: Context, folded: str) -> Reading:
             if t.kind == DATE and isinstance(t.value, Span)
         )
     covered = sum(end - start for span, start, end in spans)
-    known = len(frozenset(WORDS.findall(folded)) & words.vocabulary)
     return Reading(
         words.language,
         tuple(s for s in spans if not s[0].void),
         any(s[0].void for s in spans),
-        (known, covered),
+        covered,
     )
 
 
@@ -159,30 +166,57 @@ def _stretches(words: Lexicon, folded: str) -> list[tuple[int, int]]:
 
 def best_reading(folded: str, anchor: datetime, settings: Settings) -> Reading | None:
     """The reading of the likeliest language; of equally likely ones, the one that covers most."""
+    tried = candidates(folded)
     best: Reading | None = None
-    for words in candidates(folded):
+    best_score = (0.0, 0)
+    for words in tried.likely:
         reading = read(words, context_of(words, anchor, settings, folded), folded)
         if not reading.found and not reading.void:
             continue
         if words.script != "latin":
             return reading  # what the script says is surer than any count of characters
-        if best is None or reading.score > best.score:
-            best = reading
-    return best
+        score = (tried.evidence.get(words.language, 0.0), reading.covered)
+        if best is None or score > best_score:
+            best, best_score = reading, score
+    if best is not None:
+        return best
+    for words in tried.others:
+        reading = read(words, context_of(words, anchor, settings, folded), folded)
+        if reading.found and _is_borrowed(tried, folded, reading):
+            return reading
+    return None
+
+
+def _is_borrowed(tried: Candidates, folded: str, reading: Reading) -> bool:
+    """Whether a time in another language than the text's is meant as one: it is the whole text, a
+    date in full, or two words that are not everyday ones of the text's language. One word by
+    itself is more likely a name, or something else in the text's language."""
+    left = folded
+    for _, start, end in reversed(reading.found):
+        left = left[:start] + left[end:]
+    if not WORDS.search(left):
+        return True
+    ordinary = frozenset[str]().union(
+        *(everyday(name) for name in tried.evidence if in_contention(tried.evidence, name))
+    )
+    return all(
+        (span.explicit and span.grain == "day")
+        or sum(word not in ordinary for word in WORDS.findall(folded[start:end])) > 1
+        for span, start, end in reading.found
+    )
 
 
 def languages_of(folded: str) -> list[str]:
     """The languages that a text most resembles, by its script and its everyday words."""
-    words, scripts = frozenset(WORDS.findall(folded)), _scripts(folded)
-    known: dict[str, int] = {}
+    scripts = _scripts(folded)
     for name in LANGUAGES:
-        words_of = lexicon(name)
-        if words_of.script in scripts:
-            if words_of.script != "latin":
-                return [name]
-            known[name] = len(words & words_of.common)
-    most = max(known.values(), default=0)
-    return [name for name, count in known.items() if count == most]
+        script = lexicon(name).script
+        if script != "latin" and script in scripts:
+            return [name]
+    found = evidence(frozenset(WORDS.findall(folded)), folded)
+    known = [name for name in LANGUAGES if lexicon(name).script == "latin"]
+    most = max((found.get(name, 0.0) for name in known), default=0.0)
+    return [name for name in known if found.get(name, 0.0) >= most - 1e-9]
 
 
 def covered(folded: str) -> list[tuple[int, int]]:

@@ -290,6 +290,12 @@ def _month(context: Context, m: Match) -> Span | None:
         other = m.back(2)  # "to march" is no month, "from January to March" is
         if other is None or other.kind not in _MONTHS:
             return None
+    word = m.one("WMONTH")
+    short = word is not None and word.end - word.start <= 3 and context.language != "en"
+    ranged = m.after is not None and m.after.kind in _CONNECTORS
+    linked = m.has("IN", "THE", "OF") or (m.before is not None and m.before.kind in chars_of("OF"))
+    if short and linked and not ranged:
+        return None  # Spanish "el mar" is the sea: a short form needs a year or a day
     return latest_month(context, m.number("MON"))
 
 

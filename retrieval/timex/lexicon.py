@@ -103,7 +103,7 @@ class Lexicon:
     script: str
     day_first: bool
     common: frozenset[str]
-    vocabulary: frozenset[str]
+    links: frozenset[str]
     marks: tuple[str, ...]
     ordinal: frozenset[str]
     options: frozenset[str]
@@ -338,6 +338,7 @@ def lexicon(language: str) -> Lexicon:
     signal = str(meta.get("signal", ""))
     tree: Node = {}
     triggers: set[str] = set()
+    links: set[str] = set()
     longer: dict[str, set[frozenset[str]]] = {}
     unspaced: set[str] = set()
     numbers: dict[str, int] = {}
@@ -353,6 +354,8 @@ def lexicon(language: str) -> Lexicon:
                 _plant(tree, words, kind_of(kind), value)
                 if kind == "NUM" and isinstance(value, int) and len(words) == 1:
                     numbers[folded] = value
+                if kind not in _CARRIERS and len(words) == 1:
+                    links.add(folded)
                 if kind in _CARRIERS:
                     if _is_unspaced(words[-1]):
                         if len(words) > 1 or script != "hangul":
@@ -367,7 +370,7 @@ def lexicon(language: str) -> Lexicon:
         script,
         bool(meta.get("day_first", True)),
         frozenset(fold(w) for w in str(meta.get("common", "")).split() if len(w) > 1),
-        frozenset(fold(w) for w in str(meta.get("common", "")).split() if len(w) > 1) | triggers,
+        frozenset(links - triggers),
         tuple(fold(w) for w in str(meta.get("marks", "")).split()),
         frozenset(fold(w) for w in str(meta.get("ordinal", "")).split()),
         frozenset(str(meta.get("options", "")).split()),

@@ -326,9 +326,11 @@ def _weekday_of_week(context: Context, m: Match) -> Span:
 )
 @RELATIVE("weekday", "THE? THIS WEEKDAY (NEXT|PREV)? (?! LINK* (NUM|ORD|MD|MON))")
 @RELATIVE("weekday", "THE? WEEKDAY (OF|THE)* MOD (?! UNIT)")
-def _moved_weekday(context: Context, m: Match) -> Span:
+def _moved_weekday(context: Context, m: Match) -> Span | None:
     """Last: the latest before today. This: the one of this week. Next: the one of next week, but
     "coming" and "this next" the first after today."""
+    if m.tokens[0].kind in chars_of("WDAY") and context.language == "en":
+        return None  # "who sat next to her"
     weekday = m.number("WEEKDAY") - 1
     today = context.today
     strong = m.one("PREV", "NEXT")
