@@ -85,7 +85,7 @@ def find(text: str, anchor: datetime, settings: Settings = _DEFAULT) -> list[Tim
 
 def _find(text: str, anchor: datetime, settings: Settings) -> list[TimeExpression]:
     folded = Folded(text)
-    reading = best_reading(folded.text, anchor, settings)
+    reading = best_reading(folded, anchor, settings)
     if reading is None:
         other = search(text, anchor) if settings.fallback else None
         return [] if other is None else [whole_days(text, *other, anchor)]
@@ -100,7 +100,7 @@ def explicit_dates(
     try:
         anchor = aware(anchor)
         folded = Folded(text)
-        reading = best_reading(folded.text, anchor, settings)
+        reading = best_reading(folded, anchor, settings)
         if reading is None:
             return []
         found = [

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time
+from functools import partial
 
 from retrieval.timex.composition import COMPOSED, LATE_BARE
 from retrieval.timex.dates import BARE, NAMED
@@ -15,16 +16,18 @@ from retrieval.timex.grammar import DATE, Context, Span
 from retrieval.timex.holidays import HOLIDAYS
 from retrieval.timex.lexicon import LANGUAGES, Lexicon, lexicon
 from retrieval.timex.lunar import LUNAR
+from retrieval.timex.offsets import OFFSETS, TIMED, merge_clocks
 from retrieval.timex.periods import PERIODS
-from retrieval.timex.ranges import OPEN, RANGES
+from retrieval.timex.ranges import NUMBERS, OPEN, RANGES
 from retrieval.timex.recognition import everyday, evidence, in_contention
 from retrieval.timex.relative import RELATIVE
+from retrieval.timex.several import SEVERAL
 from retrieval.timex.text import WORDS, Folded
 from retrieval.types import Window
 
 _STEPS = (
-    LUNAR, NAMED, RELATIVE, ERAS, PERIODS, HOLIDAYS, COMPOSED, BARE, COMPOSED, LATE_BARE, COMPOSED,
-    RANGES, COMPOSED, OPEN,
+    LUNAR, NUMBERS, NAMED, OFFSETS, RELATIVE, ERAS, PERIODS, HOLIDAYS, SEVERAL, COMPOSED, BARE,
+    COMPOSED, LATE_BARE, COMPOSED, TIMED, RANGES, COMPOSED, OPEN,
 )  # fmt: skip
 _DAY_FIRST_REGIONS = frozenset({"GB", "AU", "NZ", "IE", "IN", "ZA"})
 
@@ -115,18 +118,20 @@ def _scripts(folded: str) -> frozenset[str]:
 _LATIN = frozenset({"latin"})
 
 
-def context_of(words: Lexicon, anchor: datetime, settings: Settings, folded: str) -> Context:
+def context_of(words: Lexicon, anchor: datetime, settings: Settings, text: Folded) -> Context:
     day_first = settings.day_first
     if day_first is None:
         day_first = words.day_first or (settings.region or "").upper() in _DAY_FIRST_REGIONS
-    return Context(anchor, settings, words.language, day_first, words.options, folded)
+    return Context(anchor, settings, words.language, day_first, words.options, text.text)
 
 
-def read(words: Lexicon, context: Context, folded: str) -> Reading:
+def read(words: Lexicon, context: Context, text: Folded) -> Reading:
     """All expressions that one language finds, left to right, none inside another."""
+    folded = text.text
     spans: list[tuple[Span, int, int]] = []
     for start, end in _stretches(words, folded):
-        tokens = words.tokens(context, folded[start:end])
+        context = replace(context, is_capital=partial(text.is_capital, base=start))
+        tokens = merge_clocks(words.tokens(context, folded[start:end]))
         for step in _STEPS:
             tokens = step.reduce(context, tokens)
         spans.extend(
@@ -164,25 +169,30 @@ def _stretches(words: Lexicon, folded: str) -> list[tuple[int, int]]:
     return found
 
 
-def best_reading(folded: str, anchor: datetime, settings: Settings) -> Reading | None:
-    """The reading of the likeliest language; of equally likely ones, the one that covers most."""
-    tried = candidates(folded)
+_EVIDENT = 20
+"""So many characters of a time that a language reads speak for it as much as an everyday word."""
+
+
+def best_reading(text: Folded, anchor: datetime, settings: Settings) -> Reading | None:
+    """The reading of the likeliest language: everyday words speak for it, and so does the length of
+    what it reads as a time."""
+    tried = candidates(text.text)
     best: Reading | None = None
-    best_score = (0.0, 0)
+    best_score = 0.0
     for words in tried.likely:
-        reading = read(words, context_of(words, anchor, settings, folded), folded)
+        reading = read(words, context_of(words, anchor, settings, text), text)
         if not reading.found and not reading.void:
             continue
         if words.script != "latin":
             return reading  # what the script says is surer than any count of characters
-        score = (tried.evidence.get(words.language, 0.0), reading.covered)
+        score = tried.evidence.get(words.language, 0.0) + reading.covered / _EVIDENT
         if best is None or score > best_score:
             best, best_score = reading, score
     if best is not None:
         return best
     for words in tried.others:
-        reading = read(words, context_of(words, anchor, settings, folded), folded)
-        if reading.found and _is_borrowed(tried, folded, reading):
+        reading = read(words, context_of(words, anchor, settings, text), text)
+        if reading.found and _is_borrowed(tried, text.text, reading):
             return reading
     return None
 
@@ -221,7 +231,7 @@ def languages_of(folded: str) -> list[str]:
 
 def covered(folded: str) -> list[tuple[int, int]]:
     """The places of a text that are expressions of time, in order, whatever the anchor."""
-    reading = best_reading(folded, datetime(2024, 6, 12, tzinfo=UTC), Settings())
+    reading = best_reading(Folded(folded), datetime(2024, 6, 12, tzinfo=UTC), Settings())
     return [] if reading is None else [(start, end) for _, start, end in reading.found]
 
 
@@ -261,6 +271,7 @@ def expression(
         span.rule,
         round(span.confidence, 3),
         span.grain,
+        span.explicit,
     )
 
 
@@ -300,7 +311,7 @@ def _narrower(first: TimeExpression, second: TimeExpression) -> TimeExpression:
     ends = [w.end for w in (first.window, second.window) if w.end is not None]
     start = max(starts) if starts else None
     end = min(ends) if ends else None
-    finer = first if _fineness(first) <= _fineness(second) else second
+    finer = min(first, second, key=_rank)
     if start is not None and end is not None and end < start:
         return finer
     common = Window(start, end)
@@ -315,7 +326,14 @@ def _narrower(first: TimeExpression, second: TimeExpression) -> TimeExpression:
         f"{first.rule} and {second.rule}",
         min(first.confidence, second.confidence),
         finer.granularity,
+        finer.explicit,
     )
+
+
+def _rank(one: TimeExpression) -> tuple[int, bool]:
+    """The finer unit first; of days, one that is named in full before "yesterday"."""
+    fineness = _fineness(one)
+    return fineness, not (one.explicit and fineness <= _GRAINS.index("day"))
 
 
 def _fineness(one: TimeExpression) -> int:

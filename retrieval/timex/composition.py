@@ -272,9 +272,19 @@ def _part_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain in ("month", "week") and m.has("HN", "UHALF", "HALFWORD"):
         return half_of(span, m.number("HN", "ORD"))
+    if span.grain in ("century", "decade") and m.has("HN", "UHALF", "HALFWORD"):
+        begin, years = bounds(span)[0].year, 50 if span.grain == "century" else 5
+        begin += years * (m.number("HN", "ORD") - 1)
+        return Span(*days.years(begin, begin + years - 1), span.grain, 0.9)
     if span.grain != "year":
         return None
-    return change(part_of_year(m, bounds(span)[0].year), explicit=False)
+    first = bounds(span)[0]
+    part = change(part_of_year(m, first.year), explicit=False)
+    if first.month == 1 or part.first is None or part.last is None:
+        return part
+    later = first.month - 1  # a fiscal year that does not begin in January
+    last = days.plus_days(days.plus_months(days.plus_days(part.last, 1), later), -1)
+    return change(part, first=days.plus_months(part.first, later), last=last)
 
 
 @COMPOSED("half of the month", f"(HN | ORD (UHALF | HALFWORD)) {_IN} MON")
@@ -344,8 +354,9 @@ def _later(context: Context, m: Match) -> Span | None:
 
 @COMPOSED("rest of", "THE? REST (OF|THE)* DATE")
 @COMPOSED("rest of", "DATE (OF|THE)* REST")
+@COMPOSED("rest of", "THE? REST UDAY? (OF|THE|IN)* (DATE | UYEAR? YEAR)")
 def _rest(context: Context, m: Match) -> Span | None:
-    first, last = bounds(m.spans()[0])
+    first, last = bounds(_scope(context, m))
     if last < context.today:
         return None
     return Span(max(first, context.today), last, "day", 0.9, relative=True)

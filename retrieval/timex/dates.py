@@ -9,7 +9,6 @@ from datetime import date
 
 from retrieval.timex import days
 from retrieval.timex.grammar import OTHER, Context, Match, Rules, Span, Token, change, chars_of
-from retrieval.timex.numeric import full_year
 
 NAMED = Rules()
 """Days and months spelled out; run first."""
@@ -35,7 +34,7 @@ def day_of_month(token: Token | None) -> int:
 def year_of(context: Context, token: Token | None) -> int:
     if token is None or not isinstance(token.value, int):
         raise LookupError("no year")
-    return full_year(token.text or str(token.value), context.today)
+    return days.full_year(token.text or str(token.value), context.today)
 
 
 def latest_day(context: Context, month: int, day: int) -> Span:
@@ -222,6 +221,20 @@ def _month_and_year(context: Context, m: Match) -> Span:
         return Span(None, None, "none", void=True)
     first, last = days.month(year, m.number("MON"))
     return Span(first, last, "month", explicit=True)
+
+
+@NAMED("months of the year", "(FROM|BETWEEN)? MON DOT? (AND | SLASH) MON DOT? LINK* YEAR")
+def _months_and_year(context: Context, m: Match) -> Span | None:
+    first, last = (int(str(token.value)) for token in m.all("MON"))
+    return months_until(m.number("YEAR"), first, last)
+
+
+def months_until(year: int, first: int, last: int) -> Span | None:
+    """From one month to another of a year; the first of the year before where it is later in it."""
+    if first == last:
+        return None
+    begin = days.month(year - (first > last), first)[0]
+    return Span(begin, days.month(year, last)[1], "month", 0.95, explicit=True)
 
 
 @NAMED("month and year", "MON DOT? OF? APOSTROPHE NUM")

@@ -43,6 +43,7 @@ class TimeExpression:
     rule: the name of the rule that read it, for traces.
     confidence: 0-1; 1 for an explicit date, less the more was assumed.
     granularity: the finest unit that was named: hour, day, week, month, quarter, year ...
+    explicit: named in full, year and all, so that the anchor does not matter.
     """
 
     window: Window
@@ -52,6 +53,7 @@ class TimeExpression:
     rule: str
     confidence: float
     granularity: str
+    explicit: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,10 @@ class Token:
     text: str = ""
 
 
+def _never(place: int) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What every rule may look at: the anchor, in its own offset, and how words are to be read."""
@@ -142,6 +146,8 @@ class Context:
     day_first: bool = False
     options: frozenset[str] = field(default_factory=frozenset)
     text: str = ""
+    is_capital: Callable[[int], bool] = _never
+    """Whether the character at a place of what is read was a capital letter."""
 
     @property
     def today(self) -> date:

@@ -90,6 +90,7 @@ _CARRIERS = frozenset(
         "HALFMONTH",
         "HALFWEEK",
         "YEARTODATE",
+        "ENDOF",
         "AMOUNT",
     ]
 )

@@ -51,6 +51,8 @@ def combine(values: list[int]) -> int | None:
             current = 0
         elif current == 0:
             current = value
+        elif value == 0 and 10 <= current <= 20 and not total:
+            current *= 100  # "nineteen oh five"
         elif (value < 10 and current % 10 == 0 and current % 100 >= 20) or (
             current % 100 == 0 and value < 100
         ):

@@ -14,12 +14,22 @@ PERIODS = Rules()
 @PERIODS("to date", "YEARTODATE")
 def _to_date(context: Context, m: Match) -> Span:
     """From the start of the running period up to yesterday."""
-    unit = unit_of(m.all("UNIT")[0]) if m.has("UNIT") else "year"
+    named = m.one("YEARTODATE")
+    unit = "year" if named is None else str(named.value or "year")
+    if m.has("UNIT"):
+        unit = unit_of(m.all("UNIT")[0])
     first, _ = days.period(unit, context.today)
     return Span(first, days.plus_days(context.today, -1), "day", 0.9, relative=True)
 
 
-@PERIODS("rest of", "THE? REST (OF|THE|THIS)* UNIT")
+@PERIODS("end of", "THE? ENDOF")
+def _end_of(context: Context, m: Match) -> Span:
+    """EOM, EOY: the last day of the running period."""
+    _, last = days.period(m.word("ENDOF"), context.today)
+    return Span(last, last, "day", 0.9, relative=True, part="late")
+
+
+@PERIODS("rest of", "THE? REST (OF|THE|THIS)* UNIT (?! OF (THE|THIS)* (DATE|UNIT|MON))")
 @PERIODS("rest of", "THIS? UNIT (OF|THE)* REST")
 def _rest(context: Context, m: Match) -> Span:
     _, last = days.period(unit_of(m.all("UNIT")[0]), context.today)

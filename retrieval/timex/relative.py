@@ -71,7 +71,7 @@ def _ago_from(context: Context, m: Match) -> Span:
     return exact(moved(start, amounts(m), -1), 0.95, relative=True)
 
 
-@RELATIVE("ago", f"{DURATION} (AGO|EARLIERIN)")
+@RELATIVE("ago", f"{DURATION} (AGO|EARLIERIN) (?! THE? PREV (DAY|WDAY))")
 @RELATIVE("ago", f"PREAGO {DURATION} AGO?")
 def _ago(context: Context, m: Match) -> Span | None:
     if _counted_from(m):
@@ -322,7 +322,7 @@ def _weekday_of_week(context: Context, m: Match) -> Span:
 @RELATIVE(
     "weekday",
     "THE? THIS? (NEXT|PREV) WEEKDAY (?! LINK* (NUM|ORD|MD|MON)"
-    "| (OF|IN) THE? (DATE|MOD UNIT|UYEARS? YEAR))",
+    "| (OF|IN) THE? (DATE|MOD UNIT|UYEARS? YEAR|UMONTH|UQUARTER))",
 )
 @RELATIVE("weekday", "THE? THIS WEEKDAY (NEXT|PREV)? (?! LINK* (NUM|ORD|MD|MON))")
 @RELATIVE("weekday", "THE? WEEKDAY (OF|THE)* MOD (?! UNIT)")

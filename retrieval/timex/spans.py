@@ -182,7 +182,9 @@ def cut(context: Context, span: Span, part: str) -> Span | None:
         a, b = days.months(first.year, 4 * at + 1, 4 * at + 4)
     elif span.grain == "decade":
         a, b = days.years(*((first.year + y) for y in ((0, 3), (4, 6), (7, 9))[at]))
-    elif span.grain in ("century", "quarter", "half", "season", "weekend"):
+    elif span.grain == "century":
+        a, b = days.years(*((first.year + y) for y in ((0, 32), (33, 66), (67, 99))[at]))
+    elif span.grain in ("quarter", "half", "season", "weekend"):
         third = ((last - first).days + 1) // 3
         a = days.plus_days(first, third * at)
         b = last if at == 2 else days.plus_days(a, third - 1)

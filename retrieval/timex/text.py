@@ -143,9 +143,10 @@ class Folded:
         before, original = self._places[bisect_right(self._places, (kept, len(self.original))) - 1]
         return original + kept - before
 
-    def is_capital(self, start: int) -> bool:
-        """Whether the folded character there was a capital letter."""
-        return self.original[self.original_span(start, start + 1)[0]].isupper()
+    def is_capital(self, place: int, base: int = 0) -> bool:
+        """Whether the folded character there, counted from `base`, was a capital letter."""
+        at = base + place
+        return self.original[self.original_span(at, at + 1)[0]].isupper()
 
 
 def fold(text: str) -> str:
