@@ -17,6 +17,7 @@ from retrieval.timex.analysis import (
     combine,
     covered,
     expression,
+    expressions,
     whole_days,
 )
 from retrieval.timex.events import anchor_event, asks_for_length
@@ -89,8 +90,7 @@ def _find(text: str, anchor: datetime, settings: Settings) -> list[TimeExpressio
     if reading is None:
         other = search(text, anchor) if settings.fallback else None
         return [] if other is None else [whole_days(text, *other, anchor)]
-    found = (expression(folded, span, start, end, anchor) for span, start, end in reading.found)
-    return [one for one in found if one is not None]
+    return expressions(folded, reading, anchor)
 
 
 def explicit_dates(

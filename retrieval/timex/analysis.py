@@ -16,6 +16,7 @@ from retrieval.timex.grammar import DATE, Context, Span
 from retrieval.timex.holidays import HOLIDAYS
 from retrieval.timex.lexicon import LANGUAGES, Lexicon, lexicon
 from retrieval.timex.lunar import LUNAR
+from retrieval.timex.names import may_be_names, names, without
 from retrieval.timex.offsets import OFFSETS, TIMED, merge_clocks
 from retrieval.timex.periods import PERIODS
 from retrieval.timex.ranges import NUMBERS, OPEN, RANGES
@@ -34,12 +35,14 @@ _DAY_FIRST_REGIONS = frozenset({"GB", "AU", "NZ", "IE", "IN", "ZA"})
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one language's rules found in a text; `void` where it says that there is no window."""
+    """What one language's rules found in a text; `void` where it says that there is no window,
+    `alone` where words start that are times only if nobody is called so."""
 
     language: str
     found: tuple[tuple[Span, int, int], ...]
     void: bool
     covered: int
+    alone: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +128,22 @@ def context_of(words: Lexicon, anchor: datetime, settings: Settings, text: Folde
     return Context(anchor, settings, words.language, day_first, words.options, text.text)
 
 
-def read(words: Lexicon, context: Context, text: Folded) -> Reading:
-    """All expressions that one language finds, left to right, none inside another."""
+def read(words: Lexicon, context: Context, text: Folded, named: set[int]) -> Reading:
+    """All expressions that one language finds, left to right, none inside another.
+
+    `named`: where the words start that a likelier language takes for names; what this one takes
+    for names is added.
+    """
     folded = text.text
     spans: list[tuple[Span, int, int]] = []
+    alone: set[int] = set()
     for start, end in _stretches(words, folded):
         context = replace(context, is_capital=partial(text.is_capital, base=start))
-        tokens = merge_clocks(words.tokens(context, folded[start:end]))
+        part = folded[start:end]
+        tokens = merge_clocks(words.tokens(context, part))
+        named.update(start + place for place in names(context, part, tokens))
+        tokens = without(tokens, {place - start for place in named})
+        alone.update(start + place for place in may_be_names(tokens))
         for step in _STEPS:
             tokens = step.reduce(context, tokens)
         spans.extend(
@@ -145,6 +157,7 @@ def read(words: Lexicon, context: Context, text: Folded) -> Reading:
         tuple(s for s in spans if not s[0].void),
         any(s[0].void for s in spans),
         covered,
+        frozenset(alone),
     )
 
 
@@ -179,8 +192,9 @@ def best_reading(text: Folded, anchor: datetime, settings: Settings) -> Reading 
     tried = candidates(text.text)
     best: Reading | None = None
     best_score = 0.0
+    named: set[int] = set()
     for words in tried.likely:
-        reading = read(words, context_of(words, anchor, settings, text), text)
+        reading = read(words, context_of(words, anchor, settings, text), text, named)
         if not reading.found and not reading.void:
             continue
         if words.script != "latin":
@@ -191,7 +205,7 @@ def best_reading(text: Folded, anchor: datetime, settings: Settings) -> Reading 
     if best is not None:
         return best
     for words in tried.others:
-        reading = read(words, context_of(words, anchor, settings, text), text)
+        reading = read(words, context_of(words, anchor, settings, text), text, named)
         if reading.found and _is_borrowed(tried, text.text, reading):
             return reading
     return None
@@ -240,6 +254,17 @@ def aware(anchor: datetime) -> datetime:
     if anchor.tzinfo is None or anchor.utcoffset() is None:
         return anchor.replace(tzinfo=UTC)
     return anchor
+
+
+def expressions(folded: Folded, reading: Reading, anchor: datetime) -> list[TimeExpression]:
+    """What a reading found, without what no calendar holds."""
+    found: list[TimeExpression] = []
+    for span, start, end in reading.found:
+        one = expression(folded, span, start, end, anchor)
+        if one is not None:
+            word = start in reading.alone and WORDS.fullmatch(folded.text, start, end) is not None
+            found.append(replace(one, maybe_name=word))
+    return found
 
 
 def expression(
