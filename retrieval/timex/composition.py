@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from retrieval.timex import days
-from retrieval.timex.dates import day_of_month, exact, latest_month
+from retrieval.timex.dates import day_of_month, exact, latest_month, told_in_the_past
 from retrieval.timex.eras import latest_season, part_of_year, season
 from retrieval.timex.grammar import OTHER, Context, Match, Rules, Span, change, chars_of
 from retrieval.timex.relative import DURATION
@@ -65,6 +65,7 @@ def _weekday_of(context: Context, m: Match) -> Span | None:
 
 @COMPOSED("part of the period", f"THE? (ORD|LASTORD|PREV) UNIT {_IN} {_P}")
 @COMPOSED("part of the period", f"{_P} OF? (THE|OF|IN)* (ORD|LASTORD) UNIT")
+@COMPOSED("part of the period", f"(UWEEK|UWEEKEND|UQUARTER|UMONTH) ORD (OF|IN)+ {_P}")
 def _unit_of(context: Context, m: Match) -> Span | None:
     span, nth = _scope(context, m), _nth(m)
     first, last = bounds(span)
@@ -128,6 +129,8 @@ def _first_units(context: Context, m: Match) -> Span | None:
 @COMPOSED("month of", "DATE OF UMONTH")
 def _period_of_day(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
+    if span.grain == "month" and m.has("UMONTH"):
+        return span
     if span.grain != "day" or m.has("BEFORE"):
         return None
     if m.before is not None and m.before.kind in chars_of("COUNT"):
@@ -324,6 +327,8 @@ def _decade_of(context: Context, m: Match) -> Span | None:
 @COMPOSED("part of the period", f"(THE|IN|AT)* (EARLY|MID|LATE) (OF|IN|THE|DASH)* {_P}")
 @COMPOSED("part of the period", f"{_P} (OF|THE|DASH|IN)* (EARLY|MID|LATE)")
 def _cut(context: Context, m: Match) -> Span | None:
+    if m.has("PBETWEEN") and m.before is not None and m.before.kind in chars_of("AND"):
+        return None  # Hindi "between": the middle of what lies between two
     if m.has("EARLY"):
         span = _scope(context, m)
         return earlier_in(context, span) if span.relative else cut(context, span, "early")
@@ -497,7 +502,8 @@ def _running(context: Context, m: Match) -> Span | None:
     lone = len(m.tokens) == 1 and m.before is not None and m.before.kind == OTHER
     if lone and m.after is not None and m.after.kind not in chars_of("DOT") | chars_of("LOC"):
         return None  # "another theme park weekend; ..."
-    return change(shifted(context, unit, 0), confidence=0.75)
+    over = unit == "weekend" and told_in_the_past(context)
+    return change(shifted(context, unit, -over), confidence=0.75)
 
 
 @LATE_BARE("day before", "THE UDAY (BEFORE|AFTER) (?=STOP|DOT|$)")

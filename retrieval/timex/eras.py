@@ -90,7 +90,7 @@ def _season_of_short_year(context: Context, m: Match) -> Span | None:
 
 
 @ERAS("season", "THE? MOD (SEASON|LONESEASON)")
-@ERAS("season", "THE? (SEASON|LONESEASON) MOD")
+@ERAS("season", "THE? (SEASON|LONESEASON) MOD (?! UNIT)")
 def _moved_season(context: Context, m: Match) -> Span:
     return _nth_season(context, m.number("SEASON", "LONESEASON"), shift_of(m))
 
@@ -120,7 +120,12 @@ def _nth_season(context: Context, number: int, shift: int) -> Span:
     return near[-3]
 
 
-@ERAS("season", "(IN|SINCE) THE? SEASON (?! X SEASON)")
+@ERAS("season", "PREVSEASON")
+def _last_season(context: Context, m: Match) -> Span:
+    return _nth_season(context, m.number("PREVSEASON"), -1)
+
+
+@ERAS("season", "(IN|SINCE) THE? SEASON (?! X SEASON | (OF|THE|IN)* (MOD | UNIT MOD | YEAROFF))")
 def _season(context: Context, m: Match) -> Span | None:
     if m.has("SINCE"):
         return None
@@ -165,7 +170,12 @@ def _decade(first: int) -> Span:
 @ERAS("decade", "(IN|THE|OF)* YEAR OF? UDECADE")
 @ERAS("decade", "YEAR YMARK? DECS")
 def _decade_of_year(context: Context, m: Match) -> Span:
-    return _decade(m.number("YEAR") // 10 * 10)
+    year = m.number("YEAR")
+    by_hundreds = m.has("DECS") and "centuries_by_hundreds" in context.options
+    # Swedish "1800-talet"; "2000-talet" is as often its first ten years.
+    if by_hundreds and year % 100 == 0 and year < 2000:
+        return Span(*days.years(year, year + 99), "century", 0.95)
+    return _decade(year // 10 * 10)
 
 
 @ERAS("decade", "(IN|THE|OF)* (DECPRE|UDECADE) (OF|THE)* APOSTROPHE? NUM")
@@ -207,6 +217,13 @@ def _century(context: Context, m: Match) -> Span | None:
         return None
     first, last = days.years(max(1, (number - 1) * 100), number * 100 - 1)
     return Span(first, last, "century", 0.95)
+
+
+@ERAS("century", "(IN|THE|OF|ON)* HUNDREDS")
+def _hundreds(context: Context, m: Match) -> Span:
+    """Italian "Ottocento", Swedish "artonhundratalet": the century by its hundreds."""
+    first = m.number("HUNDREDS")
+    return Span(*days.years(first, first + 99), "century", 0.95)
 
 
 @ERAS("years", f"(FROM|BETWEEN) {_YEAR_OF} FROM? (TO|UNTIL|DASH|AND) {_YEAR_OF} {_TAIL}")

@@ -87,6 +87,11 @@ def chars_of(name: str) -> frozenset[str]:
     return frozenset({kind_of(name), *composites})
 
 
+def any_of(names: str) -> frozenset[str]:
+    """All characters of several kinds, whose names are divided by spaces."""
+    return frozenset().union(*map(chars_of, names.split()))
+
+
 def composite(first: str, second: str) -> str | None:
     """The kind that is both kinds, if there is one."""
     names = {c: n for n, c in KINDS.items()}
@@ -178,6 +183,11 @@ class Match:
     @property
     def after(self) -> Token | None:
         return self._text[self._end] if self._end < len(self._text) else None
+
+    def ahead(self, steps: int) -> Token | None:
+        """The token that stands so many places after the match."""
+        at = self._end + steps - 1
+        return self._text[at] if at < len(self._text) else None
 
     def all(self, *kinds: str) -> list[Token]:
         wanted = frozenset().union(*map(chars_of, kinds))

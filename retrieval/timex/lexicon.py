@@ -26,7 +26,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Union
 
-from retrieval.timex.grammar import OTHER, Context, Token, Value, composite, kind_of
+from retrieval.timex.grammar import OTHER, Context, Token, Value, chars_of, composite, kind_of
 from retrieval.timex.numerals import HAN_DIGITS, compound_number, han_number, merge_numbers
 from retrieval.timex.numeric import numeric_tokens
 from retrieval.timex.text import WORDS, Piece, fold, pieces
@@ -92,8 +92,14 @@ _CARRIERS = frozenset(
         "YEARTODATE",
         "ENDOF",
         "AMOUNT",
+        "PREVDAY",
+        "PREVSEASON",
+        "HUNDREDS",
     ]
 )
+
+# What a written ordinal such as "1." counts.
+_COUNTED = frozenset().union(*map(chars_of, ["UNIT", "WEEKDAY", "HALFWORD"]))
 
 Node = dict[str, Union["Node", tuple[str, Value]]]
 
@@ -151,9 +157,8 @@ class Lexicon:
                 previous = cut[at + used - 1]
                 at += used
                 continue
-            following = cut[at + 1] if at + 1 < count else None
             if piece.text.isdigit():
-                token, used = self._digits(piece, previous, following)
+                token, used = self._digits(cut, at, previous)
                 yield token
                 at += used
             else:
@@ -194,9 +199,9 @@ class Lexicon:
                 best = (leaf[0], leaf[1], used)
         return best
 
-    def _digits(
-        self, piece: Piece, previous: Piece | None, following: Piece | None
-    ) -> tuple[Token, int]:
+    def _digits(self, cut: list[Piece], at: int, previous: Piece | None) -> tuple[Token, int]:
+        piece = cut[at]
+        following = cut[at + 1] if at + 1 < len(cut) else None
         glued_left = (
             previous is not None
             and previous.end == piece.start
@@ -208,6 +213,12 @@ class Lexicon:
             return Token(OTHER, None, piece.start, piece.end), 1
         value = int(piece.text)
         spaced = 1 if "spaced_ordinals" in self.options else 0
+        used = self._ordinal(cut, at)
+        if used:
+            kind = "YEAR" if size == 4 else "ORD"
+            return Token(
+                kind_of(kind), value, piece.start, cut[at + used - 1].end, piece.text
+            ), used
         if following is not None and following.start <= piece.end + spaced:
             if following.text in self.ordinal:
                 return Token(kind_of("ORD"), value, piece.start, following.end, piece.text), 2
@@ -221,6 +232,21 @@ class Lexicon:
                 return Token(OTHER, None, piece.start, piece.end), 1
         kind = "YEAR" if size == 4 else "NUM"
         return Token(kind_of(kind), value, piece.start, piece.end, piece.text), 1
+
+    def _ordinal(self, cut: list[Piece], at: int) -> int:
+        """How many pieces make the number an ordinal by a mark: 3:e, 21-го, "1. Quartal"; or 0."""
+        if at + 2 >= len(cut) or cut[at + 1].start != cut[at].end:
+            return 0
+        mark, word = cut[at + 1], cut[at + 2]
+        if mark.text in ":-" and word.start == mark.end and word.text in self.ordinal:
+            planted = self.tree.get(mark.text)
+            return 0 if isinstance(planted, dict) and word.text in planted else 3
+        if mark.text == "." and word.start > mark.end and "dotted_ordinals" in self.options:
+            stems = [word.text]
+            stems.extend(word.text[: -len(e)] for e, _ in self.suffixes if word.text.endswith(e))
+            found = (self._stem(stem) for stem in stems)
+            return 2 if any(leaf is not None and leaf[0] in _COUNTED for leaf in found) else 0
+        return 0
 
     def _han(self, cut: list[Piece], at: int) -> tuple[Token, int] | None:
         if self.script not in ("han", "kana") or cut[at].text not in HAN_DIGITS:
@@ -272,7 +298,7 @@ class Lexicon:
                     yield Token(kind_of(kind), None, piece.start, middle)
                     yield Token(leaf[0], leaf[1], middle, piece.end)
                     return
-        yield Token(OTHER, None, piece.start, piece.end)
+        yield Token(OTHER, None, piece.start, piece.end, text)
 
     def _stem(self, stem: str) -> tuple[str, Value] | None:
         node = self.tree.get(stem)

@@ -53,7 +53,7 @@ def _back(context: Context, m: Match) -> Span:
     return exact(moved(context.today, parts, -1), 0.95, relative=True)
 
 
-@RELATIVE("every", "EVERY (UNIT | DAY | WDAY | PART) (TO DAY)?")
+@RELATIVE("every", "EVERY (UDAY? (DAY | WDAY) | UNIT | PART) (TO DAY)?")
 @RELATIVE("no window", "VOID")
 @RELATIVE("no window", f"{DURATION} PBEFORE")
 def _void(context: Context, m: Match) -> Span | None:
@@ -61,6 +61,21 @@ def _void(context: Context, m: Match) -> Span | None:
     if m.has("PBEFORE") and not any(t.value == "void" for t in m.all("PBEFORE")):
         return None
     return Span(None, None, "none", void=True)
+
+
+_WITHIN = (
+    "(?= DATE | MON | SEASON | LONESEASON | HN | QN | (ORD | NUM) UQUARTER | HOLIDAY | LUNARMONTH)"
+)
+
+
+@RELATIVE("years ago", f"(NUM | A) UYEARS AGO (OF|IN|ON|THE|COMMA)* {_WITHIN}")
+@RELATIVE("years ago", f"PREAGO (NUM | A) UYEARS AGO? (OF|IN|ON|COMMA)+ THE? {_WITHIN}")
+def _year_ago(context: Context, m: Match) -> Span | None:
+    """ "Four years ago, on 18 April": the year that a date or a part of a year is counted in."""
+    if _counted_from(m):
+        return None
+    year = context.today.year - int(count_of(m.one("NUM", "A")))
+    return Span(*days.year(year), "year", 0.95, relative=True)
 
 
 @RELATIVE("ago", f"REL PREAGO {DURATION}")
@@ -73,9 +88,16 @@ def _ago_from(context: Context, m: Match) -> Span:
 
 @RELATIVE("ago", f"{DURATION} (AGO|EARLIERIN) (?! THE? PREV (DAY|WDAY))")
 @RELATIVE("ago", f"PREAGO {DURATION} AGO?")
+@RELATIVE("ago", "PREAGO UNIT AND HALFWORD")
+@RELATIVE("ago", "UNIT AGO")
+@RELATIVE("ago", "PREAGO UNIT (?! MOD | ORD | OF | NUM | YEAR | PSINCE)")
 def _ago(context: Context, m: Match) -> Span | None:
     if _counted_from(m):
         return None
+    if not m.has("COUNT", "HALFWORD") and (
+        "one_unit" not in context.options or m.all("UNIT")[0].value == 2
+    ):
+        return None  # only some languages leave out the "one" of "a week ago"
     try:
         return _back(context, m)
     except OverflowError:
@@ -117,7 +139,7 @@ def _adjacent(context: Context, m: Match) -> Span:
 
 
 @RELATIVE("ago", "AMOUNT (AGO | PBEFORE) | PREAGO AMOUNT")
-@RELATIVE("from now", "AMOUNT (LATER | PAFTER) | PRELATER AMOUNT")
+@RELATIVE("from now", "AMOUNT (LATER | PAFTER) | PRELATER AMOUNT (?! PREV | PAST | NEXT | COMING)")
 @RELATIVE("rolling", "(PREV | PAST | LASTORD) AMOUNT | AMOUNT (PREV | PAST)")
 @RELATIVE("rolling ahead", "(NEXT | COMING) AMOUNT | AMOUNT (NEXT | COMING)")
 def _amount(context: Context, m: Match) -> Span:
@@ -164,7 +186,10 @@ def _both_days(context: Context, m: Match) -> Span | None:
 
 
 @RELATIVE("from now", f"(PRELATER|LATER)? {DURATION} LATER")
-@RELATIVE("from now", f"PRELATER {DURATION} (?! AFTER | BEFORE | FROM | PAFTER | SINCE)")
+@RELATIVE(
+    "from now",
+    f"PRELATER {DURATION} (?! AFTER | BEFORE | FROM | PAFTER | SINCE | (PREV | PAST) (?! UNIT))",
+)
 def _ahead(context: Context, m: Match) -> Span | None:
     parts = amounts(m)
     if _counted_from(m) or (m.has("OF") and parts[0][1] in ("decade", "century")):
@@ -270,10 +295,15 @@ def _past_unit(context: Context, m: Match) -> Span:
 
 @RELATIVE("rolling ahead", f"(THE|WITHIN)* (NEXT|COMING) (THE|OF)* {DURATION}")
 @RELATIVE("rolling ahead", f"THE? {DURATION} (NEXT|COMING)")
+@RELATIVE("rolling ahead", "UNIT NUM (NEXT|COMING)")
 @RELATIVE("rolling ahead", "THE? (NUM|FEW|COUPLE) (NEXT|COMING) UNIT")
 @RELATIVE("rolling ahead", f"WITHIN {DURATION} (?! BEFORE | AFTER | FROM | SINCE)")
 @RELATIVE("rolling ahead", "THE? COMING UNIT")
 def _next_units(context: Context, m: Match) -> Span | None:
+    if m.tokens[0].kind in chars_of("UNIT"):  # Arabic, as in `_last_units`
+        if "number_after" not in context.options:
+            return None
+        return rolling(context, [(m.number("NUM"), unit_of(m.tokens[0]))], 1, True)
     parts = amounts(m)
     if _one_of_several(m):
         return None
@@ -319,6 +349,17 @@ def _weekday_of_week(context: Context, m: Match) -> Span:
     return exact(days.plus_days(monday, 7 * weeks + m.number("WEEKDAY") - 1), 0.95, relative=True)
 
 
+@RELATIVE("weekday", "PREVDAY (OF|IN)* (MOD UWEEK | UWEEK MOD)?")
+def _last_weekday(context: Context, m: Match) -> Span:
+    """Swedish "i måndags": last Monday in one word."""
+    weekday, today = m.number("PREVDAY") - 1, context.today
+    if m.has("MOD"):
+        monday = days.week(today)[0]
+        return exact(days.plus_days(monday, 7 * shift_of(m) + weekday), 0.95, relative=True)
+    back = (today.weekday() - weekday - 1) % 7 + 1
+    return exact(days.plus_days(today, -back), 0.95, relative=True)
+
+
 @RELATIVE(
     "weekday",
     "THE? THIS? (NEXT|PREV) WEEKDAY (?! LINK* (NUM|ORD|MD|MON)"
@@ -334,6 +375,8 @@ def _moved_weekday(context: Context, m: Match) -> Span | None:
     weekday = m.number("WEEKDAY") - 1
     today = context.today
     strong = m.one("PREV", "NEXT")
+    if strong is not None and _is_last_of(m, strong):
+        return None
     if strong is None:
         found = days.plus_days(days.week(today)[0], weekday)
     elif "weekday_of_this_week" in context.options:
@@ -349,17 +392,38 @@ def _moved_weekday(context: Context, m: Match) -> Span | None:
     return exact(found, 0.95, relative=True)
 
 
+def _is_last_of(m: Match, modifier: Token) -> bool:
+    """Whether "last Friday" is the last one of a period: "(of) March 2024", "March 2024's"."""
+    after = m.after
+    if m.tokens[-1] is not modifier and after is not None and isinstance(after.value, Span):
+        return modifier.kind in chars_of("PREV") and after.value.grain in ("month", "year")
+    before = m.before
+    return (
+        modifier.kind in chars_of("LASTORD") and before is not None and before.kind in _PERIOD_ENDS
+    )
+
+
+_PERIOD_ENDS = frozenset().union(
+    *map(chars_of, ["OF", "MON", "DATE", "UYEARS", "UMONTH", "YEAROFF", "MONTHOFF"])
+)
+
+
 def _far(token: Token) -> int:
     return abs(token.value) if isinstance(token.value, int) else 1
 
+
+_COUNTED = frozenset().union(*map(chars_of, ["PREV", "NEXT", "PAST", "UNIT"]))
 
 # What follows "this may" where it is a verb.
 _VERBS = frozenset().union(*map(chars_of, ["X", "OR", "A", "AND", "NUM", "ORD"]))
 
 
 @RELATIVE("calendar month", "THE? MOD (OF)? MON")
-@RELATIVE("calendar month", "THE? MON (OF|THE)* MOD (?! UNIT)")
+@RELATIVE("calendar month", "THE? MON (OF|THE)* MOD (?! UNIT | WEEKDAY)")
 def _moved_month(context: Context, m: Match) -> Span | None:
+    counted = m.after is not None and m.after.kind in _COUNTED
+    if counted and m.tokens[-1].kind in chars_of("NUM"):
+        return None  # French "ces sept derniers jours"
     if m.has("THIS") and m.has("WMONTH") and m.after is not None and m.after.kind in _VERBS:
         return None
     first, last = days.month(context.today.year + shift_of(m), m.number("MON"))

@@ -12,6 +12,8 @@ import unicodedata
 from bisect import bisect_right
 from typing import NamedTuple
 
+# Kept apart from its letter and never dropped: Swedish "år" is a year and "är" is "is".
+_RING = "\u030a"
 _SPECIAL = {
     "ı": "i",
     "ß": "ss",
@@ -37,6 +39,9 @@ _SPECIAL = {
     "。": ".",
     "、": ",",
     "،": ",",
+    "؟": "?",
+    "؛": ";",
+    _RING: _RING,
     "।": ".",
     "\u200b": "",
     "\u200c": "",
@@ -67,8 +72,10 @@ def _fold_character(character: str) -> str:
     if decimal is not None:
         return str(decimal)
     apart = unicodedata.normalize("NFKD", character)
-    kept = "".join(c for c in apart if unicodedata.combining(c) not in _DROPPED_CLASSES)
-    whole = unicodedata.normalize("NFC", kept).lower()
+    kept = "".join(
+        c for c in apart if c != _RING and unicodedata.combining(c) not in _DROPPED_CLASSES
+    )
+    whole = unicodedata.normalize("NFC", kept).lower() + _RING * (_RING in apart)
     return "".join(_TRADITIONAL.get(c, _SPECIAL.get(c, c)) for c in whole if c != "\u0307")
 
 
@@ -163,12 +170,12 @@ class Piece(NamedTuple):
 
 # Scripts written without spaces come character by character, so that the lexicon finds its words.
 _PIECE = re.compile(
-    r"[a-z\u00df-\u024f\u0250-\u02af\u0400-\u052f\u0590-\u065f\u066e-\u06d3\u06d5-\u06ff"
+    r"[a-z\u00df-\u024f\u0250-\u02af\u030a\u0400-\u052f\u0590-\u065f\u066e-\u06d3\u06d5-\u06ff"
     r"\u0900-\u0963\u0970-\u097f]+"
     r"|\d+|[^\s]"
 )
 WORDS = re.compile(
-    r"[a-z\u00df-\u024f\u0400-\u052f\u0620-\u065f\u066e-\u06d3\u0900-\u0963\u0970-\u097f]+"
+    r"[a-z\u00df-\u024f\u030a\u0400-\u052f\u0620-\u065f\u066e-\u06d3\u0900-\u0963\u0970-\u097f]+"
 )
 
 
