@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from retrieval.timex import days
-from retrieval.timex.dates import day_of_month, exact, latest_month, told_in_the_past
+from retrieval.timex.chinese import told_in_the_past
+from retrieval.timex.dates import day_of_month, exact, latest_month
 from retrieval.timex.eras import latest_season, part_of_year, season
 from retrieval.timex.grammar import OTHER, Context, Match, Rules, Span, change, chars_of
 from retrieval.timex.relative import DURATION
@@ -346,15 +347,13 @@ def _to_date(context: Context, m: Match) -> Span:
 @COMPOSED("earlier in the period", "EARLIERIN DATE")
 @COMPOSED("earlier in the period", "DATE (OF|IN|AND|COMMA)* EARLIERIN")
 def _earlier(context: Context, m: Match) -> Span | None:
-    span = m.spans()[0]
-    return earlier_in(context, span)
+    return earlier_in(context, m.spans()[0])
 
 
 @COMPOSED("later in the period", "LATERIN (THE|OF|IN)* DATE")
 @COMPOSED("later in the period", "DATE (OF|IN|THE|COMMA)* LATERIN")
 def _later(context: Context, m: Match) -> Span | None:
-    span = m.spans()[0]
-    return later_in(context, span)
+    return later_in(context, m.spans()[0])
 
 
 @COMPOSED("rest of", "THE? REST (OF|THE)* DATE")

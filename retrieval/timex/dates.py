@@ -5,10 +5,10 @@ A day without a year is its latest instance up to the anchor; so is a day withou
 
 from __future__ import annotations
 
-import re
 from datetime import date
 
 from retrieval.timex import days
+from retrieval.timex.chinese import is_name, told_in_the_past
 from retrieval.timex.grammar import (
     OTHER,
     Context,
@@ -123,7 +123,7 @@ def _date(context: Context, m: Match) -> Span | None:
 
 
 def _joined(m: Match) -> bool:
-    """Whether the article that the match begins with is "to": Portuguese "15 de abril a 2 de maio"."""
+    """Whether the leading article is "to" after all: Portuguese "15 de abril a 2 de maio"."""
     before = m.before
     article_or_to = chars_of("THE") & chars_of("TO")
     return m.tokens[0].kind in article_or_to and before is not None and before.kind in _MONTHS
@@ -433,7 +433,7 @@ def _day_of_month(context: Context, m: Match) -> Span | None:
         and not m.has("ON", "MDAY", "UDAY", "DOMEND")
     ):
         return None
-    if "numbered_names" in context.options and _is_name(m):
+    if is_name(context, m):
         return None
     if m.has("UDAY") and not m.has("ON", "THE") and "numbered_days" not in context.options:
         return None  # "day 21"; Spanish and Portuguese number the days of a month so
@@ -449,20 +449,6 @@ def _day_of_month(context: Context, m: Match) -> Span | None:
             return exact(found, 0.8, day=day)
         month = days.plus_months(month, -1)
     return None
-
-
-def _is_name(m: Match) -> bool:
-    """Chinese 号 numbers ships and lines as it does days: 玉兔二号 is a name."""
-    before = m.before
-    return (
-        before is not None
-        and before.kind == OTHER
-        and before.end == m.tokens[0].start
-        and before.text not in _BEFORE_NUMBERED
-    )
-
-
-_BEFORE_NUMBERED = frozenset("我你他她它们在自于跟就等那当定约改推迟延前提了过会")
 
 
 @BARE("week of", "THE? UWEEK (OF|THE)+ NUM (?! X | UNIT | OF | NUM | MON)")
@@ -495,17 +481,6 @@ def _weekday_and_numbers(context: Context, m: Match) -> Span | None:
     swap = first > 12 or (context.day_first and second <= 12)
     month, day = (second, first) if swap else (first, second)
     return latest_day(context, month, day)
-
-
-_DONE = re.compile("[了过曾](?!去|年|来)")
-_PLANNED = re.compile("将|打算|计划|准备|快要|就要")
-
-
-def told_in_the_past(context: Context) -> bool:
-    """Whether a Chinese sentence says that something is over: 了, 过, 曾."""
-    if "weekday_of_this_week" not in context.options:
-        return False
-    return _DONE.search(context.text) is not None and _PLANNED.search(context.text) is None
 
 
 @BARE("weekday", "DAY (UDAY (?! AGO | LATER) | DOT)?")

@@ -316,7 +316,7 @@ class Lexicon:
             return True
         if self.joints is not None and any(self._is_year(word) for word in words):
             return True
-        return bool(self.suffixes or self.prefixes) and any(self._inflected(w) for w in words)
+        return bool(self.suffixes or self.prefixes) and any(self.inflected(w) for w in words)
 
     def places(self, folded: str) -> list[int]:
         """Where in the text something could carry a time, in no order."""
@@ -333,7 +333,8 @@ class Lexicon:
             return False
         return compound_number(word, self.numbers, self.joints or ()) is not None
 
-    def _inflected(self, word: str) -> bool:
+    def inflected(self, word: str) -> bool:
+        """Whether the word is a word of time with one of the language's endings."""
         return any(
             word.endswith(ending) and word[: -len(ending)] in self.triggers
             for ending, _ in self.suffixes

@@ -7,9 +7,10 @@ time is read in their language.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 from retrieval.keyword.language import stop_words
@@ -81,12 +82,40 @@ def evidence(words: frozenset[str], folded: str) -> Mapping[str, float]:
     weights = _weights()
     found: dict[str, float] = {}
     spaced = f" {folded} "
+    endings = frozenset(_ENDING.findall(folded)) if "'" in folded else frozenset()
     for word in words:
         if len(word) == 1 and f" {word} " not in spaced:
             continue
-        for language, weight in weights.get(word, ()):
+        if word in endings:
+            spoken = tuple((language, 1.0) for language in _inflecting() if _ends(language, word))
+        else:
+            spoken = weights.get(word) or _inflected(word)
+        for language, weight in spoken:
             found[language] = found.get(language, 0.0) + weight
     return found
+
+
+# What stands behind a number and an apostrophe is an ending, and no word: Turkish "1990'li".
+_ENDING = re.compile(r"\d'([a-z]+)")
+
+
+@cache
+def _inflecting() -> tuple[str, ...]:
+    """The languages (Latin script) whose lists have endings."""
+    return tuple(
+        name for name in LANGUAGES if lexicon(name).suffixes and lexicon(name).script == "latin"
+    )
+
+
+def _ends(language: str, word: str) -> bool:
+    return any(word == ending for ending, _ in lexicon(language).suffixes)
+
+
+@lru_cache(maxsize=8_192)
+def _inflected(word: str) -> tuple[tuple[str, float], ...]:
+    """The languages in which the word is an inflected word of time."""
+    found = [language for language in _inflecting() if lexicon(language).inflected(word)]
+    return tuple((language, _TIME_WORD / len(found)) for language in found)
 
 
 def in_contention(found: Mapping[str, float], language: str) -> bool:

@@ -1,0 +1,30 @@
+"""What only Chinese tells by other words in the sentence: whether it is over, what 号 numbers."""
+
+from __future__ import annotations
+
+import re
+
+from retrieval.timex.grammar import OTHER, Context, Match
+
+_DONE = re.compile("[了过曾](?!去|年|来)")
+_PLANNED = re.compile("将|打算|计划|准备|快要|就要")
+_BEFORE_NUMBERED = frozenset("我你他她它们在自于跟就等那当定约改推迟延前提了过会")
+
+
+def told_in_the_past(context: Context) -> bool:
+    """Whether a sentence says that something is over: 了, 过, 曾."""
+    if "weekday_of_this_week" not in context.options:
+        return False
+    return _DONE.search(context.text) is not None and _PLANNED.search(context.text) is None
+
+
+def is_name(context: Context, m: Match) -> bool:
+    """Whether 号 numbers a ship or a line, as it does days: 玉兔二号 is a name."""
+    before = m.before
+    return (
+        "numbered_names" in context.options
+        and before is not None
+        and before.kind == OTHER
+        and before.end == m.tokens[0].start
+        and before.text not in _BEFORE_NUMBERED
+    )
