@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 
-from retrieval.timex.grammar import OTHER, Context, Match
+from retrieval.timex.grammar import OTHER, Context, Match, any_of
+from retrieval.timex.text import Piece
 
 _DONE = re.compile("[了过曾](?!去|年|来)")
 _PLANNED = re.compile("将|打算|计划|准备|快要|就要")
+_UNITS = frozenset("年月周")
+_RELATIVE = any_of("REL YEAROFF MONTHOFF WEEKOFF")
 _BEFORE_NUMBERED = frozenset("我你他她它们在自于跟就等那当定约改推迟延前提了过会")
 
 
@@ -16,6 +19,12 @@ def told_in_the_past(context: Context) -> bool:
     if "weekday_of_this_week" not in context.options:
         return False
     return _DONE.search(context.text) is not None and _PLANNED.search(context.text) is None
+
+
+def is_ago(piece: Piece, kind: str, previous: Piece) -> bool:
+    """Whether 前 stands behind a unit, so that it ends "years ago" and begins no 前天, 前日: "三年前
+    日本"."""
+    return piece.text == "前" and previous.text in _UNITS and kind in _RELATIVE
 
 
 def is_name(context: Context, m: Match) -> bool:

@@ -287,6 +287,10 @@ def _month_and_day(context: Context, m: Match) -> Span | None:
     if m.has("UDAY") and m.before is not None and m.before.kind in _ORDERS:
         return None  # "the last 3 days of March"
     closing = m.tokens[-1] is number and m.after is not None
+    if "year_first" in context.options and m.tokens[-1] is number:
+        told = closing and m.after.kind == OTHER and m.after.start == number.end  # type: ignore[union-attr]
+        if not number.text or m.has("COMMA") or told:
+            return None  # "7月，一名": a day of a month has its 日
     if closing and m.after.kind in _UNITS:  # type: ignore[union-attr]
         return None
     spelled = number.kind in chars_of("NUM") and not number.text

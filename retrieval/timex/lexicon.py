@@ -26,6 +26,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Union
 
+from retrieval.timex.chinese import is_ago
 from retrieval.timex.grammar import OTHER, Context, Token, Value, chars_of, composite, kind_of
 from retrieval.timex.numerals import HAN_DIGITS, compound_number, han_number, merge_numbers
 from retrieval.timex.numeric import numeric_tokens
@@ -151,6 +152,8 @@ class Lexicon:
                 continue
             loose = not _is_symbol(previous, piece) and not self._is_ending(previous, piece)
             hit = self._longest(cut, at) if loose else None
+            if hit is not None and previous is not None and is_ago(piece, hit[0], previous):
+                hit = (*(self._stem(piece.text) or hit[:2]), 1)
             if hit is not None:
                 kind, value, used = hit
                 yield Token(kind, value, piece.start, cut[at + used - 1].end)

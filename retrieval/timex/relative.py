@@ -79,7 +79,7 @@ def _year_ago(context: Context, m: Match) -> Span | None:
 
 
 @RELATIVE("ago", f"REL PREAGO {DURATION}")
-@RELATIVE("ago", f"{DURATION} AGO REL")
+@RELATIVE("ago", f"{DURATION} AGO OF? REL")
 def _ago_from(context: Context, m: Match) -> Span:
     """ "A year ago today", "heute vor einem Jahr"."""
     start = days.plus_days(context.today, m.number("REL"))
