@@ -9,6 +9,7 @@ from datetime import UTC, datetime, time
 from functools import partial
 
 from retrieval.timex.composition import COMPOSED, LATE_BARE
+from retrieval.timex.compounds import COMPOUNDS
 from retrieval.timex.dates import BARE, NAMED
 from retrieval.timex.eras import ERAS
 from retrieval.timex.expression import Settings, TimeExpression
@@ -27,8 +28,8 @@ from retrieval.timex.text import WORDS, Folded
 from retrieval.types import Window
 
 _STEPS = (
-    LUNAR, NUMBERS, NAMED, OFFSETS, RELATIVE, ERAS, PERIODS, HOLIDAYS, SEVERAL, COMPOSED, BARE,
-    COMPOSED, LATE_BARE, COMPOSED, TIMED, RANGES, COMPOSED, OPEN,
+    LUNAR, NUMBERS, COMPOUNDS, NAMED, OFFSETS, RELATIVE, ERAS, PERIODS, HOLIDAYS, SEVERAL,
+    COMPOSED, BARE, COMPOSED, LATE_BARE, COMPOSED, TIMED, RANGES, COMPOSED, OPEN,
 )  # fmt: skip
 _DAY_FIRST_REGIONS = frozenset({"GB", "AU", "NZ", "IE", "IN", "ZA"})
 

@@ -22,8 +22,7 @@ def told_in_the_past(context: Context) -> bool:
 
 
 def is_ago(piece: Piece, kind: str, previous: Piece) -> bool:
-    """Whether 前 stands behind a unit, so that it ends "years ago" and begins no 前天, 前日: "三年前
-    日本"."""
+    """Whether 前 ends "years ago" behind a unit, and begins no 前天 or 前日: "三年前日本"."""
     return piece.text == "前" and previous.text in _UNITS and kind in _RELATIVE
 
 

@@ -55,7 +55,7 @@ def _nth(m: Match) -> int:
 
 
 @COMPOSED("weekday of the period", f"THE? (ORD|LASTORD|PREV) WEEKDAY {_IN} {_P}")
-@COMPOSED("weekday of the period", f"WEEKDAY ORD (OF|IN)+ {_P}")
+@COMPOSED("weekday of the period", f"WEEKDAY (ORD|LASTORD) (OF|IN)+ {_P}")
 @COMPOSED("weekday of the period", f"{_P} OF? (THE|OF|IN)* (ORD|LASTORD|PREV) WEEKDAY")
 def _weekday_of(context: Context, m: Match) -> Span | None:
     span = _scope(context, m)
@@ -66,7 +66,7 @@ def _weekday_of(context: Context, m: Match) -> Span | None:
 
 @COMPOSED("part of the period", f"THE? (ORD|LASTORD|PREV) UNIT {_IN} {_P}")
 @COMPOSED("part of the period", f"{_P} OF? (THE|OF|IN)* (ORD|LASTORD) UNIT")
-@COMPOSED("part of the period", f"(UWEEK|UWEEKEND|UQUARTER|UMONTH) ORD (OF|IN)+ {_P}")
+@COMPOSED("part of the period", f"(UWEEK|UWEEKEND|UQUARTER|UMONTH) (ORD|LASTORD) (OF|IN)+ {_P}")
 def _unit_of(context: Context, m: Match) -> Span | None:
     span, nth = _scope(context, m), _nth(m)
     first, last = bounds(span)
@@ -156,7 +156,7 @@ def _weekend_of(context: Context, m: Match) -> Span | None:
 
 @COMPOSED("day of the month", "(ON|THE)* DOM DOT? UDAYS? (OF|THE|COMMA|DASH)* DATE")
 @COMPOSED("day of the month", "DATE (OF|THE|ON|IN)* DOM MDAY")
-@COMPOSED("day of the month", "DATE (OF|THE|ON|IN)* ORD UDAY?")
+@COMPOSED("day of the month", "DATE (OF|THE|ON|IN)* ORD (UDAY | (?! UNIT | HALFWORD | WEEKDAY))")
 @COMPOSED("day of the month", "DATE OF? NUM DOMEND")
 def _day_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]

@@ -157,6 +157,7 @@ def _date_short_year(context: Context, m: Match) -> Span:
 
 
 @NAMED("days of a month", "MON THE? DOM UDAYS FROM DOM UDAYS (TO|PUNTIL)*")
+@NAMED("days of a month", "MON OF? DOM FROM DOM (DOMEND|TO|LOC)* (TO|PUNTIL)+")
 @NAMED(
     "days of a month",
     f"(FROM|BETWEEN)? THE? DOM UDAYS? DOT? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON (TO|PUNTIL)*",
@@ -232,7 +233,8 @@ def _numbers_and_year(context: Context, m: Match) -> Span:
 @NAMED("month", "MONTH UMONTH (?! LINK* UYEARS? YEAR)")
 def _month_named_so(context: Context, m: Match) -> Span | None:
     """Turkish, Hindi: "the month of October" with the word after the name."""
-    if "month_word" not in context.options:
+    moved = m.before is not None and m.before.kind in chars_of("MOD")
+    if moved or "month_word" not in context.options:
         return None
     return latest_month(context, m.number("MON"))
 
@@ -328,15 +330,17 @@ def _numbers(context: Context, m: Match) -> Span | None:
 @BARE("month", "(?<= BETWEEN | FROM | SINCE | UNTIL | BEFORE | AFTER | TO | AND | DASH) WMONTH")
 @BARE("month", "MONTH DOT?")
 def _month(context: Context, m: Match) -> Span | None:
-    if _joined(m):
-        return None
+    if _joined(m) or (m.has("NUM") and (m.before is None or m.before.kind not in _BEFORE_DAY)):
+        return None  # French "les sept nains" are no September
     if m.before is not None and m.has("WMONTH") and m.before.kind in _CONNECTORS:
         other = m.back(2)  # "to march" is no month, "from January to March" is
         if other is None or other.kind not in _MONTHS:
             return None
     word = m.one("WMONTH")
     short = word is not None and word.end - word.start <= 3 and context.language != "en"
+    other = m.ahead(2)
     ranged = m.after is not None and m.after.kind in _CONNECTORS
+    ranged = ranged and other is not None and other.kind in _MONTHS
     linked = m.has("IN", "THE", "OF") or (m.before is not None and m.before.kind in chars_of("OF"))
     if short and linked and not ranged:
         return None  # Spanish "el mar" is the sea: a short form needs a year or a day

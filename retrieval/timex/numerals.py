@@ -202,7 +202,8 @@ def merge_numbers(tokens: list[Token], joined_by_and: bool) -> list[Token]:
                 break
         if best > at + 1 and best_kind != _ORD:
             best_kind = _NUM
-        kind = _YEAR if best_kind == _NUM and 1000 <= best_value <= 2999 else best_kind
+        # Russian years are ordinals: "в тысяча девятьсот девяносто девятом".
+        kind = _YEAR if 1000 <= best_value <= 2999 else best_kind
         merged.append(Token(kind, best_value, token.start, tokens[best - 1].end))
         at = best
     return merged

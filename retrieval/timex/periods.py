@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from retrieval.timex import days
-from retrieval.timex.grammar import OTHER, Context, Match, Rules, Span, change, chars_of
+from retrieval.timex.grammar import OTHER, Context, Match, Rules, Span, any_of, change, chars_of
 from retrieval.timex.spans import amounts, earlier_in, later_in, rolling, shift_of, shifted, unit_of
 
 PERIODS = Rules()
@@ -65,9 +65,7 @@ def _beside_period(context: Context, m: Match) -> Span | None:
     return shifted(context, units.pop(), shift_of(m) + (-1 if m.has("BEFORE") else 1))
 
 
-@PERIODS(
-    "calendar period", "THE? MOD UNIT (?! (OF|IN) (THE|OF)* (MON|YEAR|UNIT|MOD UNIT|DATE) | MONTH)"
-)
+@PERIODS("calendar period", "THE? MOD UNIT (?! (OF|IN) (THE|OF)* (MON|YEAR|UNIT|MOD UNIT|DATE))")
 @PERIODS("calendar period", "THE? (THIS|NEXT) UNIT")
 @PERIODS("calendar period", "THE? UNIT (OF|THE)* MOD (?! UNIT | OF MON | MON)")
 def _moved_period(context: Context, m: Match) -> Span | None:
@@ -77,7 +75,10 @@ def _moved_period(context: Context, m: Match) -> Span | None:
     ambiguous = modifier is not None and modifier.kind in chars_of("LASTORD")
     if ambiguous and m.before is not None and m.before.kind in _WHOLES:
         return None  # Turkish, Korean: the last week of what was just named
-    if m.tokens[-1] is not modifier and _is_part(m):
+    if m.tokens[-1] is modifier:
+        if ambiguous and _of_longer(m):
+            return None  # Arabic "the week the last of July"
+    elif _is_part(m):
         return None
     return shifted(context, unit_of(m.all("UNIT")[0]), shift_of(m))
 
@@ -95,10 +96,19 @@ def _is_part(m: Match) -> bool:
     return after.kind in chars_of("YEAROFF") | chars_of("MONTHOFF")
 
 
+def _of_longer(m: Match) -> bool:
+    after, then = m.after, m.ahead(2)
+    return (
+        after is not None
+        and then is not None
+        and after.kind in chars_of("OF")
+        and then.kind in _LONGER
+    )
+
+
+_LONGER = any_of("DATE MON THIS UNIT MONTHOFF YEAROFF")
 _COUNTS = chars_of("COUNT")
-_WHOLES = frozenset().union(
-    *map(chars_of, ["OF", "LOC", "MON", "DATE", "YEAR", "UNIT", "YEAROFF", "MONTHOFF", "WEEKOFF"])
-)
+_WHOLES = any_of("OF LOC MON DATE YEAR UNIT YEAROFF MONTHOFF WEEKOFF")
 _SIZES = (
     "night", "workday", "day", "weekend", "workweek", "week", "fortnight", "month", "quarter",
     "season", "half", "year", "decade", "century",

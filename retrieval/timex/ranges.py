@@ -196,6 +196,8 @@ def _onward(context: Context, m: Match) -> Span | None:
     span = _point(context, m)
     if span is None:
         return None
+    if any(t.value == "from" for t in m.all("ONWARD")) and not m.has("STARTING", "FROM"):
+        return None  # German "an" belongs to a verb unless "von" or "ab" began it
     if (
         any(t.value == "past" for t in m.all("PSTARTING"))
         and (span.first or context.today) > context.today

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from retrieval.timex import days
 from retrieval.timex.dates import exact
-from retrieval.timex.grammar import Context, Match, Rules, Span, Token, chars_of, kind_of
+from retrieval.timex.grammar import Context, Match, Rules, Span, Token, any_of, chars_of, kind_of
 from retrieval.timex.spans import (
     COUPLE,
     FEW,
@@ -15,6 +15,7 @@ from retrieval.timex.spans import (
     amounts,
     count_of,
     moved,
+    offset,
     rolling,
     shift_of,
     unit_of,
@@ -63,6 +64,34 @@ def _void(context: Context, m: Match) -> Span | None:
     return Span(None, None, "none", void=True)
 
 
+@RELATIVE("away from a day", f"{DURATION} REL (?! PREAGO)")
+def _after_tomorrow(context: Context, m: Match) -> Span | None:
+    """French "deux jours après demain": with a length before it, no day after tomorrow."""
+    if "after_tomorrow" not in context.options or m.number("REL") != 2:
+        return None
+    return exact(moved(days.plus_days(context.today, 1), amounts(m), 1), 0.9, relative=True)
+
+
+@RELATIVE("week and weekday", "ORD (OF|IN)+ THE? (MOD UWEEK | UWEEK MOD)")
+@RELATIVE("weekday", "(PREV | NEXT | THIS) ORD (?= STOP | DOT | COMMA | $)")
+def _numbered_weekday(context: Context, m: Match) -> Span | None:
+    """Portuguese "segunda da semana que vem": the second day of the week, Monday."""
+    number = m.number("ORD")
+    if "numbered_weekdays" not in context.options or not 2 <= number <= 6 or m.all("ORD")[0].text:
+        return None
+    if m.has("UWEEK"):
+        monday = days.plus(days.week(context.today)[0], "week", shift_of(m))
+        return exact(days.plus_days(monday, number - 2), 0.9, relative=True)
+    gap = (number - 2 - context.today.weekday()) % 7
+    if m.has("PREV"):
+        gap = gap - 7
+    elif m.has("NEXT"):
+        gap = 7 + number - 2 - context.today.weekday()
+    else:
+        gap = number - 2 - context.today.weekday()
+    return exact(days.plus_days(context.today, gap), 0.9, relative=True)
+
+
 _WITHIN = (
     "(?= DATE | MON | SEASON | LONESEASON | HN | QN | (ORD | NUM) UQUARTER | HOLIDAY | LUNARMONTH)"
 )
@@ -88,14 +117,20 @@ def _ago_from(context: Context, m: Match) -> Span:
 
 @RELATIVE("ago", f"{DURATION} (AGO|EARLIERIN) (?! THE? PREV (DAY|WDAY))")
 @RELATIVE("ago", f"PREAGO {DURATION} AGO?")
-@RELATIVE("ago", "PREAGO UNIT AND HALFWORD")
+@RELATIVE("ago", "PREAGO UNIT AND (HALFWORD | AMOUNT)")
+@RELATIVE("ago", f"PREAGO UNIT AND {DURATION}")
+@RELATIVE("ago", f"UNIT AND {DURATION} AGO")
 @RELATIVE("ago", "UNIT AGO")
 @RELATIVE("ago", "PREAGO UNIT (?! MOD | ORD | OF | NUM | YEAR | PSINCE)")
 def _ago(context: Context, m: Match) -> Span | None:
     if _counted_from(m):
         return None
-    if not m.has("COUNT", "HALFWORD") and (
-        "one_unit" not in context.options or m.all("UNIT")[0].value == 2
+    first = m.tokens[m.tokens[0].kind in chars_of("PREAGO")]
+    led = first.kind in chars_of("UNIT")
+    if (
+        led
+        and not m.has("HALFWORD")
+        and ("one_unit" not in context.options or m.all("UNIT")[0].value == 2)
     ):
         return None  # only some languages leave out the "one" of "a week ago"
     try:
@@ -144,18 +179,13 @@ def _adjacent(context: Context, m: Match) -> Span:
 @RELATIVE("rolling ahead", "(NEXT | COMING) AMOUNT | AMOUNT (NEXT | COMING)")
 def _amount(context: Context, m: Match) -> Span:
     """One word for several units: Korean 사흘, three days; Arabic شهرين, two months."""
-    count, unit = _offset(m.word("AMOUNT"))
+    count, unit = offset(m.word("AMOUNT"))
     away = m.has("AGO", "PREAGO", "PBEFORE")
     if not away and m.has("PREV", "PAST", "LASTORD", "NEXT", "COMING"):
-        return rolling(context, [(count, unit)], 1 if m.has("NEXT", "COMING") else -1)
+        ahead = m.has("NEXT", "COMING")
+        return rolling(context, [(count, unit)], 1 if ahead else -1, not m.has("COMING"))
     found = moved(context.today, [(count, unit)], -1 if away else 1)
     return exact(found, 0.95, relative=True)
-
-
-def _offset(written: str) -> tuple[int, str]:
-    """ "3d" as three days, "-2w" as two weeks back."""
-    units = {"d": "day", "w": "week", "m": "month", "y": "year"}
-    return int(written[:-1]), units[written[-1]]
 
 
 @RELATIVE("about ahead", "(FEW | COUPLE) UNIT (LATER | PAFTER)")
@@ -315,7 +345,7 @@ def _next_units(context: Context, m: Match) -> Span | None:
 @RELATIVE("period", "PERIOD")
 def _lexical_period(context: Context, m: Match) -> Span:
     """Words that name a span by themselves: the value holds two offsets, such as "-3d -1d"."""
-    offsets = [_offset(written) for written in m.word("PERIOD").split()]
+    offsets = [offset(written) for written in m.word("PERIOD").split()]
     first, last = (days.plus(context.today, unit, count) for count, unit in offsets)
     return Span(first, last, "day", 0.85, relative=True)
 
@@ -394,18 +424,35 @@ def _moved_weekday(context: Context, m: Match) -> Span | None:
 
 def _is_last_of(m: Match, modifier: Token) -> bool:
     """Whether "last Friday" is the last one of a period: "(of) March 2024", "March 2024's"."""
-    after = m.after
-    if m.tokens[-1] is not modifier and after is not None and isinstance(after.value, Span):
-        return modifier.kind in chars_of("PREV") and after.value.grain in ("month", "year")
+    if modifier.kind in chars_of("PREV") and _period_follows(m):
+        return True
     before = m.before
     return (
         modifier.kind in chars_of("LASTORD") and before is not None and before.kind in _PERIOD_ENDS
     )
 
 
-_PERIOD_ENDS = frozenset().union(
-    *map(chars_of, ["OF", "MON", "DATE", "UYEARS", "UMONTH", "YEAROFF", "MONTHOFF"])
-)
+def _period_follows(m: Match) -> bool:
+    """Whether a month or a longer period comes next, behind no more than links."""
+    for steps in range(1, 4):
+        token, then = m.ahead(steps), m.ahead(steps + 1)
+        if token is None:
+            return False
+        if isinstance(token.value, Span):
+            return token.value.grain in ("month", "quarter", "year")
+        if token.kind in chars_of("MOD"):
+            return then is not None and then.kind in _LONG_UNITS
+        if token.kind in _LONG_UNITS:
+            return steps > 1 or (then is not None and then.kind in chars_of("MOD"))
+        if token.kind not in _LINKS:
+            return token.kind in _LONG_OFFSETS
+    return False
+
+
+_LINKS = any_of("OF IN THE")
+_LONG_UNITS = any_of("UMONTH UQUARTER UYEAR")
+_LONG_OFFSETS = any_of("YEAROFF MONTHOFF")
+_PERIOD_ENDS = any_of("OF MON DATE UYEARS UMONTH YEAROFF MONTHOFF")
 
 
 def _far(token: Token) -> int:
@@ -418,7 +465,7 @@ _COUNTED = frozenset().union(*map(chars_of, ["PREV", "NEXT", "PAST", "UNIT"]))
 _VERBS = frozenset().union(*map(chars_of, ["X", "OR", "A", "AND", "NUM", "ORD"]))
 
 
-@RELATIVE("calendar month", "THE? MOD (OF)? MON")
+@RELATIVE("calendar month", "THE? MOD (UMONTH? OF)? MON (?! UWEEK)")
 @RELATIVE("calendar month", "THE? MON (OF|THE)* MOD (?! UNIT | WEEKDAY)")
 def _moved_month(context: Context, m: Match) -> Span | None:
     counted = m.after is not None and m.after.kind in _COUNTED
