@@ -78,6 +78,8 @@ def _moved_period(context: Context, m: Match) -> Span | None:
     if m.tokens[-1] is modifier:
         if ambiguous and _of_longer(m):
             return None  # Arabic "the week the last of July"
+        if "modifier_first" in context.options and modifier.kind in chars_of("THIS"):
+            return None  # Russian "сколько дней это займёт"
     elif _is_part(m):
         return None
     return shifted(context, unit_of(m.all("UNIT")[0]), shift_of(m))

@@ -252,12 +252,13 @@ def _time_away(context: Context, m: Match) -> Span:
     return exact((context.now + timedelta(minutes=sign * minutes)).date(), 0.9, relative=True)
 
 
+@RELATIVE("weekdays away", "PRELATER NUM WEEKDAY (?! X)")
 @RELATIVE("weekdays away", "NUM WEEKDAY LATER")
 @RELATIVE("weekdays away", "NUM WEEKDAY AGO")
 def _weekdays_away(context: Context, m: Match) -> Span:
     weekday, count = m.number("WEEKDAY") - 1, m.number("NUM")
     gap = (weekday - context.today.weekday()) % 7
-    if m.has("LATER"):
+    if not m.has("AGO"):
         away = (gap or 7) + 7 * (count - 1)
     else:
         away = gap - 7 - 7 * (count - 1)
@@ -337,6 +338,8 @@ def _next_units(context: Context, m: Match) -> Span | None:
     parts = amounts(m)
     if _one_of_several(m):
         return None
+    if m.has("OF") and m.has("NUM") and not m.has("COUPLE", "FEW", "A"):
+        return None  # French "le 20 du mois prochain" is one day
     if not m.has("COUNT", "HALFWORD"):
         parts = [(1, unit_of(m.all("UNIT")[0]))]
     return rolling(context, parts, 1, m.has("NEXT") and not m.has("COMING"))
@@ -370,7 +373,7 @@ def _part(context: Context, m: Match) -> Span:
 
 @RELATIVE("week and weekday", "THE? MOD UWEEK (ON|DASH|COMMA|OF|AND)* THE? WEEKDAY")
 @RELATIVE("week and weekday", "THE? UWEEK MOD (ON|DASH|COMMA|OF|AND)* THE? WEEKDAY")
-@RELATIVE("week and weekday", "ON? THE? WEEKDAY (OF|IN|COMMA|THE|FROM)* MOD UWEEK")
+@RELATIVE("week and weekday", "ON? THE? WEEKDAY (OF|IN|COMMA|THE|FROM|DOMEND)* MOD UWEEK")
 @RELATIVE("week and weekday", "ON? THE? WEEKDAY (OF|IN|COMMA|THE|FROM)* UWEEK MOD")
 @RELATIVE("week and weekday", "WEEKOFF (ON|OF)? WEEKDAY")
 def _weekday_of_week(context: Context, m: Match) -> Span:
