@@ -15,6 +15,7 @@ from retrieval.timex.eras import ERAS
 from retrieval.timex.expression import Settings, TimeExpression
 from retrieval.timex.grammar import DATE, Context, Span
 from retrieval.timex.holidays import HOLIDAYS
+from retrieval.timex.labels import labels
 from retrieval.timex.lexicon import LANGUAGES, Lexicon, lexicon
 from retrieval.timex.lunar import LUNAR
 from retrieval.timex.names import may_be_names, names, without
@@ -132,8 +133,8 @@ def context_of(words: Lexicon, anchor: datetime, settings: Settings, text: Folde
 def read(words: Lexicon, context: Context, text: Folded, named: set[int]) -> Reading:
     """All expressions that one language finds, left to right, none inside another.
 
-    `named`: where the words start that a likelier language takes for names; what this one takes
-    for names is added.
+    `named`: where the words and numbers start that a likelier language takes for names or labels;
+    what this one takes for such is added.
     """
     folded = text.text
     spans: list[tuple[Span, int, int]] = []
@@ -142,6 +143,7 @@ def read(words: Lexicon, context: Context, text: Folded, named: set[int]) -> Rea
         context = replace(context, is_capital=partial(text.is_capital, base=start))
         part = folded[start:end]
         tokens = merge_clocks(words.tokens(context, part))
+        named.update(start + place for place in labels(part, tokens))
         named.update(start + place for place in names(context, part, tokens))
         tokens = without(tokens, {place - start for place in named})
         alone.update(start + place for place in may_be_names(tokens))

@@ -248,6 +248,8 @@ _ASKS_LENGTH = _any(
     r"\bhow long (?:has it been|is it since|did it take)\b",
     rf"\bhow many {_UNITS_EN} (?:ago|between|since|before|after|until|had|have|has|passed|elapsed|"
     r"are there|were there|separate|lie|went by|from .{1,80}? (?:to|until))\b",
+    rf"\bhow many {_UNITS_EN} (?:are |are there )?(?:in|to|of|per|an?) (?:an? )?"
+    r"(?:day|week|month|year|hour|minute|quarter|decade|century)\b",
     r"\bhow much time (?:passed|elapsed|has passed|between|since)\b",
     r"\bcuánt[oa]s? (?:tiempo|días|semanas|meses|años) "
     r"(?:hace|ha pasado|han pasado|pasaron|entre|desde|hay entre)\b",
