@@ -1,8 +1,13 @@
-"""What a question asks for beyond its words: causes, how things are now, or all that happened."""
+"""What a question asks for beyond its words: causes, how things are now, or all that happened.
+
+Of a long text the first MAX_CHARACTERS are read: a question is short, and what asks is in it.
+"""
 
 from __future__ import annotations
 
 import re
+
+MAX_CHARACTERS = 4_000
 
 _WHY = re.compile(
     r"\b(why|how come|what (?:caused|causes|led to|made)|reasons?\b.{0,20}\bfor|because of what"
@@ -16,6 +21,31 @@ _NOW = re.compile(
     r"|still|jetzt|derzeit|aktuell|momentan|maintenant|actuellement|ahora|actualmente|adesso"
     r"|attualmente|agora|atualmente|nu|tegenwoordig|сейчас|теперь|şimdi|şu an)\b"
     r"|现在|目前|現在|今は|지금|현재|अभी|الآن|حاليا",
+    re.IGNORECASE,
+)
+# Where those words say nothing of the present: "now that he is gone", "until now", "still life",
+# and a past that is asked about ("was she still there?").
+_NOT_NOW = re.compile(
+    r"\bnow (?:that|and (?:then|again))\b"
+    r"|\b(?:until|till|up to|before|from|by|just|every|for) now\b"
+    r"|\bstill (?:lifes?|images?|photos?|frames?|water|wines?|another|more|born)\b"
+    r"|\b(?:sit|sat|stand|stood|hold|held|keep|kept|lie|lay|better|worse) still\b"
+    r"|\b(?:was|were|wasn't|weren't|did|didn't|had|used to)\b[^.?!]{0,60}?\bstill\b"
+    r"|\bcurrent (?:accounts?|of|flows?)\b"
+    r"|\b(?:alternating|direct|electric|electrical|ocean|river|rip|leakage) current\b"
+    r"|\bjetzt,? (?:wo|da|nachdem)\b|\b(?:bis|ab|von) jetzt\b|\bmaintenant qu(?:e\b|')"
+    r"|\b(?:jusqu'à|d[eè]s) maintenant\b|\bahora que\b|\b(?:hasta|desde) ahora\b"
+    r"|\b(?:ora|adesso) che\b|\bfino (?:a adesso|ad ora)\b|\bagora que\b|\baté agora\b"
+    r"|\bnu (?:dat|när|att)\b|\b(?:tot|fram till|hittills) nu\b|\b(?:до сих пор|теперь,? когда)\b",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"[^.!?\n;。！？]{1,1000}[.!?\n;。！？]?")
+_ASKING = re.compile(
+    r"\s*(?:[¿]|(?:and |but |so |or )?(?:who|whom|whose|what|when|where|which|why|how|is|are|am|do"
+    r"|does|did|has|have|can|could|will|would|should|tell|show|list|find|remind|wer|wen|wem|was|wann"
+    r"|wo|wie|warum|welche\w{0,2}|qui|que|quoi|quand|où|comment|quel\w{0,3}|est-ce|quién|qué|cuándo"
+    r"|dónde|cómo|cuál|chi|cosa|quando|dove|come|quale|quem|onde|como|qual|wat|wanneer|waar|hoe|vem|vad"
+    r"|när|var|hur|кто|что|когда|где|как|kim|nerede|nasıl)\b)",
     re.IGNORECASE,
 )
 _HAPPENED = re.compile(
@@ -42,15 +72,27 @@ _HAPPENED = re.compile(
 
 def asks_why(question: str) -> bool:
     """The question wants causes: links towards them count for more."""
-    return _WHY.search(question) is not None
+    return _WHY.search(question[:MAX_CHARACTERS]) is not None
 
 
 def asks_about_now(question: str) -> bool:
-    """The question wants the present state: what is over by now counts for less."""
-    return _NOW.search(question) is not None
+    """The question wants the present state: what is over by now counts for less.
+
+    Of a text that also states something ("I work at Acme now. Where did I work before?") only what
+    asks is read.
+    """
+    asked = _NOT_NOW.sub(" ", _asking(question[:MAX_CHARACTERS]))
+    return _NOW.search(asked) is not None
+
+
+def _asking(text: str) -> str:
+    """The sentences of a text that ask; all of it, where none does."""
+    sentences = _SENTENCE.findall(text)
+    asking = [s for s in sentences if s.endswith(("?", "？")) or _ASKING.match(s)]
+    return " ".join(asking) if asking else text
 
 
 def asks_what_happened(question: str) -> bool:
     """The question wants whatever happened, or whatever somebody did: its words name no content,
     so its time and the people in it decide."""
-    return _HAPPENED.search(question) is not None
+    return _HAPPENED.search(question[:MAX_CHARACTERS]) is not None

@@ -111,6 +111,8 @@ class LocalRetriever:
             bank, metadata = await asyncio.gather(
                 self._residency.open(head), self._metadata(head, query)
             )
+            if question.name is not None and len(bank.entities.find(question.name)):
+                question = await self._question(query, settings, frozenset({question.name}))
             # An event's window is a filter of the keyword arm too, and needs the vectors first.
             late = event is not None and query.temporal_mode is TemporalMode.FILTER
             if not late:
@@ -224,8 +226,11 @@ class LocalRetriever:
 
         return asyncio.create_task(search())
 
-    async def _question(self, query: RecallQuery, settings: RecallSettings) -> Question:
-        """The window: the caller's, or read from the text; a failing analyser means none."""
+    async def _question(
+        self, query: RecallQuery, settings: RecallSettings, names: frozenset[str] = frozenset()
+    ) -> Question:
+        """The window: the caller's, or read from the text, in which `names` are no times; a failing
+        analyser means none."""
         if not settings.enable_temporal_retrieval:
             return Question(query.text)
         if query.window is not None:
@@ -234,6 +239,7 @@ class LocalRetriever:
             hemisphere=settings.hemisphere,
             fiscal_year_start_month=settings.fiscal_year_start_month,
             day_first=settings.temporal_day_first,
+            names=names,
         )
         try:
             if timex.is_quick(query.text):  # the way to a thread and back costs more
@@ -253,7 +259,8 @@ class LocalRetriever:
             cut = found.start if named else found.end
             besides = f"{query.text[: found.start]} {query.text[cut:]}"
         window = zones.window_seen(found.window, query.now.tzinfo)
-        return Question(query.text, window, found.rule, besides=besides)
+        name = found.text if found.maybe_name else None
+        return Question(query.text, window, found.rule, besides=besides, name=name)
 
     async def _metadata(self, head: BankHead, query: RecallQuery) -> Ints | None:
         if query.filters.metadata is None:

@@ -17,13 +17,15 @@ from retrieval.types import Arm, Doubles, FactType, Floats, Hits, Ints, Longs, W
 @dataclass(frozen=True, slots=True)
 class Question:
     """A recall's text, cleaned, and what was read from it. `besides`: where it asks for all that
-    happened in its window, what the keyword arm reads; None elsewhere."""
+    happened in its window, what the keyword arm reads; None elsewhere. `name`: the one word that
+    its window was read from, where a bank may know somebody who is called so."""
 
     text: str
     window: Window | None = None
     rule: str | None = None
     event: EventFound | None = None
     besides: str | None = None
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

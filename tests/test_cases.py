@@ -1,8 +1,8 @@
 """Failures that users of such systems reported, as small inputs, through the real application.
 
-The cases lie outside the repository: `shared/cases/given.json`, or another file of the same kind
-named by FOURFOLD_CASES. Without them these tests are skipped; the values that matter are tests of
-their own elsewhere.
+The cases lie outside the repository: `cases/given*.json` of the evaluation data, or other files of
+the same kind, one or several, named by FOURFOLD_CASES and divided as PATH is. Without them these
+tests are skipped; the values that matter are tests of their own elsewhere.
 """
 
 from __future__ import annotations
@@ -24,24 +24,22 @@ from tests.cases.player import play, play_window
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
 
-def _file() -> Path | None:
+def _files() -> list[Path]:
     named = os.environ.get("FOURFOLD_CASES")
     if named:
-        return Path(named)
+        return [Path(one) for one in named.split(os.pathsep) if one]
     try:
-        found = folder() / "cases" / "given.json"
+        return sorted((folder() / "cases").glob("given*.json"))
     except DataMissing:
-        return None
-    return found if found.is_file() else None
+        return []
 
 
 def _params(kind: str) -> list[Any]:
-    file = _file()
-    if file is None:
+    files = _files()
+    if not files:
         why = pytest.mark.skip(reason="no cases here: set FOURFOLD_CASES or FOURFOLD_SHARED")
         return [pytest.param(None, marks=why, id="none")]
-    windows, recalls = case.read(file)
-    rows: list[Any] = list(windows if kind == "window" else recalls)
+    rows = [row for file in files for row in case.read(file)[kind == "recall"]]
     return [pytest.param(row, id=row.id) for row in rows]
 
 
@@ -86,9 +84,8 @@ async def test_recall(recall: case.RecallCase, base: Ground) -> None:
 
 
 async def test_every_expectation_has_a_check() -> None:
-    file = _file()
-    if file is None:
+    recalls = [row for file in _files() for row in case.read(file)[1]]
+    if not recalls:
         pytest.skip("no cases here")
-    _, recalls = case.read(file)
     asked = {part["kind"] for row in recalls for part in checks.flatten(row.expect)}
     assert asked <= checks.kinds()

@@ -12,12 +12,12 @@ import logging
 from datetime import datetime
 
 from retrieval.timex.analysis import (
-    MAX_CHARACTERS,
     aware,
     best_reading,
     combine,
     covered,
     expression,
+    expressions,
     whole_days,
 )
 from retrieval.timex.events import anchor_event, asks_for_length
@@ -38,7 +38,7 @@ __all__ = [
     "warm",
 ]
 
-QUICK_CHARACTERS = 500
+QUICK_CHARACTERS = 300
 
 _log = logging.getLogger(__name__)
 _DEFAULT = Settings()
@@ -85,13 +85,12 @@ def find(text: str, anchor: datetime, settings: Settings = _DEFAULT) -> list[Tim
 
 
 def _find(text: str, anchor: datetime, settings: Settings) -> list[TimeExpression]:
-    folded = Folded(text[:MAX_CHARACTERS])
-    reading = best_reading(folded.text, anchor, settings)
+    folded = Folded(text)
+    reading = best_reading(folded, anchor, settings)
     if reading is None:
         other = search(text, anchor) if settings.fallback else None
         return [] if other is None else [whole_days(text, *other, anchor)]
-    found = (expression(folded, span, start, end, anchor) for span, start, end in reading.found)
-    return [one for one in found if one is not None]
+    return expressions(folded, reading, anchor)
 
 
 def explicit_dates(
@@ -100,8 +99,8 @@ def explicit_dates(
     """The expressions that name a date or period in full, whatever the anchor: "5 May 2024"."""
     try:
         anchor = aware(anchor)
-        folded = Folded(text[:MAX_CHARACTERS])
-        reading = best_reading(folded.text, anchor, settings)
+        folded = Folded(text)
+        reading = best_reading(folded, anchor, settings)
         if reading is None:
             return []
         found = [

@@ -3,70 +3,83 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, time
+from functools import partial
 
 from retrieval.timex import days
 from retrieval.timex.composition import COMPOSED, LATE_BARE
+from retrieval.timex.compounds import COMPOUNDS
 from retrieval.timex.dates import BARE, NAMED
 from retrieval.timex.eras import ERAS
 from retrieval.timex.expression import Settings, TimeExpression
 from retrieval.timex.grammar import DATE, Context, Span
 from retrieval.timex.holidays import HOLIDAYS
+from retrieval.timex.labels import labels
 from retrieval.timex.lexicon import LANGUAGES, Lexicon, lexicon
 from retrieval.timex.lunar import LUNAR
+from retrieval.timex.names import may_be_names, names, without
+from retrieval.timex.offsets import OFFSETS, TIMED, merge_clocks
 from retrieval.timex.periods import PERIODS
-from retrieval.timex.ranges import OPEN, RANGES
+from retrieval.timex.ranges import NUMBERS, OPEN, RANGES
+from retrieval.timex.recognition import everyday, evidence, in_contention
 from retrieval.timex.relative import RELATIVE
+from retrieval.timex.several import SEVERAL
 from retrieval.timex.text import WORDS, Folded
 from retrieval.types import Window
 
-MAX_CHARACTERS = 20_000
-"""A longer text is read up to here: questions are short, and time spent must be bounded."""
-
 _STEPS = (
-    LUNAR, NAMED, RELATIVE, ERAS, PERIODS, HOLIDAYS, COMPOSED, BARE, COMPOSED, LATE_BARE, COMPOSED,
-    RANGES, COMPOSED, OPEN,
+    LUNAR, NUMBERS, COMPOUNDS, NAMED, OFFSETS, RELATIVE, ERAS, PERIODS, HOLIDAYS, SEVERAL,
+    COMPOSED, BARE, COMPOSED, LATE_BARE, COMPOSED, TIMED, RANGES, COMPOSED, OPEN,
 )  # fmt: skip
 _DAY_FIRST_REGIONS = frozenset({"GB", "AU", "NZ", "IE", "IN", "ZA"})
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one language's rules found in a text; `void` where it says that there is no window."""
+    """What one language's rules found in a text; `void` where it says that there is no window,
+    `alone` where words start that are times only if nobody is called so."""
 
     language: str
     found: tuple[tuple[Span, int, int], ...]
     void: bool
-    score: tuple[int, int]
+    covered: int
+    alone: frozenset[int] = frozenset()
 
 
-def candidates(folded: str) -> list[Lexicon]:
-    """The languages in which the text may name a time, likeliest first; empty for most texts.
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The languages in which a text may name a time: `likely` ones, best first, and `others`,
+    which have time words in it but which the text's everyday words speak against."""
 
-    A language with less than two thirds of the known words of the best one is out.
-    """
+    likely: tuple[Lexicon, ...]
+    others: tuple[Lexicon, ...]
+    evidence: Mapping[str, float]
+
+
+def candidates(folded: str) -> Candidates:
+    """The languages in which the text may name a time; none for most texts."""
     words = frozenset(WORDS.findall(folded))
     digits = (_DIGIT if len(folded) <= _SHORT else _LONG_DIGITS).search(folded) is not None
     scripts = _scripts(folded)
-    known: list[tuple[int, Lexicon]] = []
-    likely: list[tuple[int, Lexicon]] = []
+    found = evidence(words, folded)
+    own: list[Lexicon] = []
+    likely: list[Lexicon] = []
+    others: list[Lexicon] = []
     for name in LANGUAGES:
         words_of = lexicon(name)
-        if words_of.script == "latin":
-            known.append((len(words & words_of.vocabulary), words_of))
-        elif words_of.script in scripts and (digits or words_of.has_trigger(words, folded)):
-            likely.append((1_000, words_of))
-    most = max(count for count, _ in known)
-    for count, words_of in known:
-        if (3 * count >= 2 * most or most - count <= 1) and (
-            (digits and (count or not most or words_of.language == "en"))
-            or words_of.has_trigger(words, folded)
-        ):
-            likely.append((count, words_of))
-    likely.sort(key=lambda entry: -entry[0])
-    return [words_of for _, words_of in likely]
+        if words_of.script != "latin":
+            if words_of.script in scripts and (digits or words_of.has_trigger(words, folded)):
+                own.append(words_of)
+        elif in_contention(found, name):
+            numbers = digits and (name in found or not found or name == "en")
+            if numbers or words_of.has_trigger(words, folded):
+                likely.append(words_of)
+        elif words_of.has_trigger(words, folded):
+            others.append(words_of)
+    likely.sort(key=lambda words_of: -found.get(words_of.language, 0.0))
+    return Candidates((*own, *likely), tuple(others), found)
 
 
 _DIGIT = re.compile(r"\d")
@@ -111,18 +124,30 @@ def _scripts(folded: str) -> frozenset[str]:
 _LATIN = frozenset({"latin"})
 
 
-def context_of(words: Lexicon, anchor: datetime, settings: Settings, folded: str) -> Context:
+def context_of(words: Lexicon, anchor: datetime, settings: Settings, text: Folded) -> Context:
     day_first = settings.day_first
     if day_first is None:
         day_first = words.day_first or (settings.region or "").upper() in _DAY_FIRST_REGIONS
-    return Context(anchor, settings, words.language, day_first, words.options, folded)
+    return Context(anchor, settings, words.language, day_first, words.options, text.text)
 
 
-def read(words: Lexicon, context: Context, folded: str) -> Reading:
-    """All expressions that one language finds, left to right, none inside another."""
+def read(words: Lexicon, context: Context, text: Folded, named: set[int]) -> Reading:
+    """All expressions that one language finds, left to right, none inside another.
+
+    `named`: where the words and numbers start that a likelier language takes for names or labels;
+    what this one takes for such is added.
+    """
+    folded = text.text
     spans: list[tuple[Span, int, int]] = []
+    alone: set[int] = set()
     for start, end in _stretches(words, folded):
-        tokens = words.tokens(context, folded[start:end])
+        context = replace(context, is_capital=partial(text.is_capital, base=start))
+        part = folded[start:end]
+        tokens = merge_clocks(words.tokens(context, part))
+        named.update(start + place for place in labels(part, tokens))
+        named.update(start + place for place in names(context, part, tokens))
+        tokens = without(tokens, {place - start for place in named})
+        alone.update(start + place for place in may_be_names(tokens))
         for step in _STEPS:
             tokens = step.reduce(context, tokens)
         spans.extend(
@@ -131,12 +156,12 @@ def read(words: Lexicon, context: Context, folded: str) -> Reading:
             if t.kind == DATE and isinstance(t.value, Span)
         )
     covered = sum(end - start for span, start, end in spans)
-    known = len(frozenset(WORDS.findall(folded)) & words.vocabulary)
     return Reading(
         words.language,
         tuple(s for s in spans if not s[0].void),
         any(s[0].void for s in spans),
-        (known, covered),
+        covered,
+        frozenset(alone),
     )
 
 
@@ -161,37 +186,70 @@ def _stretches(words: Lexicon, folded: str) -> list[tuple[int, int]]:
     return found
 
 
-def best_reading(folded: str, anchor: datetime, settings: Settings) -> Reading | None:
-    """The reading of the likeliest language; of equally likely ones, the one that covers most."""
+_EVIDENT = 20
+"""So many characters of a time that a language reads speak for it as much as an everyday word."""
+
+
+def best_reading(text: Folded, anchor: datetime, settings: Settings) -> Reading | None:
+    """The reading of the likeliest language: everyday words speak for it, and so does the length of
+    what it reads as a time."""
+    tried = candidates(text.text)
     best: Reading | None = None
-    for words in candidates(folded):
-        reading = read(words, context_of(words, anchor, settings, folded), folded)
+    best_score = 0.0
+    named: set[int] = set()
+    for words in tried.likely:
+        reading = read(words, context_of(words, anchor, settings, text), text, named)
         if not reading.found and not reading.void:
             continue
         if words.script != "latin":
             return reading  # what the script says is surer than any count of characters
-        if best is None or reading.score > best.score:
-            best = reading
-    return best
+        score = tried.evidence.get(words.language, 0.0) + reading.covered / _EVIDENT
+        if best is None or score > best_score:
+            best, best_score = reading, score
+    if best is not None:
+        return best
+    for words in tried.others:
+        reading = read(words, context_of(words, anchor, settings, text), text, named)
+        if reading.found and _is_borrowed(tried, text.text, reading):
+            return reading
+    return None
+
+
+def _is_borrowed(tried: Candidates, folded: str, reading: Reading) -> bool:
+    """Whether a time in another language than the text's is meant as one: it is the whole text, a
+    date in full, or two words that are not everyday ones of the text's language. One word by
+    itself is more likely a name, or something else in the text's language."""
+    left = folded
+    for _, start, end in reversed(reading.found):
+        left = left[:start] + left[end:]
+    if not WORDS.search(left):
+        return True
+    ordinary = frozenset[str]().union(
+        *(everyday(name) for name in tried.evidence if in_contention(tried.evidence, name))
+    )
+    return all(
+        (span.explicit and span.grain == "day")
+        or sum(word not in ordinary for word in WORDS.findall(folded[start:end])) > 1
+        for span, start, end in reading.found
+    )
 
 
 def languages_of(folded: str) -> list[str]:
     """The languages that a text most resembles, by its script and its everyday words."""
-    words, scripts = frozenset(WORDS.findall(folded)), _scripts(folded)
-    known: dict[str, int] = {}
+    scripts = _scripts(folded)
     for name in LANGUAGES:
-        words_of = lexicon(name)
-        if words_of.script in scripts:
-            if words_of.script != "latin":
-                return [name]
-            known[name] = len(words & words_of.common)
-    most = max(known.values(), default=0)
-    return [name for name, count in known.items() if count == most]
+        script = lexicon(name).script
+        if script != "latin" and script in scripts:
+            return [name]
+    found = evidence(frozenset(WORDS.findall(folded)), folded)
+    known = [name for name in LANGUAGES if lexicon(name).script == "latin"]
+    most = max((found.get(name, 0.0) for name in known), default=0.0)
+    return [name for name in known if found.get(name, 0.0) >= most - 1e-9]
 
 
 def covered(folded: str) -> list[tuple[int, int]]:
     """The places of a text that are expressions of time, in order, whatever the anchor."""
-    reading = best_reading(folded, datetime(2024, 6, 12, tzinfo=UTC), Settings())
+    reading = best_reading(Folded(folded), datetime(2024, 6, 12, tzinfo=UTC), Settings())
     return [] if reading is None else [(start, end) for _, start, end in reading.found]
 
 
@@ -200,6 +258,17 @@ def aware(anchor: datetime) -> datetime:
     if anchor.tzinfo is None or anchor.utcoffset() is None:
         return anchor.replace(tzinfo=UTC)
     return anchor
+
+
+def expressions(folded: Folded, reading: Reading, anchor: datetime) -> list[TimeExpression]:
+    """What a reading found, without what no calendar holds."""
+    found: list[TimeExpression] = []
+    for span, start, end in reading.found:
+        one = expression(folded, span, start, end, anchor)
+        if one is not None:
+            word = start in reading.alone and WORDS.fullmatch(folded.text, start, end) is not None
+            found.append(replace(one, maybe_name=word))
+    return found
 
 
 def expression(
@@ -231,6 +300,7 @@ def expression(
         span.rule,
         round(span.confidence, 3),
         span.grain,
+        span.explicit,
     )
 
 
@@ -270,7 +340,7 @@ def _narrower(first: TimeExpression, second: TimeExpression) -> TimeExpression:
     ends = [w.end for w in (first.window, second.window) if w.end is not None]
     start = max(starts) if starts else None
     end = min(ends) if ends else None
-    finer = first if _fineness(first) <= _fineness(second) else second
+    finer = min(first, second, key=_rank)
     if start is not None and end is not None and end < start:
         return finer
     common = Window(start, end)
@@ -285,7 +355,14 @@ def _narrower(first: TimeExpression, second: TimeExpression) -> TimeExpression:
         f"{first.rule} and {second.rule}",
         min(first.confidence, second.confidence),
         finer.granularity,
+        finer.explicit,
     )
+
+
+def _rank(one: TimeExpression) -> tuple[int, bool]:
+    """The finer unit first; of days, one that is named in full before "yesterday"."""
+    fineness = _fineness(one)
+    return fineness, not (one.explicit and fineness <= _GRAINS.index("day"))
 
 
 def _fineness(one: TimeExpression) -> int:

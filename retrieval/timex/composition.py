@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from retrieval.timex import days
+from retrieval.timex.chinese import told_in_the_past
 from retrieval.timex.dates import day_of_month, exact, latest_month
 from retrieval.timex.eras import latest_season, part_of_year, season
 from retrieval.timex.grammar import OTHER, Context, Match, Rules, Span, change, chars_of
@@ -54,7 +55,7 @@ def _nth(m: Match) -> int:
 
 
 @COMPOSED("weekday of the period", f"THE? (ORD|LASTORD|PREV) WEEKDAY {_IN} {_P}")
-@COMPOSED("weekday of the period", f"WEEKDAY ORD (OF|IN)+ {_P}")
+@COMPOSED("weekday of the period", f"WEEKDAY (ORD|LASTORD) (OF|IN)+ {_P}")
 @COMPOSED("weekday of the period", f"{_P} OF? (THE|OF|IN)* (ORD|LASTORD|PREV) WEEKDAY")
 def _weekday_of(context: Context, m: Match) -> Span | None:
     span = _scope(context, m)
@@ -65,6 +66,7 @@ def _weekday_of(context: Context, m: Match) -> Span | None:
 
 @COMPOSED("part of the period", f"THE? (ORD|LASTORD|PREV) UNIT {_IN} {_P}")
 @COMPOSED("part of the period", f"{_P} OF? (THE|OF|IN)* (ORD|LASTORD) UNIT")
+@COMPOSED("part of the period", f"(UWEEK|UWEEKEND|UQUARTER|UMONTH) (ORD|LASTORD) (OF|IN)+ {_P}")
 def _unit_of(context: Context, m: Match) -> Span | None:
     span, nth = _scope(context, m), _nth(m)
     first, last = bounds(span)
@@ -128,6 +130,8 @@ def _first_units(context: Context, m: Match) -> Span | None:
 @COMPOSED("month of", "DATE OF UMONTH")
 def _period_of_day(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
+    if span.grain == "month" and m.has("UMONTH"):
+        return span
     if span.grain != "day" or m.has("BEFORE"):
         return None
     if m.before is not None and m.before.kind in chars_of("COUNT"):
@@ -152,7 +156,7 @@ def _weekend_of(context: Context, m: Match) -> Span | None:
 
 @COMPOSED("day of the month", "(ON|THE)* DOM DOT? UDAYS? (OF|THE|COMMA|DASH)* DATE")
 @COMPOSED("day of the month", "DATE (OF|THE|ON|IN)* DOM MDAY")
-@COMPOSED("day of the month", "DATE (OF|THE|ON|IN)* ORD UDAY?")
+@COMPOSED("day of the month", "DATE (OF|THE|ON|IN)* ORD (UDAY | (?! UNIT | HALFWORD | WEEKDAY))")
 @COMPOSED("day of the month", "DATE OF? NUM DOMEND")
 def _day_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
@@ -272,9 +276,19 @@ def _part_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
     if span.grain in ("month", "week") and m.has("HN", "UHALF", "HALFWORD"):
         return half_of(span, m.number("HN", "ORD"))
+    if span.grain in ("century", "decade") and m.has("HN", "UHALF", "HALFWORD"):
+        begin, years = bounds(span)[0].year, 50 if span.grain == "century" else 5
+        begin += years * (m.number("HN", "ORD") - 1)
+        return Span(*days.years(begin, begin + years - 1), span.grain, 0.9)
     if span.grain != "year":
         return None
-    return change(part_of_year(m, bounds(span)[0].year), explicit=False)
+    first = bounds(span)[0]
+    part = change(part_of_year(m, first.year), explicit=False)
+    if first.month == 1 or part.first is None or part.last is None:
+        return part
+    later = first.month - 1  # a fiscal year that does not begin in January
+    last = days.plus_days(days.plus_months(days.plus_days(part.last, 1), later), -1)
+    return change(part, first=days.plus_months(part.first, later), last=last)
 
 
 @COMPOSED("half of the month", f"(HN | ORD (UHALF | HALFWORD)) {_IN} MON")
@@ -314,6 +328,8 @@ def _decade_of(context: Context, m: Match) -> Span | None:
 @COMPOSED("part of the period", f"(THE|IN|AT)* (EARLY|MID|LATE) (OF|IN|THE|DASH)* {_P}")
 @COMPOSED("part of the period", f"{_P} (OF|THE|DASH|IN)* (EARLY|MID|LATE)")
 def _cut(context: Context, m: Match) -> Span | None:
+    if m.has("PBETWEEN") and m.before is not None and m.before.kind in chars_of("AND"):
+        return None  # Hindi "between": the middle of what lies between two
     if m.has("EARLY"):
         span = _scope(context, m)
         return earlier_in(context, span) if span.relative else cut(context, span, "early")
@@ -331,21 +347,20 @@ def _to_date(context: Context, m: Match) -> Span:
 @COMPOSED("earlier in the period", "EARLIERIN DATE")
 @COMPOSED("earlier in the period", "DATE (OF|IN|AND|COMMA)* EARLIERIN")
 def _earlier(context: Context, m: Match) -> Span | None:
-    span = m.spans()[0]
-    return earlier_in(context, span)
+    return earlier_in(context, m.spans()[0])
 
 
 @COMPOSED("later in the period", "LATERIN (THE|OF|IN)* DATE")
 @COMPOSED("later in the period", "DATE (OF|IN|THE|COMMA)* LATERIN")
 def _later(context: Context, m: Match) -> Span | None:
-    span = m.spans()[0]
-    return later_in(context, span)
+    return later_in(context, m.spans()[0])
 
 
 @COMPOSED("rest of", "THE? REST (OF|THE)* DATE")
 @COMPOSED("rest of", "DATE (OF|THE)* REST")
+@COMPOSED("rest of", "THE? REST UDAY? (OF|THE|IN)* (DATE | UYEAR? YEAR)")
 def _rest(context: Context, m: Match) -> Span | None:
-    first, last = bounds(m.spans()[0])
+    first, last = bounds(_scope(context, m))
     if last < context.today:
         return None
     return Span(max(first, context.today), last, "day", 0.9, relative=True)
@@ -486,7 +501,8 @@ def _running(context: Context, m: Match) -> Span | None:
     lone = len(m.tokens) == 1 and m.before is not None and m.before.kind == OTHER
     if lone and m.after is not None and m.after.kind not in chars_of("DOT") | chars_of("LOC"):
         return None  # "another theme park weekend; ..."
-    return change(shifted(context, unit, 0), confidence=0.75)
+    over = unit == "weekend" and told_in_the_past(context)
+    return change(shifted(context, unit, -over), confidence=0.75)
 
 
 @LATE_BARE("day before", "THE UDAY (BEFORE|AFTER) (?=STOP|DOT|$)")

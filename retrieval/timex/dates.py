@@ -8,8 +8,18 @@ from __future__ import annotations
 from datetime import date
 
 from retrieval.timex import days
-from retrieval.timex.grammar import OTHER, Context, Match, Rules, Span, Token, change, chars_of
-from retrieval.timex.numeric import full_year
+from retrieval.timex.chinese import is_name, told_in_the_past
+from retrieval.timex.grammar import (
+    OTHER,
+    Context,
+    Match,
+    Rules,
+    Span,
+    Token,
+    any_of,
+    change,
+    chars_of,
+)
 
 NAMED = Rules()
 """Days and months spelled out; run first."""
@@ -35,7 +45,7 @@ def day_of_month(token: Token | None) -> int:
 def year_of(context: Context, token: Token | None) -> int:
     if token is None or not isinstance(token.value, int):
         raise LookupError("no year")
-    return full_year(token.text or str(token.value), context.today)
+    return days.full_year(token.text or str(token.value), context.today)
 
 
 def latest_day(context: Context, month: int, day: int) -> Span:
@@ -102,11 +112,40 @@ def _days_of_month_and_year(context: Context, m: Match) -> Span:
 @NAMED("date", "YEAR YMARK? LINK* MON DOT? LINK* DOM MDAY?")
 def _date(context: Context, m: Match) -> Span | None:
     numbers = m.all("DOM")
+    if _joined(m):
+        return None
     if m.has("APOSTROPHE"):
         year = year_of(context, numbers[-1])
     else:
         year = m.number("YEAR")
-    return exact(days.day(year, m.number("MON"), day_of_month(numbers[0])), explicit=True)
+    found = days.day(year, m.number("MON"), day_of_month(numbers[0]))
+    return None if _counts(context, m, numbers[0], found) else exact(found, explicit=True)
+
+
+def _joined(m: Match) -> bool:
+    """Whether the leading article is "to" after all: Portuguese "15 de abril a 2 de maio"."""
+    before = m.before
+    article_or_to = chars_of("THE") & chars_of("TO")
+    return m.tokens[0].kind in article_or_to and before is not None and before.kind in _MONTHS
+
+
+def _counts(context: Context, m: Match, number: Token, found: date) -> bool:
+    """Whether the ordinal beside a month counts a weekday or a unit: "5月の第1月曜日" is no first
+    of May, nor Arabic "the week the first of May"."""
+    after = m.after
+    if number is m.tokens[-1] and after is not None and after.kind in _COUNTABLE:
+        return number.kind in chars_of("ORD") or "year_first" in context.options
+    if "ordinal_after" not in context.options or number.text or number.kind not in chars_of("ORD"):
+        return False
+    first = m.tokens[0]
+    counted = m.before if first is number else first
+    if counted is None or counted.kind not in _COUNTABLE:
+        return False
+    weekday = counted.kind in chars_of("WEEKDAY") and counted.value == found.weekday() + 1
+    return not weekday and counted.kind not in chars_of("UDAY")
+
+
+_COUNTABLE = chars_of("UNIT") | chars_of("WEEKDAY")
 
 
 @NAMED("date", "NUM YMARK MON DOM MDAY?")
@@ -118,6 +157,7 @@ def _date_short_year(context: Context, m: Match) -> Span:
 
 
 @NAMED("days of a month", "MON THE? DOM UDAYS FROM DOM UDAYS (TO|PUNTIL)*")
+@NAMED("days of a month", "MON OF? DOM FROM DOM (DOMEND|TO|LOC)* (TO|PUNTIL)+")
 @NAMED(
     "days of a month",
     f"(FROM|BETWEEN)? THE? DOM UDAYS? DOT? FROM? {_TO} THE? DOM UDAYS? DOT? LINK* MON (TO|PUNTIL)*",
@@ -150,39 +190,23 @@ def _date_two_digits(context: Context, m: Match) -> Span | None:
     return exact(found, 0.9, explicit=True)
 
 
-_COUNTED = frozenset().union(
-    *map(
-        chars_of,
-        [
-            "X",
-            "MON",
-            "ORD",
-            "TO",
-            "DASH",
-            "UDAY",
-            "UWEEK",
-            "UMONTH",
-            "UYEAR",
-            "UHOUR",
-            "UMINUTE",
-            "CLOCK",
-            "AND",
-            "MONTH",
-        ],
-    )
-)
+_COUNTED = any_of("X MON ORD TO DASH UDAY UWEEK UMONTH UYEAR UHOUR UMINUTE CLOCK AND")
 
 
 @NAMED("date", "YEAR SLASH NUM SLASH MON")
 @NAMED("date", "NUM DASH YEAR DASH MON")
 @NAMED("date", "MON DASH YEAR DASH NUM")
+@NAMED("date", "YEAR DOT NUM DOT NUM DOT?")
 @NAMED("date", "YEAR NUM NUM")
 def _date_in_odd_order(context: Context, m: Match) -> Span | None:
     numbers = m.all("NUM")
     year = m.number("YEAR")
     if m.has("MON"):
         return exact(days.day(year, m.number("MON"), day_of_month(numbers[0])), 0.95, explicit=True)
-    if any(len(t.text) != 2 for t in numbers):
+    if m.has("DOT"):  # Korean "2024. 5. 3."
+        if "year_first" not in context.options:
+            return None
+    elif any(len(t.text) != 2 for t in numbers):
         return None
     month, day = (int(t.text) for t in numbers)
     return exact(days.day(year, month, day), 0.8, explicit=True)
@@ -206,15 +230,17 @@ def _numbers_and_year(context: Context, m: Match) -> Span:
     return exact(days.day(m.number("YEAR"), span.month, span.day), 0.95, explicit=True)
 
 
-@NAMED("month", "MONTH UMONTH")
+@NAMED("month", "MONTH UMONTH (?! LINK* UYEARS? YEAR)")
 def _month_named_so(context: Context, m: Match) -> Span | None:
     """Turkish, Hindi: "the month of October" with the word after the name."""
-    if "month_word" not in context.options:
+    moved = m.before is not None and m.before.kind in chars_of("MOD")
+    if moved or "month_word" not in context.options:
         return None
     return latest_month(context, m.number("MON"))
 
 
 @NAMED("month and year", "MON DOT? LINK* UYEARS? OF? YEAR YMARK?")
+@NAMED("month and year", "MON UMONTH LINK* UYEARS? YEAR YMARK?")
 @NAMED("month and year", "YEAR UYEARS? LINK* MON")
 def _month_and_year(context: Context, m: Match) -> Span:
     year = m.number("YEAR")
@@ -222,6 +248,20 @@ def _month_and_year(context: Context, m: Match) -> Span:
         return Span(None, None, "none", void=True)
     first, last = days.month(year, m.number("MON"))
     return Span(first, last, "month", explicit=True)
+
+
+@NAMED("months of the year", "(FROM|BETWEEN)? MON DOT? (AND | SLASH) MON DOT? LINK* YEAR")
+def _months_and_year(context: Context, m: Match) -> Span | None:
+    first, last = (int(str(token.value)) for token in m.all("MON"))
+    return months_until(m.number("YEAR"), first, last)
+
+
+def months_until(year: int, first: int, last: int) -> Span | None:
+    """From one month to another of a year; the first of the year before where it is later in it."""
+    if first == last:
+        return None
+    begin = days.month(year - (first > last), first)[0]
+    return Span(begin, days.month(year, last)[1], "month", 0.95, explicit=True)
 
 
 @NAMED("month and year", "MON DOT? OF? APOSTROPHE NUM")
@@ -244,28 +284,32 @@ def _month_and_short_year(context: Context, m: Match) -> Span | None:
 def _month_and_day(context: Context, m: Match) -> Span | None:
     number = m.all("DOM")[0]
     day = day_of_month(number)
+    if _joined(m):
+        return None
     if m.has("UDAY") and m.before is not None and m.before.kind in _ORDERS:
         return None  # "the last 3 days of March"
     closing = m.tokens[-1] is number and m.after is not None
+    if "year_first" in context.options and m.tokens[-1] is number:
+        told = closing and m.after.kind == OTHER and m.after.start == number.end  # type: ignore[union-attr]
+        if not number.text or m.has("COMMA") or told:
+            return None  # "7月，一名": a day of a month has its 日
     if closing and m.after.kind in _UNITS:  # type: ignore[union-attr]
         return None
-    if closing and m.after.kind in chars_of("WEEKDAY") and "year_first" in context.options:  # type: ignore[union-attr]
-        return None  # Chinese "the second Sunday of May"
     spelled = number.kind in chars_of("NUM") and not number.text
     if m.has("WMONTH") and spelled and m.tokens.index(number) < m.tokens.index(m.all("MON")[0]):
         return None  # "one may ask"
     try:
-        return latest_day(context, m.number("MON"), day)
+        found = latest_day(context, m.number("MON"), day)
     except OverflowError:
         return Span(None, None, "none", void=True)
+    assert found.first is not None
+    return None if _counts(context, m, number, found.first) else found
 
 
-_UNITS = frozenset().union(
-    *map(chars_of, ["UDAY", "UWEEK", "UMONTH", "UYEAR", "UHOUR", "UMINUTE", "UQUARTER"])
-)
+_UNITS = any_of("UDAY UWEEK UMONTH UYEAR UHOUR UMINUTE UQUARTER")
 
 
-_ORDERS = frozenset().union(*map(chars_of, ["PREV", "PAST", "LASTORD", "ORD"]))
+_ORDERS = any_of("PREV PAST LASTORD ORD")
 
 
 @BARE("month and day", "(ON|IN|WEEKDAY|THE|COMMA)? MD")
@@ -286,10 +330,20 @@ def _numbers(context: Context, m: Match) -> Span | None:
 @BARE("month", "(?<= BETWEEN | FROM | SINCE | UNTIL | BEFORE | AFTER | TO | AND | DASH) WMONTH")
 @BARE("month", "MONTH DOT?")
 def _month(context: Context, m: Match) -> Span | None:
+    if _joined(m) or (m.has("NUM") and (m.before is None or m.before.kind not in _BEFORE_DAY)):
+        return None  # French "les sept nains" are no September
     if m.before is not None and m.has("WMONTH") and m.before.kind in _CONNECTORS:
         other = m.back(2)  # "to march" is no month, "from January to March" is
         if other is None or other.kind not in _MONTHS:
             return None
+    word = m.one("WMONTH")
+    short = word is not None and word.end - word.start <= 3 and context.language != "en"
+    other = m.ahead(2)
+    ranged = m.after is not None and m.after.kind in _CONNECTORS
+    ranged = ranged and other is not None and other.kind in _MONTHS
+    linked = m.has("IN", "THE", "OF") or (m.before is not None and m.before.kind in chars_of("OF"))
+    if short and linked and not ranged:
+        return None  # Spanish "el mar" is the sea: a short form needs a year or a day
     return latest_month(context, m.number("MON"))
 
 
@@ -326,8 +380,8 @@ def _numbered_month(context: Context, m: Match) -> Span | None:
     return latest_day(context, day_of_month(month), day_of_month(day))
 
 
-_CONNECTORS = frozenset().union(*map(chars_of, ["TO", "AND", "DASH", "UNTIL"]))
-_MONTHS = frozenset().union(*map(chars_of, ["MON", "DATE", "YEAR"]))
+_CONNECTORS = any_of("TO AND DASH UNTIL")
+_MONTHS = any_of("MON DATE YEAR")
 
 
 @BARE("day of the month", "WEEKDAY COMMA? (THE|ON)? UDAY? DOM DOT?")
@@ -354,27 +408,8 @@ def _weekday_and_number(context: Context, m: Match) -> Span | None:
     return None
 
 
-_BEFORE_DAY = frozenset().union(
-    *map(
-        chars_of,
-        [
-            "ON",
-            "IN",
-            "STOP",
-            "COMMA",
-            "OF",
-            "SINCE",
-            "BEFORE",
-            "AFTER",
-            "UNTIL",
-            "FROM",
-            "TO",
-            "STARTING",
-            "DATE",
-            "AND",
-            "BETWEEN",
-        ],
-    )
+_BEFORE_DAY = any_of(
+    "ON IN STOP COMMA OF SINCE BEFORE AFTER UNTIL FROM TO STARTING DATE AND BETWEEN"
 )
 
 
@@ -389,9 +424,9 @@ _BEFORE_DAY = frozenset().union(
     "day of the month",
     "THE NUM DOT? (?! UNIT | X | NUM | OF | UTIME | CLOCK | AND | SLASH | DASH | COLON)",
 )
-@BARE("day of the month", f"(ON | THE)+ UDAY NUM {_NOT_COUNTED}")
-@BARE("day of the month", "THE? NUM MDAY")
-@BARE("day of the month", "NUM (DOMEND | LOC DOMEND)")
+@BARE("day of the month", f"(ON | THE | IN)* UDAY NUM {_NOT_COUNTED}")
+@BARE("day of the month", "THE? DOM MDAY")
+@BARE("day of the month", "(UMONTH OF?)? NUM (DOMEND | LOC DOMEND)")
 def _day_of_month(context: Context, m: Match) -> Span | None:
     number = m.all("DOM")[0]
     verb_last = "verb_last" in context.options
@@ -406,6 +441,10 @@ def _day_of_month(context: Context, m: Match) -> Span | None:
         and not m.has("ON", "MDAY", "UDAY", "DOMEND")
     ):
         return None
+    if is_name(context, m):
+        return None
+    if m.has("UDAY") and not m.has("ON", "THE") and "numbered_days" not in context.options:
+        return None  # "day 21"; Spanish and Portuguese number the days of a month so
     day = day_of_month(number)
     today = context.today
     month = today.replace(day=1)
@@ -452,7 +491,7 @@ def _weekday_and_numbers(context: Context, m: Match) -> Span | None:
     return latest_day(context, month, day)
 
 
-@BARE("weekday", "DAY DOT?")
+@BARE("weekday", "DAY (UDAY (?! AGO | LATER) | DOT)?")
 @BARE("weekday", "(?<=ON) WDAY")
 def _weekday(context: Context, m: Match) -> Span:
     """The last one before today; in languages that count so, the one of this week."""
@@ -460,6 +499,8 @@ def _weekday(context: Context, m: Match) -> Span:
     today = context.today
     if "weekday_of_this_week" in context.options:
         found = days.plus_days(days.week(today)[0], weekday)
+        if found > today and told_in_the_past(context):
+            found = days.plus_days(found, -7)
     else:
         found = days.plus_days(today, -((today.weekday() - weekday - 1) % 7 + 1))
     return exact(found, 0.85, weekday=weekday)

@@ -97,6 +97,23 @@ def iso_week(year_: int, number: int) -> Days:
     return week(plus_days(day(year_, 1, 4), 7 * (number - 1)))
 
 
+def numbered_week(year_: int, number: int) -> Days:
+    """The ISO week of that number; OverflowError where the year has none."""
+    first, last = iso_week(year_, number)
+    if not 1 <= number <= 53 or plus_days(first, 3).year != year_:
+        raise OverflowError(f"no week {number} in {year_}")
+    return first, last
+
+
+def full_year(written: str, today: date) -> int:
+    """A year as written; two digits mean the century that puts it at most 20 years ahead."""
+    value = int(written)
+    if len(written) > 2:
+        return value
+    found = today.year // 100 * 100 + value
+    return found - 100 if found > today.year + 20 else found
+
+
 def period(unit: str, inside: date) -> Days:
     """The calendar period of this unit that holds the day."""
     if unit in ("day", "night", "workday"):

@@ -28,6 +28,8 @@ _LINKS = "(OF|IN|COMMA|DASH|SLASH|THE)*"
 
 _YEAR_OF = "THE? UYEARS? YEAR YMARK?"
 
+_NTH = "(QN | HN | ORD UQUARTER | ORD UHALF | ORD (?= (AND|TO|DASH|UNTIL) THE? ORD UQUARTER))"
+
 _TAIL = "(TO|PUNTIL|PBETWEEN|OF)*"
 
 
@@ -53,13 +55,33 @@ def part_of_year(m: Match, year: int) -> Span:
     return Span(first, last, "half" if size == 6 else "quarter", explicit=True)
 
 
+@ERAS(
+    "quarters",
+    f"(IN|THE|FROM|BETWEEN)* {_NTH} (AND|TO|DASH|UNTIL) THE? {_NTH} {_LINKS} UYEARS? YEAR",
+)
+def _parts_of_year(context: Context, m: Match) -> Span | None:
+    """ "Q1 to Q3 2024": the year stands once for both."""
+    return parts_of_year(m, m.number("YEAR"))
+
+
+def parts_of_year(m: Match, year: int) -> Span | None:
+    """From the first to the second quarter or half that a match names, in this year."""
+    size = 6 if m.has("HN", "UHALF") else 3
+    first, last = (int(str(token.value)) for token in m.all("QN", "HN", "ORD"))
+    if not 1 <= first < last <= 12 // size:
+        return None
+    span = days.months(year, size * (first - 1) + 1, size * last)
+    return Span(*span, "half" if size == 6 else "quarter", explicit=True)
+
+
 @ERAS("season", f"(IN|THE|OF)* (SEASON|LONESEASON) {_LINKS} UYEARS? YEAR YMARK?")
 @ERAS("season", f"YEAR YMARK? {_LINKS} (SEASON|LONESEASON)")
 def _season_of_year(context: Context, m: Match) -> Span:
     return season(context, m.number("SEASON", "LONESEASON"), m.number("YEAR"))
 
 
-@ERAS("season", "THE? (SEASON|LONESEASON) OF APOSTROPHE? NUM")
+@ERAS("season", "(IN|THE)* (SEASON|LONESEASON) OF? APOSTROPHE NUM")
+@ERAS("season", "THE? (SEASON|LONESEASON) OF NUM")
 def _season_of_short_year(context: Context, m: Match) -> Span | None:
     number = m.all("NUM")[0]
     if len(number.text) != 2 or not (m.has("APOSTROPHE") or m.number("NUM") > 31):
@@ -68,7 +90,7 @@ def _season_of_short_year(context: Context, m: Match) -> Span | None:
 
 
 @ERAS("season", "THE? MOD (SEASON|LONESEASON)")
-@ERAS("season", "THE? (SEASON|LONESEASON) MOD")
+@ERAS("season", "THE? (SEASON|LONESEASON) MOD (?! UNIT)")
 def _moved_season(context: Context, m: Match) -> Span:
     return _nth_season(context, m.number("SEASON", "LONESEASON"), shift_of(m))
 
@@ -98,7 +120,12 @@ def _nth_season(context: Context, number: int, shift: int) -> Span:
     return near[-3]
 
 
-@ERAS("season", "(IN|SINCE) THE? SEASON (?! X SEASON)")
+@ERAS("season", "PREVSEASON")
+def _last_season(context: Context, m: Match) -> Span:
+    return _nth_season(context, m.number("PREVSEASON"), -1)
+
+
+@ERAS("season", "(IN|SINCE) THE? SEASON (?! X SEASON | (OF|THE|IN)* (MOD | UNIT MOD | YEAROFF))")
 def _season(context: Context, m: Match) -> Span | None:
     if m.has("SINCE"):
         return None
@@ -143,7 +170,12 @@ def _decade(first: int) -> Span:
 @ERAS("decade", "(IN|THE|OF)* YEAR OF? UDECADE")
 @ERAS("decade", "YEAR YMARK? DECS")
 def _decade_of_year(context: Context, m: Match) -> Span:
-    return _decade(m.number("YEAR") // 10 * 10)
+    year = m.number("YEAR")
+    by_hundreds = m.has("DECS") and "centuries_by_hundreds" in context.options
+    # Swedish "1800-talet"; "2000-talet" is as often its first ten years.
+    if by_hundreds and year % 100 == 0 and year < 2000:
+        return Span(*days.years(year, year + 99), "century", 0.95)
+    return _decade(year // 10 * 10)
 
 
 @ERAS("decade", "(IN|THE|OF)* (DECPRE|UDECADE) (OF|THE)* APOSTROPHE? NUM")
@@ -187,6 +219,13 @@ def _century(context: Context, m: Match) -> Span | None:
     return Span(first, last, "century", 0.95)
 
 
+@ERAS("century", "(IN|THE|OF|ON)* HUNDREDS")
+def _hundreds(context: Context, m: Match) -> Span:
+    """Italian "Ottocento", Swedish "artonhundratalet": the century by its hundreds."""
+    first = m.number("HUNDREDS")
+    return Span(*days.years(first, first + 99), "century", 0.95)
+
+
 @ERAS("years", f"(FROM|BETWEEN) {_YEAR_OF} FROM? (TO|UNTIL|DASH|AND) {_YEAR_OF} {_TAIL}")
 @ERAS("years", f"{_YEAR_OF} (DASH|TO|UNTIL) {_YEAR_OF} {_TAIL}")
 @ERAS("years", f"{_YEAR_OF} (FROM|TO|AND|DASH) {_YEAR_OF} OF? (TO|PUNTIL|PBETWEEN)+")
@@ -195,6 +234,21 @@ def _years(context: Context, m: Match) -> Span | None:
     if not (plausible(context, first) and plausible(context, last) and first < last):
         return None
     return Span(*days.years(first, last), "year", 0.9, explicit=True)
+
+
+@ERAS(
+    "week number",
+    "(IN|THE|FROM|BETWEEN)* UWEEK NUM (DASH|TO|AND|UNTIL) UWEEK? NUM "
+    f"({_LINKS} UYEARS? YEAR | (?! UNIT))",
+)
+def _numbered_weeks(context: Context, m: Match) -> Span | None:
+    first, last = m.all("NUM")[:2]
+    year = m.number("YEAR") if m.has("YEAR") else context.today.year
+    if not (first.text and last.text):
+        return None
+    begin = days.numbered_week(year, int(first.text))[0]
+    end = days.numbered_week(year, int(last.text))[1]
+    return Span(begin, end, "week", 0.9) if begin < end else None
 
 
 @ERAS("week number", f"(IN|THE)* UWEEK OF? NUM {_LINKS} UYEARS? YEAR YMARK?")
@@ -207,10 +261,7 @@ def _numbered_week(context: Context, m: Match) -> Span | None:
         return None
     number = m.number("NUM", "ORD")
     year = m.number("YEAR") if m.has("YEAR") else context.today.year
-    first, last = days.iso_week(year, number)
-    if not 1 <= number <= 53 or days.plus_days(first, 3).year != year:
-        raise OverflowError("no such week")
-    return Span(first, last, "week", 0.9)
+    return Span(*days.numbered_week(year, number), "week", 0.9)
 
 
 @ERAS(
@@ -241,6 +292,17 @@ def _year(context: Context, m: Match) -> Span | None:
     if m.has("YMARK") and not plausible(context, year) and not m.has("IN"):
         return _whole_year(year) if year < context.today.year else None
     return _whole_year(year)
+
+
+@ERAS(
+    "year",
+    "(?<= IN | OF | SINCE | BEFORE | AFTER | FROM | TO | UNTIL | BETWEEN | AND)"
+    "APOSTROPHE NUM (?! DECS | UNIT | APOSTROPHE | DASH | SLASH | COLON)",
+)
+def _short_year(context: Context, m: Match) -> Span | None:
+    """ "In '18": an apostrophe for the century."""
+    number = m.all("NUM")[0]
+    return _whole_year(year_of(context, number)) if len(number.text) == 2 else None
 
 
 def _two_words(token: Token) -> bool:

@@ -8,9 +8,12 @@ languages that the text most resembles.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 
-from retrieval.timex.analysis import MAX_CHARACTERS, covered, languages_of
+from retrieval.timex.analysis import covered, languages_of
 from retrieval.timex.expression import EventReference, Relation
 from retrieval.timex.text import Folded, fold
 
@@ -124,8 +127,20 @@ _AFTER_THE_EVENT: dict[str, dict[Relation, str]] = {
         "during": " के दौरान",
     },
 }
-# Where an English clause that opens a question ends when there is no comma.
-_QUESTION = r"(?=\s+(?:what|who|whom|where|which|how|why|did|do|does)\b)"
+MAX_CHARACTERS = 4_000
+"""An event, or a length of time, is looked for up to here: it stands in a question, and a longer
+text is a document."""
+
+_PHRASE = 300
+_TRIED = 8
+"""Most characters that an event's phrase has, and most phrases that are looked at: each is read as
+if it were a question, since a plain date is no event."""
+
+_STOP = re.compile(r"[?!,;]|\.(?=\s|$)")
+# What also ends an event: where an English clause that opens a question ends without a comma, and
+# any full stop where the relation stands behind the event.
+_QUESTION = re.compile(r"\s(?=(?:what|who|whom|where|which|how|why|did|do|does)\b)")
+_FULL_STOP = re.compile(r"[?!,;.]")
 # What points back instead of naming an event, in the languages that stand before it.
 _POINTERS = frozenset(
     fold(
@@ -142,49 +157,69 @@ _EMPTY = frozenset(
 
 
 @cache
-def _patterns(language: str) -> tuple[tuple[Relation, re.Pattern[str]], ...]:
-    found: list[tuple[Relation, re.Pattern[str]]] = []
-    for relation, words in _BEFORE_THE_EVENT.get(language, {}).items():
-        stop = rf"{_QUESTION}|" if language == "en" else ""
-        found.append(
-            (
-                relation,
-                re.compile(
-                    rf"(?<![^\W_])(?:{fold(words)})(?:(?<=')|\s)\s*"
-                    rf"(?P<event>[^?!,;]+?)(?:{stop}\s*(?:[?!,;]|\.(?:\s|$)|$))"
-                ),
-            )
-        )
-    for relation, words in _AFTER_THE_EVENT.get(language, {}).items():
-        found.append((relation, re.compile(rf"(?P<event>[^?!,;.]+?)(?:{fold(words)})")))
-    return tuple(found)
+def _words(language: str) -> tuple[tuple[Relation, re.Pattern[str], bool], ...]:
+    """Relations, what says them, and whether that stands before the event."""
+    before = _BEFORE_THE_EVENT.get(language, {}).items()
+    after = _AFTER_THE_EVENT.get(language, {}).items()
+    return (
+        *(
+            (relation, re.compile(rf"(?<![^\W_])(?:{fold(words)})(?:(?<=')|\s)"), True)
+            for relation, words in before
+        ),
+        *((relation, re.compile(fold(words)), False) for relation, words in after),
+    )
 
 
 def anchor_event(text: str) -> EventReference | None:
     """The event by which a question names its time, or None.
 
     None also where the time is a plain date ("after 2023"), and where a length of time is asked
-    for: an event is one end of that, no window. The leftmost relation counts. Never raises; the
-    caller finds out when the event was.
+    for: an event is one end of that, no window. The leftmost relation counts, of the first eight.
+    A text is read for MAX_CHARACTERS, an event for 300. Never raises; the caller finds out when
+    the event was.
     """
-    if asks_for_length(text):
+    folded = Folded(text, MAX_CHARACTERS)
+    if _ASKS_LENGTH.search(folded.text) is not None:
         return None
-    folded = Folded(text[:MAX_CHARACTERS])
-    best: EventReference | None = None
-    patterns = [p for name in languages_of(folded.text) for p in _patterns(name)]
-    for relation, pattern in patterns:
-        for hit in pattern.finditer(folded.text):
-            start, end = hit.span("event")
-            event = folded.text[start:end]
-            start += len(event) - len(event.lstrip())
-            end -= len(event) - len(event.rstrip())
-            if start >= end or not _names_an_event(folded.text[start:end]):
-                continue
+    for relation, start, end in sorted(_phrases(folded.text), key=lambda found: found[1])[:_TRIED]:
+        if _names_an_event(folded.text[start:end]):
             first, last = folded.original_span(start, end)
-            if best is None or first < best.start:
-                best = EventReference(relation, text[first:last], first, last)
-            break
-    return best
+            return EventReference(relation, text[first:last], first, last)
+    return None
+
+
+def _phrases(folded: str) -> Iterator[tuple[Relation, int, int]]:
+    """What may be events: relation and place, trimmed; of one relation the first few."""
+    for language in languages_of(folded):
+        stops = [m.start() for m in _STOP.finditer(folded)]
+        if language == "en":
+            stops = sorted([*stops, *(m.start() for m in _QUESTION.finditer(folded))])
+        full = [m.end() for m in _FULL_STOP.finditer(folded)]
+        for relation, words, before in _words(language):
+            done = 0
+            for hit in islice(words.finditer(folded), _TRIED):
+                if before:
+                    start = hit.end()
+                    at = bisect_left(stops, start)
+                    end = stops[at] if at < len(stops) else len(folded)
+                else:
+                    end = hit.start()
+                    at = bisect_right(full, end) - 1
+                    start = max(done, full[at] if at >= 0 else 0)
+                    done = hit.end()
+                found = _trimmed(folded, start, end, before)
+                if found is not None:
+                    yield relation, *found
+
+
+def _trimmed(folded: str, start: int, end: int, head: bool) -> tuple[int, int] | None:
+    """A phrase without the space around it, and of a long one its head or its tail."""
+    if end - start > _PHRASE:
+        start, end = (start, start + _PHRASE) if head else (end - _PHRASE, end)
+    phrase = folded[start:end]
+    start += len(phrase) - len(phrase.lstrip())
+    end -= len(phrase) - len(phrase.rstrip())
+    return (start, end) if start < end else None
 
 
 def _names_an_event(phrase: str) -> bool:
@@ -212,7 +247,9 @@ _ASKS_LENGTH = _any(
     r"\bhow long (?:ago|since|between|before|after|until|passed|had passed)\b",
     r"\bhow long (?:has it been|is it since|did it take)\b",
     rf"\bhow many {_UNITS_EN} (?:ago|between|since|before|after|until|had|have|has|passed|elapsed|"
-    r"are there|were there|separate|lie|went by|from .+ (?:to|until))\b",
+    r"are there|were there|separate|lie|went by|from .{1,80}? (?:to|until))\b",
+    rf"\bhow many {_UNITS_EN} (?:are |are there )?(?:in|to|of|per|an?) (?:an? )?"
+    r"(?:day|week|month|year|hour|minute|quarter|decade|century)\b",
     r"\bhow much time (?:passed|elapsed|has passed|between|since)\b",
     r"\bcuánt[oa]s? (?:tiempo|días|semanas|meses|años) "
     r"(?:hace|ha pasado|han pasado|pasaron|entre|desde|hay entre)\b",
@@ -239,4 +276,4 @@ _ASKS_LENGTH = _any(
 
 def asks_for_length(text: str) -> bool:
     """Whether a question asks how long ago, or how much time lies between: it gets no window."""
-    return _ASKS_LENGTH.search(fold(text[:MAX_CHARACTERS])) is not None
+    return _ASKS_LENGTH.search(Folded(text, MAX_CHARACTERS).text) is not None

@@ -18,6 +18,7 @@ class Settings:
     fiscal_year_start_month: 1-12. A fiscal year bears the number of the year in which it ends.
     day_first: how 3/7/2017 is read; None leaves it to the language (English: month first).
     region: "GB" and the like: English of a region that writes the day first.
+    names: words that are somebody's name here, unless something beside them makes them a time.
     fallback: ask `dateparser` where the text has date words of a language without a grammar.
     """
 
@@ -26,6 +27,7 @@ class Settings:
     day_first: bool | None = None
     region: str | None = None
     fallback: bool = True
+    names: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if self.hemisphere not in ("north", "south"):
@@ -43,6 +45,9 @@ class TimeExpression:
     rule: the name of the rule that read it, for traces.
     confidence: 0-1; 1 for an explicit date, less the more was assumed.
     granularity: the finest unit that was named: hour, day, week, month, quarter, year ...
+    explicit: named in full, year and all, so that the anchor does not matter.
+    maybe_name: one word with nothing beside it that makes it a time; where somebody is known who is
+        called so, it is a name.
     """
 
     window: Window
@@ -52,6 +57,8 @@ class TimeExpression:
     rule: str
     confidence: float
     granularity: str
+    explicit: bool = False
+    maybe_name: bool = False
 
 
 @dataclass(frozen=True, slots=True)

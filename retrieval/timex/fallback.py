@@ -13,6 +13,8 @@ from functools import lru_cache
 from importlib.resources import files
 
 from retrieval.timex.grammar import Span
+from retrieval.timex.recognition import evidence, in_contention, judged
+from retrieval.timex.text import WORDS, fold
 
 MAX_CHARACTERS = 1_000
 """dateparser's search takes time that grows with the text; a longer text is not given to it."""
@@ -32,14 +34,23 @@ def _words() -> dict[str, str]:
 
 
 def other_language(text: str) -> str | None:
-    """The language without a grammar whose date words the text holds, or None."""
+    """The language without a grammar whose date words the text holds, or None.
+
+    None also where the everyday words of the text speak for another one: Polish "of March" is a
+    brand in Spanish.
+    """
     words = _words()
     counts: dict[str, int] = {}
     for word in _WORD.findall(text.lower()):
         code = words.get(word)
         if code is not None:
             counts[code] = counts.get(code, 0) + 1
-    return max(counts, key=counts.__getitem__) if counts else None
+    if not counts:
+        return None
+    best = max(counts, key=counts.__getitem__)
+    folded = fold(text)
+    found = evidence(frozenset(WORDS.findall(folded)), folded)
+    return best if best not in judged() or in_contention(found, best) else None
 
 
 def search(text: str, anchor: datetime) -> tuple[Span, int, int] | None:

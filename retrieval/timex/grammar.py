@@ -64,11 +64,17 @@ OTHER = kind_of("X")
 _SEPT = kind_of("NUM MONTH")  # French "sept": seven, and the month that was the seventh in Rome
 
 
+_MOST = 6
+"""How often a pattern's `*` and `+` repeat: more words than people put between two parts of a date,
+and few enough that no text makes a rule look far from every place of it."""
+
+
 def compile_pattern(pattern: str) -> re.Pattern[str]:
     def one(match: re.Match[str]) -> str:
         return "[" + "".join(sorted(chars_of(match.group()))) + "]"
 
-    bare = re.sub(r"[A-Z]+", one, pattern)
+    bounded = pattern.replace("*", f"{{0,{_MOST}}}").replace("+", f"{{1,{_MOST}}}")
+    bare = re.sub(r"[A-Z]+", one, bounded)
     return re.compile(re.sub(r"\s+", "", bare).replace("(", "(?:").replace("(?:?", "(?"))
 
 
@@ -79,6 +85,11 @@ def chars_of(name: str) -> frozenset[str]:
         return frozenset().union(*(chars_of(part) for part in _MACROS[name].split("|")))
     composites = (kind_of(c) for c in COMPOSITES if name in c.split())
     return frozenset({kind_of(name), *composites})
+
+
+def any_of(names: str) -> frozenset[str]:
+    """All characters of several kinds, whose names are divided by spaces."""
+    return frozenset().union(*map(chars_of, names.split()))
 
 
 def composite(first: str, second: str) -> str | None:
@@ -126,6 +137,10 @@ class Token:
     text: str = ""
 
 
+def _never(place: int) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What every rule may look at: the anchor, in its own offset, and how words are to be read."""
@@ -136,6 +151,8 @@ class Context:
     day_first: bool = False
     options: frozenset[str] = field(default_factory=frozenset)
     text: str = ""
+    is_capital: Callable[[int], bool] = _never
+    """Whether the character at a place of what is read was a capital letter."""
 
     @property
     def today(self) -> date:
@@ -166,6 +183,11 @@ class Match:
     @property
     def after(self) -> Token | None:
         return self._text[self._end] if self._end < len(self._text) else None
+
+    def ahead(self, steps: int) -> Token | None:
+        """The token that stands so many places after the match."""
+        at = self._end + steps - 1
+        return self._text[at] if at < len(self._text) else None
 
     def all(self, *kinds: str) -> list[Token]:
         wanted = frozenset().union(*map(chars_of, kinds))

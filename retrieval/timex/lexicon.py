@@ -26,7 +26,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Union
 
-from retrieval.timex.grammar import OTHER, Context, Token, Value, composite, kind_of
+from retrieval.timex.chinese import is_ago
+from retrieval.timex.grammar import OTHER, Context, Token, Value, chars_of, composite, kind_of
 from retrieval.timex.numerals import HAN_DIGITS, compound_number, han_number, merge_numbers
 from retrieval.timex.numeric import numeric_tokens
 from retrieval.timex.text import WORDS, Piece, fold, pieces
@@ -90,9 +91,16 @@ _CARRIERS = frozenset(
         "HALFMONTH",
         "HALFWEEK",
         "YEARTODATE",
+        "ENDOF",
         "AMOUNT",
+        "PREVDAY",
+        "PREVSEASON",
+        "HUNDREDS",
     ]
 )
+
+# What a written ordinal such as "1." counts.
+_COUNTED = frozenset().union(*map(chars_of, ["UNIT", "WEEKDAY", "HALFWORD"]))
 
 Node = dict[str, Union["Node", tuple[str, Value]]]
 
@@ -103,7 +111,7 @@ class Lexicon:
     script: str
     day_first: bool
     common: frozenset[str]
-    vocabulary: frozenset[str]
+    links: frozenset[str]
     marks: tuple[str, ...]
     ordinal: frozenset[str]
     options: frozenset[str]
@@ -144,15 +152,16 @@ class Lexicon:
                 continue
             loose = not _is_symbol(previous, piece) and not self._is_ending(previous, piece)
             hit = self._longest(cut, at) if loose else None
+            if hit is not None and previous is not None and is_ago(piece, hit[0], previous):
+                hit = (*(self._stem(piece.text) or hit[:2]), 1)
             if hit is not None:
                 kind, value, used = hit
                 yield Token(kind, value, piece.start, cut[at + used - 1].end)
                 previous = cut[at + used - 1]
                 at += used
                 continue
-            following = cut[at + 1] if at + 1 < count else None
             if piece.text.isdigit():
-                token, used = self._digits(piece, previous, following)
+                token, used = self._digits(cut, at, previous)
                 yield token
                 at += used
             else:
@@ -193,9 +202,9 @@ class Lexicon:
                 best = (leaf[0], leaf[1], used)
         return best
 
-    def _digits(
-        self, piece: Piece, previous: Piece | None, following: Piece | None
-    ) -> tuple[Token, int]:
+    def _digits(self, cut: list[Piece], at: int, previous: Piece | None) -> tuple[Token, int]:
+        piece = cut[at]
+        following = cut[at + 1] if at + 1 < len(cut) else None
         glued_left = (
             previous is not None
             and previous.end == piece.start
@@ -207,6 +216,12 @@ class Lexicon:
             return Token(OTHER, None, piece.start, piece.end), 1
         value = int(piece.text)
         spaced = 1 if "spaced_ordinals" in self.options else 0
+        used = self._ordinal(cut, at)
+        if used:
+            kind = "YEAR" if size == 4 else "ORD"
+            return Token(
+                kind_of(kind), value, piece.start, cut[at + used - 1].end, piece.text
+            ), used
         if following is not None and following.start <= piece.end + spaced:
             if following.text in self.ordinal:
                 return Token(kind_of("ORD"), value, piece.start, following.end, piece.text), 2
@@ -220,6 +235,21 @@ class Lexicon:
                 return Token(OTHER, None, piece.start, piece.end), 1
         kind = "YEAR" if size == 4 else "NUM"
         return Token(kind_of(kind), value, piece.start, piece.end, piece.text), 1
+
+    def _ordinal(self, cut: list[Piece], at: int) -> int:
+        """How many pieces make the number an ordinal by a mark: 3:e, 21-го, "1. Quartal"; or 0."""
+        if at + 2 >= len(cut) or cut[at + 1].start != cut[at].end:
+            return 0
+        mark, word = cut[at + 1], cut[at + 2]
+        if mark.text in ":-" and word.start == mark.end and word.text in self.ordinal:
+            planted = self.tree.get(mark.text)
+            return 0 if isinstance(planted, dict) and word.text in planted else 3
+        if mark.text == "." and word.start > mark.end and "dotted_ordinals" in self.options:
+            stems = [word.text]
+            stems.extend(word.text[: -len(e)] for e, _ in self.suffixes if word.text.endswith(e))
+            found = (self._stem(stem) for stem in stems)
+            return 2 if any(leaf is not None and leaf[0] in _COUNTED for leaf in found) else 0
+        return 0
 
     def _han(self, cut: list[Piece], at: int) -> tuple[Token, int] | None:
         if self.script not in ("han", "kana") or cut[at].text not in HAN_DIGITS:
@@ -271,7 +301,7 @@ class Lexicon:
                     yield Token(kind_of(kind), None, piece.start, middle)
                     yield Token(leaf[0], leaf[1], middle, piece.end)
                     return
-        yield Token(OTHER, None, piece.start, piece.end)
+        yield Token(OTHER, None, piece.start, piece.end, text)
 
     def _stem(self, stem: str) -> tuple[str, Value] | None:
         node = self.tree.get(stem)
@@ -289,7 +319,7 @@ class Lexicon:
             return True
         if self.joints is not None and any(self._is_year(word) for word in words):
             return True
-        return bool(self.suffixes or self.prefixes) and any(self._inflected(w) for w in words)
+        return bool(self.suffixes or self.prefixes) and any(self.inflected(w) for w in words)
 
     def places(self, folded: str) -> list[int]:
         """Where in the text something could carry a time, in no order."""
@@ -306,7 +336,8 @@ class Lexicon:
             return False
         return compound_number(word, self.numbers, self.joints or ()) is not None
 
-    def _inflected(self, word: str) -> bool:
+    def inflected(self, word: str) -> bool:
+        """Whether the word is a word of time with one of the language's endings."""
         return any(
             word.endswith(ending) and word[: -len(ending)] in self.triggers
             for ending, _ in self.suffixes
@@ -338,6 +369,7 @@ def lexicon(language: str) -> Lexicon:
     signal = str(meta.get("signal", ""))
     tree: Node = {}
     triggers: set[str] = set()
+    links: set[str] = set()
     longer: dict[str, set[frozenset[str]]] = {}
     unspaced: set[str] = set()
     numbers: dict[str, int] = {}
@@ -353,6 +385,8 @@ def lexicon(language: str) -> Lexicon:
                 _plant(tree, words, kind_of(kind), value)
                 if kind == "NUM" and isinstance(value, int) and len(words) == 1:
                     numbers[folded] = value
+                if kind not in _CARRIERS and len(words) == 1:
+                    links.add(folded)
                 if kind in _CARRIERS:
                     if _is_unspaced(words[-1]):
                         if len(words) > 1 or script != "hangul":
@@ -367,7 +401,7 @@ def lexicon(language: str) -> Lexicon:
         script,
         bool(meta.get("day_first", True)),
         frozenset(fold(w) for w in str(meta.get("common", "")).split() if len(w) > 1),
-        frozenset(fold(w) for w in str(meta.get("common", "")).split() if len(w) > 1) | triggers,
+        frozenset(links - triggers),
         tuple(fold(w) for w in str(meta.get("marks", "")).split()),
         frozenset(fold(w) for w in str(meta.get("ordinal", "")).split()),
         frozenset(str(meta.get("options", "")).split()),

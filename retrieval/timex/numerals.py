@@ -51,6 +51,8 @@ def combine(values: list[int]) -> int | None:
             current = 0
         elif current == 0:
             current = value
+        elif value == 0 and 10 <= current <= 20 and not total:
+            current *= 100  # "nineteen oh five"
         elif (value < 10 and current % 10 == 0 and current % 100 >= 20) or (
             current % 100 == 0 and value < 100
         ):
@@ -200,7 +202,8 @@ def merge_numbers(tokens: list[Token], joined_by_and: bool) -> list[Token]:
                 break
         if best > at + 1 and best_kind != _ORD:
             best_kind = _NUM
-        kind = _YEAR if best_kind == _NUM and 1000 <= best_value <= 2999 else best_kind
+        # Russian years are ordinals: "в тысяча девятьсот девяносто девятом".
+        kind = _YEAR if 1000 <= best_value <= 2999 else best_kind
         merged.append(Token(kind, best_value, token.start, tokens[best - 1].end))
         at = best
     return merged

@@ -7,9 +7,9 @@ becomes one opaque token, so that no rule takes a piece of it for a day or a yea
 from __future__ import annotations
 
 import re
-from datetime import date
 
-from retrieval.timex.days import day, month
+from retrieval.timex.codes import code_tokens
+from retrieval.timex.days import day, full_year, month
 from retrieval.timex.grammar import DATE, OTHER, Context, Span, Token, kind_of
 
 _RUN = re.compile(
@@ -27,23 +27,24 @@ MONTH_DAY = kind_of("MD")
 DASH = kind_of("DASH")
 
 
-def full_year(written: str, today: date) -> int:
-    """A year as written; two digits mean the century that puts it at most 20 years ahead."""
-    value = int(written)
-    if len(written) > 2:
-        return value
-    year = today.year // 100 * 100 + value
-    return year - 100 if year > today.year + 20 else year
-
-
 def numeric_tokens(context: Context, folded: str) -> dict[int, list[Token]]:
-    """Tokens of the digit groups that are joined by marks, by the place where they start."""
+    """Tokens of codes, and of digit groups that are joined by marks, by the place they start at."""
     found: dict[int, list[Token]] = {}
+    taken = bytearray(len(folded))
+    for tokens in code_tokens(context, folded):
+        start, end = tokens[0].start, tokens[-1].end
+        if not any(taken[start:end]):
+            found[start] = tokens
+            taken[start:end] = b"\1" * (end - start)
     for hit in _RUN.finditer(folded):
         start, end = hit.span()
+        if any(taken[start:end]):
+            continue
         written = hit["iso"] or hit["date"] or hit["run"]
         found[start] = _read(context, written, start, end)
     for hit in _COMPACT.finditer(folded):
+        if any(taken[hit.start() : hit.end()]):
+            continue
         try:
             span = _one_day(int(hit[1]), int(hit[2]), int(hit[3]), 0.7)
         except OverflowError:
@@ -104,7 +105,7 @@ def _point(context: Context, numbers: list[str], marks: list[str]) -> Span:
         return _month(int(second), int(first))
     if len(first) > 2 or len(second) > 2:
         raise ValueError("no date")
-    month_, day_ = _order(context, int(first), int(second), marks[0])
+    month_, day_ = _order(context, int(first), int(second))
     day(2024, month_, day_)
     today = context.today
     for year in range(today.year, today.year - 9, -1):
@@ -147,9 +148,10 @@ def _three(context: Context, numbers: list[str], marks: list[str]) -> Span:
     return _one_day(full_year(third, context.today), month_, day_, 0.95)
 
 
-def _order(context: Context, first: int, second: int, mark: str) -> tuple[int, int]:
-    """(month, day) of two numbers, in the order of the language unless only the other is a date."""
-    day_first = context.day_first
+def _order(context: Context, first: int, second: int, mark: str = "") -> tuple[int, int]:
+    """(month, day) of two numbers, in the order of the language unless only the other is a date;
+    in a whole date with dots the day is first everywhere."""
+    day_first = context.day_first or mark == "."
     if first > 12 >= second:
         day_first = True
     elif second > 12 >= first:

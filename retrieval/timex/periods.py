@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from retrieval.timex import days
-from retrieval.timex.grammar import OTHER, Context, Match, Rules, Span, change, chars_of
+from retrieval.timex.grammar import OTHER, Context, Match, Rules, Span, any_of, change, chars_of
 from retrieval.timex.spans import amounts, earlier_in, later_in, rolling, shift_of, shifted, unit_of
 
 PERIODS = Rules()
@@ -14,12 +14,22 @@ PERIODS = Rules()
 @PERIODS("to date", "YEARTODATE")
 def _to_date(context: Context, m: Match) -> Span:
     """From the start of the running period up to yesterday."""
-    unit = unit_of(m.all("UNIT")[0]) if m.has("UNIT") else "year"
+    named = m.one("YEARTODATE")
+    unit = "year" if named is None else str(named.value or "year")
+    if m.has("UNIT"):
+        unit = unit_of(m.all("UNIT")[0])
     first, _ = days.period(unit, context.today)
     return Span(first, days.plus_days(context.today, -1), "day", 0.9, relative=True)
 
 
-@PERIODS("rest of", "THE? REST (OF|THE|THIS)* UNIT")
+@PERIODS("end of", "THE? ENDOF")
+def _end_of(context: Context, m: Match) -> Span:
+    """EOM, EOY: the last day of the running period."""
+    _, last = days.period(m.word("ENDOF"), context.today)
+    return Span(last, last, "day", 0.9, relative=True, part="late")
+
+
+@PERIODS("rest of", "THE? REST (OF|THE|THIS)* UNIT (?! OF (THE|THIS)* (DATE|UNIT|MON))")
 @PERIODS("rest of", "THIS? UNIT (OF|THE)* REST")
 def _rest(context: Context, m: Match) -> Span:
     _, last = days.period(unit_of(m.all("UNIT")[0]), context.today)
@@ -38,9 +48,24 @@ def _later(context: Context, m: Match) -> Span | None:
     return later_in(context, shifted(context, unit_of(m.all("UNIT")[0]), 0))
 
 
-@PERIODS(
-    "calendar period", "THE? MOD UNIT (?! (OF|IN) (THE|OF)* (MON|YEAR|UNIT|MOD UNIT|DATE) | MONTH)"
-)
+@PERIODS("weekend", "(WEEKOFF | THE? MOD UWEEK | THE? UWEEK MOD) (OF|THE|IN|ON|LOC)* UWEEKEND")
+@PERIODS("weekend", "THE? UWEEKEND (OF|THE|IN)* (WEEKOFF | MOD UWEEK | UWEEK MOD)")
+def _weekend_of_week(context: Context, m: Match) -> Span:
+    weeks = m.number("WEEKOFF") if m.has("WEEKOFF") else shift_of(m)
+    monday = days.week(days.plus_days(context.today, 7 * weeks))[0]
+    return Span(days.plus_days(monday, 5), days.plus_days(monday, 6), "weekend", 0.95)
+
+
+@PERIODS("calendar period", "THE? UNIT (BEFORE|AFTER) (THE|OF)* (MOD UNIT | UNIT MOD)")
+def _beside_period(context: Context, m: Match) -> Span | None:
+    """ "The week before last week"; of two units only where they are the same."""
+    units = {unit_of(token) for token in m.all("UNIT")}
+    if len(units) != 1:
+        return None
+    return shifted(context, units.pop(), shift_of(m) + (-1 if m.has("BEFORE") else 1))
+
+
+@PERIODS("calendar period", "THE? MOD UNIT (?! (OF|IN) (THE|OF)* (MON|YEAR|UNIT|MOD UNIT|DATE))")
 @PERIODS("calendar period", "THE? (THIS|NEXT) UNIT")
 @PERIODS("calendar period", "THE? UNIT (OF|THE)* MOD (?! UNIT | OF MON | MON)")
 def _moved_period(context: Context, m: Match) -> Span | None:
@@ -50,11 +75,46 @@ def _moved_period(context: Context, m: Match) -> Span | None:
     ambiguous = modifier is not None and modifier.kind in chars_of("LASTORD")
     if ambiguous and m.before is not None and m.before.kind in _WHOLES:
         return None  # Turkish, Korean: the last week of what was just named
+    if m.tokens[-1] is modifier:
+        if ambiguous and _of_longer(m):
+            return None  # Arabic "the week the last of July"
+        if "modifier_first" in context.options and modifier.kind in chars_of("THIS"):
+            return None  # Russian "сколько дней это займёт"
+    elif _is_part(m):
+        return None
     return shifted(context, unit_of(m.all("UNIT")[0]), shift_of(m))
 
 
+def _is_part(m: Match) -> bool:
+    """Whether a longer period follows without a link: Russian "the last day (of) last month"."""
+    modifier, after, then = m.one("MOD"), m.after, m.ahead(2)
+    if after is None or modifier is None or modifier.kind not in chars_of("PREV"):
+        return False
+    size = _SIZES.index(unit_of(m.all("UNIT")[0]))
+    if isinstance(after.value, Span):
+        return after.value.grain in _SIZES and _SIZES.index(after.value.grain) > size
+    if after.kind in chars_of("MOD") and then is not None and then.kind in chars_of("UNIT"):
+        return _SIZES.index(unit_of(then)) > size
+    return after.kind in chars_of("YEAROFF") | chars_of("MONTHOFF")
+
+
+def _of_longer(m: Match) -> bool:
+    after, then = m.after, m.ahead(2)
+    return (
+        after is not None
+        and then is not None
+        and after.kind in chars_of("OF")
+        and then.kind in _LONGER
+    )
+
+
+_LONGER = any_of("DATE MON THIS UNIT MONTHOFF YEAROFF")
 _COUNTS = chars_of("COUNT")
-_WHOLES = frozenset().union(*map(chars_of, ["OF", "LOC", "MON", "DATE", "YEAR", "UYEARS"]))
+_WHOLES = any_of("OF LOC MON DATE YEAR UNIT YEAROFF MONTHOFF WEEKOFF")
+_SIZES = (
+    "night", "workday", "day", "weekend", "workweek", "week", "fortnight", "month", "quarter",
+    "season", "half", "year", "decade", "century",
+)  # fmt: skip
 
 
 @PERIODS("rolling", "RECENT? THIS (NUM | FEW) UNIT")

@@ -13,6 +13,9 @@ from retrieval.timex.spans import amounts, moved, plausible
 RANGES = Rules()
 OPEN = Rules()
 
+NUMBERS = Rules()
+"""Ranges in digits alone, read before their ends are by themselves."""
+
 _D = "(DATE | YEAR YMARK? | NOW)"
 _FILL = "(THE|ON|IN|OF|COMMA|UYEAR|UNTIL|TO)*"
 _TAIL = "(TO|UNTIL|PUNTIL|DASH|OF|PBETWEEN|LOC)*"
@@ -43,6 +46,44 @@ def _range(context: Context, m: Match) -> Span | None:
     if ends is None or len(ends) != 2:
         return None
     return between(context, ends[0], ends[1])
+
+
+@RANGES(
+    "from to", "(FROM|BETWEEN)? DATE (TO|UNTIL|AND) THE? DOM (?! UNIT|UTIME|NUM|OF|MON|DASH|CLOCK)"
+)
+@RANGES("from to", "(FROM|BETWEEN)? DATE (TO|UNTIL|AND) NUM DASH NUM (?! UNIT | DASH)")
+def _shared_month(context: Context, m: Match) -> Span | None:
+    """ "2026-07-25 to 28": what the second leaves out is as in the first."""
+    start = m.spans()[0]
+    if start.rule != "numeric date" or start.first is None or start.first != start.last:
+        return None
+    if m.has("AND") and not m.has("BETWEEN"):
+        return None
+    numbers = [int(token.text) for token in m.all("DOM") if len(token.text) <= 2 and token.text]
+    if len(numbers) != len(m.all("DOM")):
+        return None
+    year, month, day = [start.first.year, start.first.month, 0][: 3 - len(numbers)] + numbers
+    last = days.day(year, month, day)
+    return change(start, last=last, rule="from to") if last > start.first else None
+
+
+@NUMBERS("from to", f"(FROM|BETWEEN)? MD (FROM|TO|UNTIL|DASH|AND) MD (COMMA? YEAR)? {_TAIL}")
+def _days_and_months(context: Context, m: Match) -> Span | None:
+    first, last = m.spans()
+    if (
+        (m.has("AND") and not m.has("BETWEEN", "PBETWEEN"))
+        or first.month is None
+        or last.month is None
+    ):
+        return None
+    if not m.has("YEAR"):
+        return between(context, first, last)
+    year = m.number("YEAR")
+    end = days.day(year, last.month, last.day or 1)
+    begin = days.day(year, first.month, first.day or 1)
+    if begin > end:
+        begin = days.day(year - 1, first.month, first.day or 1)
+    return Span(begin, end, "day", 0.9, explicit=True)
 
 
 def between(context: Context, start: Span, end: Span) -> Span | None:
@@ -155,6 +196,8 @@ def _onward(context: Context, m: Match) -> Span | None:
     span = _point(context, m)
     if span is None:
         return None
+    if any(t.value == "from" for t in m.all("ONWARD")) and not m.has("STARTING", "FROM"):
+        return None  # German "an" belongs to a verb unless "von" or "ab" began it
     if (
         any(t.value == "past" for t in m.all("PSTARTING"))
         and (span.first or context.today) > context.today

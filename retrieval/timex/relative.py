@@ -6,7 +6,7 @@ import re
 
 from retrieval.timex import days
 from retrieval.timex.dates import exact
-from retrieval.timex.grammar import Context, Match, Rules, Span, Token, chars_of, kind_of
+from retrieval.timex.grammar import Context, Match, Rules, Span, Token, any_of, chars_of, kind_of
 from retrieval.timex.spans import (
     COUPLE,
     FEW,
@@ -14,6 +14,7 @@ from retrieval.timex.spans import (
     amounts,
     count_of,
     moved,
+    offset,
     rolling,
     shift_of,
     unit_of,
@@ -52,7 +53,7 @@ def _back(context: Context, m: Match) -> Span:
     return exact(moved(context.today, parts, -1), 0.95, relative=True)
 
 
-@RELATIVE("every", "EVERY (UNIT | DAY | WDAY | PART) (TO DAY)?")
+@RELATIVE("every", "EVERY (UDAY? (DAY | WDAY) | UNIT | PART) (TO DAY)?")
 @RELATIVE("no window", "VOID")
 @RELATIVE("no window", f"{DURATION} PBEFORE")
 def _void(context: Context, m: Match) -> Span | None:
@@ -62,19 +63,75 @@ def _void(context: Context, m: Match) -> Span | None:
     return Span(None, None, "none", void=True)
 
 
+@RELATIVE("away from a day", f"{DURATION} REL (?! PREAGO)")
+def _after_tomorrow(context: Context, m: Match) -> Span | None:
+    """French "deux jours après demain": with a length before it, no day after tomorrow."""
+    if "after_tomorrow" not in context.options or m.number("REL") != 2:
+        return None
+    return exact(moved(days.plus_days(context.today, 1), amounts(m), 1), 0.9, relative=True)
+
+
+@RELATIVE("week and weekday", "ORD (OF|IN)+ THE? (MOD UWEEK | UWEEK MOD)")
+@RELATIVE("weekday", "(PREV | NEXT | THIS) ORD (?= STOP | DOT | COMMA | $)")
+def _numbered_weekday(context: Context, m: Match) -> Span | None:
+    """Portuguese "segunda da semana que vem": the second day of the week, Monday."""
+    number = m.number("ORD")
+    if "numbered_weekdays" not in context.options or not 2 <= number <= 6 or m.all("ORD")[0].text:
+        return None
+    if m.has("UWEEK"):
+        monday = days.plus(days.week(context.today)[0], "week", shift_of(m))
+        return exact(days.plus_days(monday, number - 2), 0.9, relative=True)
+    gap = (number - 2 - context.today.weekday()) % 7
+    if m.has("PREV"):
+        gap = gap - 7
+    elif m.has("NEXT"):
+        gap = 7 + number - 2 - context.today.weekday()
+    else:
+        gap = number - 2 - context.today.weekday()
+    return exact(days.plus_days(context.today, gap), 0.9, relative=True)
+
+
+_WITHIN = (
+    "(?= DATE | MON | SEASON | LONESEASON | HN | QN | (ORD | NUM) UQUARTER | HOLIDAY | LUNARMONTH)"
+)
+
+
+@RELATIVE("years ago", f"(NUM | A) UYEARS AGO (OF|IN|ON|THE|COMMA)* {_WITHIN}")
+@RELATIVE("years ago", f"PREAGO (NUM | A) UYEARS AGO? (OF|IN|ON|COMMA)+ THE? {_WITHIN}")
+def _year_ago(context: Context, m: Match) -> Span | None:
+    """ "Four years ago, on 18 April": the year that a date or a part of a year is counted in."""
+    if _counted_from(m):
+        return None
+    year = context.today.year - int(count_of(m.one("NUM", "A")))
+    return Span(*days.year(year), "year", 0.95, relative=True)
+
+
 @RELATIVE("ago", f"REL PREAGO {DURATION}")
-@RELATIVE("ago", f"{DURATION} AGO REL")
+@RELATIVE("ago", f"{DURATION} AGO OF? REL")
 def _ago_from(context: Context, m: Match) -> Span:
     """ "A year ago today", "heute vor einem Jahr"."""
     start = days.plus_days(context.today, m.number("REL"))
     return exact(moved(start, amounts(m), -1), 0.95, relative=True)
 
 
-@RELATIVE("ago", f"{DURATION} (AGO|EARLIERIN)")
+@RELATIVE("ago", f"{DURATION} (AGO|EARLIERIN) (?! THE? PREV (DAY|WDAY))")
 @RELATIVE("ago", f"PREAGO {DURATION} AGO?")
+@RELATIVE("ago", "PREAGO UNIT AND (HALFWORD | AMOUNT)")
+@RELATIVE("ago", f"PREAGO UNIT AND {DURATION}")
+@RELATIVE("ago", f"UNIT AND {DURATION} AGO")
+@RELATIVE("ago", "UNIT AGO")
+@RELATIVE("ago", "PREAGO UNIT (?! MOD | ORD | OF | NUM | YEAR | PSINCE)")
 def _ago(context: Context, m: Match) -> Span | None:
     if _counted_from(m):
         return None
+    first = m.tokens[m.tokens[0].kind in chars_of("PREAGO")]
+    led = first.kind in chars_of("UNIT")
+    if (
+        led
+        and not m.has("HALFWORD")
+        and ("one_unit" not in context.options or m.all("UNIT")[0].value == 2)
+    ):
+        return None  # only some languages leave out the "one" of "a week ago"
     try:
         return _back(context, m)
     except OverflowError:
@@ -116,23 +173,18 @@ def _adjacent(context: Context, m: Match) -> Span:
 
 
 @RELATIVE("ago", "AMOUNT (AGO | PBEFORE) | PREAGO AMOUNT")
-@RELATIVE("from now", "AMOUNT (LATER | PAFTER) | PRELATER AMOUNT")
+@RELATIVE("from now", "AMOUNT (LATER | PAFTER) | PRELATER AMOUNT (?! PREV | PAST | NEXT | COMING)")
 @RELATIVE("rolling", "(PREV | PAST | LASTORD) AMOUNT | AMOUNT (PREV | PAST)")
 @RELATIVE("rolling ahead", "(NEXT | COMING) AMOUNT | AMOUNT (NEXT | COMING)")
 def _amount(context: Context, m: Match) -> Span:
     """One word for several units: Korean 사흘, three days; Arabic شهرين, two months."""
-    count, unit = _offset(m.word("AMOUNT"))
+    count, unit = offset(m.word("AMOUNT"))
     away = m.has("AGO", "PREAGO", "PBEFORE")
     if not away and m.has("PREV", "PAST", "LASTORD", "NEXT", "COMING"):
-        return rolling(context, [(count, unit)], 1 if m.has("NEXT", "COMING") else -1)
+        ahead = m.has("NEXT", "COMING")
+        return rolling(context, [(count, unit)], 1 if ahead else -1, not m.has("COMING"))
     found = moved(context.today, [(count, unit)], -1 if away else 1)
     return exact(found, 0.95, relative=True)
-
-
-def _offset(written: str) -> tuple[int, str]:
-    """ "3d" as three days, "-2w" as two weeks back."""
-    units = {"d": "day", "w": "week", "m": "month", "y": "year"}
-    return int(written[:-1]), units[written[-1]]
 
 
 @RELATIVE("about ahead", "(FEW | COUPLE) UNIT (LATER | PAFTER)")
@@ -163,7 +215,10 @@ def _both_days(context: Context, m: Match) -> Span | None:
 
 
 @RELATIVE("from now", f"(PRELATER|LATER)? {DURATION} LATER")
-@RELATIVE("from now", f"PRELATER {DURATION} (?! AFTER | BEFORE | FROM | PAFTER | SINCE)")
+@RELATIVE(
+    "from now",
+    f"PRELATER {DURATION} (?! AFTER | BEFORE | FROM | PAFTER | SINCE | (PREV | PAST) (?! UNIT))",
+)
 def _ahead(context: Context, m: Match) -> Span | None:
     parts = amounts(m)
     if _counted_from(m) or (m.has("OF") and parts[0][1] in ("decade", "century")):
@@ -196,12 +251,13 @@ def _time_away(context: Context, m: Match) -> Span:
     return exact(days.later(context.now, sign * minutes).date(), 0.9, relative=True)
 
 
+@RELATIVE("weekdays away", "PRELATER NUM WEEKDAY (?! X)")
 @RELATIVE("weekdays away", "NUM WEEKDAY LATER")
 @RELATIVE("weekdays away", "NUM WEEKDAY AGO")
 def _weekdays_away(context: Context, m: Match) -> Span:
     weekday, count = m.number("WEEKDAY") - 1, m.number("NUM")
     gap = (weekday - context.today.weekday()) % 7
-    if m.has("LATER"):
+    if not m.has("AGO"):
         away = (gap or 7) + 7 * (count - 1)
     else:
         away = gap - 7 - 7 * (count - 1)
@@ -269,13 +325,20 @@ def _past_unit(context: Context, m: Match) -> Span:
 
 @RELATIVE("rolling ahead", f"(THE|WITHIN)* (NEXT|COMING) (THE|OF)* {DURATION}")
 @RELATIVE("rolling ahead", f"THE? {DURATION} (NEXT|COMING)")
+@RELATIVE("rolling ahead", "UNIT NUM (NEXT|COMING)")
 @RELATIVE("rolling ahead", "THE? (NUM|FEW|COUPLE) (NEXT|COMING) UNIT")
 @RELATIVE("rolling ahead", f"WITHIN {DURATION} (?! BEFORE | AFTER | FROM | SINCE)")
 @RELATIVE("rolling ahead", "THE? COMING UNIT")
 def _next_units(context: Context, m: Match) -> Span | None:
+    if m.tokens[0].kind in chars_of("UNIT"):  # Arabic, as in `_last_units`
+        if "number_after" not in context.options:
+            return None
+        return rolling(context, [(m.number("NUM"), unit_of(m.tokens[0]))], 1, True)
     parts = amounts(m)
     if _one_of_several(m):
         return None
+    if m.has("OF") and m.has("NUM") and not m.has("COUPLE", "FEW", "A"):
+        return None  # French "le 20 du mois prochain" is one day
     if not m.has("COUNT", "HALFWORD"):
         parts = [(1, unit_of(m.all("UNIT")[0]))]
     return rolling(context, parts, 1, m.has("NEXT") and not m.has("COMING"))
@@ -284,7 +347,7 @@ def _next_units(context: Context, m: Match) -> Span | None:
 @RELATIVE("period", "PERIOD")
 def _lexical_period(context: Context, m: Match) -> Span:
     """Words that name a span by themselves: the value holds two offsets, such as "-3d -1d"."""
-    offsets = [_offset(written) for written in m.word("PERIOD").split()]
+    offsets = [offset(written) for written in m.word("PERIOD").split()]
     first, last = (days.plus(context.today, unit, count) for count, unit in offsets)
     return Span(first, last, "day", 0.85, relative=True)
 
@@ -309,7 +372,7 @@ def _part(context: Context, m: Match) -> Span:
 
 @RELATIVE("week and weekday", "THE? MOD UWEEK (ON|DASH|COMMA|OF|AND)* THE? WEEKDAY")
 @RELATIVE("week and weekday", "THE? UWEEK MOD (ON|DASH|COMMA|OF|AND)* THE? WEEKDAY")
-@RELATIVE("week and weekday", "ON? THE? WEEKDAY (OF|IN|COMMA|THE|FROM)* MOD UWEEK")
+@RELATIVE("week and weekday", "ON? THE? WEEKDAY (OF|IN|COMMA|THE|FROM|DOMEND)* MOD UWEEK")
 @RELATIVE("week and weekday", "ON? THE? WEEKDAY (OF|IN|COMMA|THE|FROM)* UWEEK MOD")
 @RELATIVE("week and weekday", "WEEKOFF (ON|OF)? WEEKDAY")
 def _weekday_of_week(context: Context, m: Match) -> Span:
@@ -318,19 +381,34 @@ def _weekday_of_week(context: Context, m: Match) -> Span:
     return exact(days.plus_days(monday, 7 * weeks + m.number("WEEKDAY") - 1), 0.95, relative=True)
 
 
+@RELATIVE("weekday", "PREVDAY (OF|IN)* (MOD UWEEK | UWEEK MOD)?")
+def _last_weekday(context: Context, m: Match) -> Span:
+    """Swedish "i måndags": last Monday in one word."""
+    weekday, today = m.number("PREVDAY") - 1, context.today
+    if m.has("MOD"):
+        monday = days.week(today)[0]
+        return exact(days.plus_days(monday, 7 * shift_of(m) + weekday), 0.95, relative=True)
+    back = (today.weekday() - weekday - 1) % 7 + 1
+    return exact(days.plus_days(today, -back), 0.95, relative=True)
+
+
 @RELATIVE(
     "weekday",
     "THE? THIS? (NEXT|PREV) WEEKDAY (?! LINK* (NUM|ORD|MD|MON)"
-    "| (OF|IN) THE? (DATE|MOD UNIT|UYEARS? YEAR))",
+    "| (OF|IN) THE? (DATE|MOD UNIT|UYEARS? YEAR|UMONTH|UQUARTER))",
 )
 @RELATIVE("weekday", "THE? THIS WEEKDAY (NEXT|PREV)? (?! LINK* (NUM|ORD|MD|MON))")
 @RELATIVE("weekday", "THE? WEEKDAY (OF|THE)* MOD (?! UNIT)")
-def _moved_weekday(context: Context, m: Match) -> Span:
+def _moved_weekday(context: Context, m: Match) -> Span | None:
     """Last: the latest before today. This: the one of this week. Next: the one of next week, but
     "coming" and "this next" the first after today."""
+    if m.tokens[0].kind in chars_of("WDAY") and context.language == "en":
+        return None  # "who sat next to her"
     weekday = m.number("WEEKDAY") - 1
     today = context.today
     strong = m.one("PREV", "NEXT")
+    if strong is not None and _is_last_of(m, strong):
+        return None
     if strong is None:
         found = days.plus_days(days.week(today)[0], weekday)
     elif "weekday_of_this_week" in context.options:
@@ -346,17 +424,55 @@ def _moved_weekday(context: Context, m: Match) -> Span:
     return exact(found, 0.95, relative=True)
 
 
+def _is_last_of(m: Match, modifier: Token) -> bool:
+    """Whether "last Friday" is the last one of a period: "(of) March 2024", "March 2024's"."""
+    if modifier.kind in chars_of("PREV") and _period_follows(m):
+        return True
+    before = m.before
+    return (
+        modifier.kind in chars_of("LASTORD") and before is not None and before.kind in _PERIOD_ENDS
+    )
+
+
+def _period_follows(m: Match) -> bool:
+    """Whether a month or a longer period comes next, behind no more than links."""
+    for steps in range(1, 4):
+        token, then = m.ahead(steps), m.ahead(steps + 1)
+        if token is None:
+            return False
+        if isinstance(token.value, Span):
+            return token.value.grain in ("month", "quarter", "year")
+        if token.kind in chars_of("MOD"):
+            return then is not None and then.kind in _LONG_UNITS
+        if token.kind in _LONG_UNITS:
+            return steps > 1 or (then is not None and then.kind in chars_of("MOD"))
+        if token.kind not in _LINKS:
+            return token.kind in _LONG_OFFSETS
+    return False
+
+
+_LINKS = any_of("OF IN THE")
+_LONG_UNITS = any_of("UMONTH UQUARTER UYEAR")
+_LONG_OFFSETS = any_of("YEAROFF MONTHOFF")
+_PERIOD_ENDS = any_of("OF MON DATE UYEARS UMONTH YEAROFF MONTHOFF")
+
+
 def _far(token: Token) -> int:
     return abs(token.value) if isinstance(token.value, int) else 1
 
+
+_COUNTED = frozenset().union(*map(chars_of, ["PREV", "NEXT", "PAST", "UNIT"]))
 
 # What follows "this may" where it is a verb.
 _VERBS = frozenset().union(*map(chars_of, ["X", "OR", "A", "AND", "NUM", "ORD"]))
 
 
-@RELATIVE("calendar month", "THE? MOD (OF)? MON")
-@RELATIVE("calendar month", "THE? MON (OF|THE)* MOD (?! UNIT)")
+@RELATIVE("calendar month", "THE? MOD (UMONTH? OF)? MON (?! UWEEK)")
+@RELATIVE("calendar month", "THE? MON (OF|THE)* MOD (?! UNIT | WEEKDAY)")
 def _moved_month(context: Context, m: Match) -> Span | None:
+    counted = m.after is not None and m.after.kind in _COUNTED
+    if counted and m.tokens[-1].kind in chars_of("NUM"):
+        return None  # French "ces sept derniers jours"
     if m.has("THIS") and m.has("WMONTH") and m.after is not None and m.after.kind in _VERBS:
         return None
     first, last = days.month(context.today.year + shift_of(m), m.number("MON"))

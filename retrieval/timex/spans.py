@@ -42,6 +42,12 @@ def count_of(token: Token | None) -> float:
     return token.value
 
 
+def offset(written: str) -> tuple[int, str]:
+    """ "3d" as three days, "-2w" as two weeks back."""
+    units = {"d": "day", "w": "week", "m": "month", "y": "year"}
+    return int(written[:-1]), units[written[-1]]
+
+
 def amounts(m: Match) -> list[tuple[float, str]]:
     """The counted units of a duration such as "2 years and 3 weeks", in order. A word for a half
     may hold wholes too: German "anderthalb" is 1½."""
@@ -58,6 +64,8 @@ def amounts(m: Match) -> list[tuple[float, str]]:
                 half, whole = True, token.value if isinstance(token.value, int) else 0
             else:
                 count = token
+        elif token.kind in chars_of("AMOUNT"):
+            found.append(offset(str(token.value)))
         elif token.kind in _UNIT_OF:
             size = whole if half and count is None else count_of(count)
             if half:
@@ -182,7 +190,9 @@ def cut(context: Context, span: Span, part: str) -> Span | None:
         a, b = days.months(first.year, 4 * at + 1, 4 * at + 4)
     elif span.grain == "decade":
         a, b = days.years(*((first.year + y) for y in ((0, 3), (4, 6), (7, 9))[at]))
-    elif span.grain in ("century", "quarter", "half", "season", "weekend"):
+    elif span.grain == "century":
+        a, b = days.years(*((first.year + y) for y in ((0, 32), (33, 66), (67, 99))[at]))
+    elif span.grain in ("quarter", "half", "season", "weekend"):
         third = ((last - first).days + 1) // 3
         a = days.plus_days(first, third * at)
         b = last if at == 2 else days.plus_days(a, third - 1)

@@ -17,6 +17,27 @@ pytestmark = pytest.mark.unit
         ("她现在住在哪里", False, True),
         ("Who knows Whyte?", False, False),
         ("What did Nowak say?", False, False),
+        ("Who leads the team right now?", False, True),
+        ("Wo wohnt Anna jetzt?", False, True),
+        ("current address of Ines", False, True),
+        # the word is there, and says nothing of the present
+        ("Who leads the team now that Omar is gone?", False, False),
+        ("What did we decide up to now?", False, False),
+        ("What has Ines painted until now?", False, False),
+        ("What will happen two weeks from now?", False, False),
+        ("Who calls every now and then?", False, False),
+        ("Which still life hangs in the hall?", False, False),
+        ("Who can't sit still?", False, False),
+        ("Was Ines still in Lisbon in May?", False, False),
+        ("Did Omar still work at Acme when we met?", False, False),
+        ("How strong is the alternating current?", False, False),
+        ("Wer leitet das Team, jetzt wo Omar weg ist?", False, False),
+        ("¿Quién dirige el equipo ahora que Omar no está?", False, False),
+        ("Qui dirige l'équipe maintenant qu'il est là ?", False, False),
+        # said in a statement beside the question
+        ("I work at Acme now. Where did I work before?", False, False),
+        ("I am still looking for it! What was the name of the shop?", False, False),
+        ("I moved last year. Where do I live now?", False, True),
     ],
 )
 def test_cues(question: str, why: bool, now: bool) -> None:

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import json
-import os
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from retrieval.timex import parse
+from tests.bench.sets import DataMissing, folder
 from tests.bench.timex import load, ours, shared_folder
 from tests.retrieval.timex.days_of import days_of, read
 from tests.retrieval.timex.vectors import VECTORS
@@ -28,12 +27,12 @@ def test_there_are_230_vectors() -> None:
 
 
 def _given() -> list[Any]:
-    root = Path(__file__).resolve().parents[3]
-    for place in (os.environ.get("FOURFOLD_SHARED"), str(root.parent / "shared")):
-        if place and (Path(place) / "cases" / "given.json").is_file():
-            cases = json.loads((Path(place) / "cases" / "given.json").read_text(encoding="utf-8"))
-            return [pytest.param(c, id=c["id"]) for c in cases if c["kind"] == "window"]
-    return []
+    try:
+        files = sorted((folder() / "cases").glob("given*.json"))
+    except DataMissing:
+        return []
+    cases = [case for file in files for case in json.loads(file.read_text(encoding="utf-8"))]
+    return [pytest.param(c, id=c["id"]) for c in cases if c["kind"] == "window"]
 
 
 @pytest.mark.parametrize("case", _given())

@@ -1,0 +1,231 @@
+"""Months, weekdays and seasons that are somebody's name: "Who is April dating?", "Theresa May".
+
+Looked at before any rule runs: a word that stands where a name stands, and beside which nothing
+makes it a time, is no time. In doubt a preposition, number or modifier decides for the time.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from retrieval.timex.grammar import OTHER, Context, Token, chars_of
+from retrieval.timex.recognition import everyday
+from retrieval.timex.text import WORDS, fold
+
+
+def _kinds(names: str) -> frozenset[str]:
+    return frozenset[str]().union(*map(chars_of, names.split()))
+
+
+_MONTHS, _SEASONS = _kinds("MON"), _kinds("SEASON LONESEASON")
+_NAMES = _MONTHS | _SEASONS | _kinds("DAY WDAY HOLIDAY")
+_TIMELY_BEFORE = _kinds(
+    "IN ON SINCE UNTIL FROM TO BETWEEN BEFORE AFTER MOD PAST COMING EARLY MID LATE NUM ORD YEAR "
+    "EVERY STARTING LASTORD WITHIN ASOF ONWARD DASH SLASH LATERIN EARLIERIN PAFTER PBEFORE OF THE "
+    "PRELATER"
+)
+# What makes even a short form that is a given name ("Jan") a month.
+_SURELY_BEFORE = _kinds("IN SINCE UNTIL MOD EARLY MID LATE NUM ORD YEAR EVERY DASH SLASH BETWEEN")
+_TIMELY_AFTER = _kinds(
+    "NUM ORD YEAR MON MOD AGO LATER DASH SLASH TO UNTIL EARLY MID LATE PART LOC UMONTH"
+)
+_NEAR = _kinds("BEFORE AFTER SINCE")
+_POSSESSIVE, _AND, _THE = _kinds("OF"), _kinds("AND OR"), _kinds("THE A THIS MY")
+_DOT, _NUMBERS = _kinds("DOT"), _kinds("NUM ORD YEAR")
+_SHORT = frozenset({"jan"})
+"""Short forms that are given names: a month only where a preposition or number says so."""
+
+_ENDS = _kinds("STOP DOT CLOSE COLON")
+_SMALL = frozenset({"es", "fr", "it", "pt", "nl", "sv", "ru"})
+"""Languages that write months and weekdays small: with a capital inside a sentence it is a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Clues:
+    given: frozenset[str]
+    verbs: frozenset[str]
+    persons: frozenset[str]
+    kin: frozenset[str]
+    dated: frozenset[str]
+
+
+@cache
+def _clues() -> Mapping[str, _Clues]:
+    text = (files("retrieval.timex") / "languages" / "names.toml").read_text(encoding="utf-8")
+    return {
+        language: _Clues(**{key: frozenset(fold(words).split()) for key, words in table.items()})
+        for language, table in tomllib.loads(text).items()
+    }
+
+
+def names(context: Context, folded: str, tokens: list[Token]) -> frozenset[int]:
+    """Where the words start that could be times, and are somebody's name."""
+    if not any(token.kind in _NAMES for token in tokens):
+        return frozenset()
+    known = frozenset(map(fold, context.settings.names))
+    called = frozenset(
+        token.start
+        for token in tokens
+        if known and token.kind in _NAMES and folded[token.start : token.end] in known
+    )
+    clues = _clues().get(context.language)
+    if clues is None:
+        return called & may_be_names(tokens)
+    look = _Look(context, folded, tokens, clues)
+    return frozenset(
+        token.start for at, token in enumerate(tokens) if token.kind in _NAMES and look.is_name(at)
+    ) | (called & may_be_names(tokens))
+
+
+def may_be_names(tokens: list[Token]) -> frozenset[int]:
+    """Where words start that are times only if nobody is called so: nothing beside them tells."""
+    return frozenset(
+        token.start
+        for at, token in enumerate(tokens)
+        if token.kind in _NAMES
+        and _kind_beside(tokens, at, -1) not in _TIMELY_BEFORE
+        and _kind_beside(tokens, at, 1) not in _TIMELY_AFTER
+    )
+
+
+def _kind_beside(tokens: list[Token], at: int, step: int) -> str:
+    """The kind of the next token on one side; behind the dot of a short form or an ordinal, that
+    of a number."""
+    kinds = [
+        tokens[place].kind if 0 <= place < len(tokens) else ""
+        for place in (at + step, at + 2 * step)
+    ]
+    return kinds[1] if kinds[0] in _DOT and kinds[1] in _NUMBERS else kinds[0]
+
+
+def without(tokens: list[Token], places: Collection[int]) -> list[Token]:
+    """The tokens; those that start at these places say nothing of time."""
+    if not places:
+        return tokens
+    return [
+        Token(OTHER, None, token.start, token.end) if token.start in places else token
+        for token in tokens
+    ]
+
+
+class _Look:
+    """What stands around one word of a text."""
+
+    def __init__(self, context: Context, folded: str, tokens: list[Token], clues: _Clues) -> None:
+        self.context, self.folded, self.tokens, self.clues = context, folded, tokens, clues
+        places = [m.start() for m in WORDS.finditer(folded)]
+        capitals = sum(map(context.is_capital, places))
+        self.cased = len(places) < 3 or capitals < 0.85 * len(places)
+        """Whether capitals say anything: in a headline they do not."""
+
+    def token(self, at: int) -> Token | None:
+        return self.tokens[at] if 0 <= at < len(self.tokens) else None
+
+    def word(self, at: int) -> str:
+        token = self.token(at)
+        return "" if token is None else self.folded[token.start : token.end]
+
+    def kind(self, at: int) -> str:
+        token = self.token(at)
+        return "" if token is None else token.kind
+
+    def opens(self, at: int) -> bool:
+        """Whether the sentence begins here."""
+        return at == 0 or self.kind(at - 1) in _ENDS
+
+    def ends(self, at: int) -> bool:
+        """Whether the sentence ends before this place."""
+        return at >= len(self.tokens) or self.kind(at) in _ENDS
+
+    def capital(self, at: int) -> bool:
+        token = self.token(at)
+        return token is not None and self.cased and self.context.is_capital(token.start)
+
+    def proper(self, at: int) -> bool:
+        """A word with a capital that is neither everyday nor a time: a name, or part of one."""
+        return (
+            self.kind(at) == OTHER
+            and self.capital(at)
+            and self.word(at) not in everyday(self.context.language)
+            and len(self.word(at)) > 1
+        )
+
+    def is_name(self, at: int) -> bool:
+        word = self.word(at)
+        before, after = (_kind_beside(self.tokens, at, step) for step in (-1, 1))
+        given = word in self.clues.given
+        month = given and self.tokens[at].kind in _MONTHS
+        if " " in word or after in _TIMELY_AFTER:
+            return before not in _TIMELY_BEFORE and self._has_surname(at)
+        small = given and self.context.language in _SMALL
+        if month and self.word(at - 1) in self.clues.persons:
+            return self.word(at + 1) not in self.clues.dated
+        if before in _TIMELY_BEFORE:
+            if before in _POSSESSIVE and self.context.language in _SMALL:
+                return self.capital(at) and self.proper(at - 2) and not self.opens(at - 2)
+            if before in _SURELY_BEFORE or not month:
+                return False
+            if word in _SHORT and before not in _POSSESSIVE | _THE | _NEAR and self.ends(at + 1):
+                return True  # "a letter for Jan"
+            return self._told_of(at) or (before not in _NEAR and self._has_surname(at))
+        return (
+            (word in _SHORT and month)
+            or self._has_surname(at)
+            or self._has_first_name(at)
+            or self._is_possessor(at)
+            or (small and self.capital(at) and not self.opens(at))
+            or (given and (month or self._asks_who(at)) and self._is_person(at))
+        )
+
+    def _told_of(self, at: int) -> bool:
+        """ "Before April joined Acme": a clause, whose subject it is."""
+        return (
+            self.kind(at - 1) in _NEAR
+            and self.kind(at + 1) == OTHER
+            and self.word(at + 1) not in everyday(self.context.language) | self.clues.dated
+        )
+
+    def _has_surname(self, at: int) -> bool:
+        if not (self.capital(at) and self.proper(at + 1) and self._beside(at, at + 1)):
+            return False
+        if self.context.language == "de":
+            return self.word(at) in self.clues.given and self.kind(at - 1) == OTHER
+        return self.tokens[at].kind in _MONTHS or not self.opens(at)
+
+    def _has_first_name(self, at: int) -> bool:
+        if not (self.capital(at) and self.proper(at - 1) and self._beside(at - 1, at)):
+            return False
+        if self.context.language == "de" or self.opens(at - 1):
+            return False
+        if self.word(at + 1) in self.clues.dated:
+            return False
+        return self.tokens[at].kind in _MONTHS or self.word(at - 2) in self.clues.verbs
+
+    def _beside(self, first: int, second: int) -> bool:
+        return self.tokens[second].start - self.tokens[first].end <= 1
+
+    def _is_possessor(self, at: int) -> bool:
+        """ "April's sister", but not "April's sales"."""
+        return self.word(at + 1) == "'s" and self.word(at + 2) in self.clues.kin
+
+    def _asks_who(self, at: int) -> bool:
+        return self.capital(at) and self.word(at - 2) in ("who", "whom") and self.ends(at + 1)
+
+    def _is_person(self, at: int) -> bool:
+        """The subject of a verb, the object of what is done to people, or one of two names."""
+        before, after = self.word(at - 1), self.word(at + 1)
+        follows = self.kind(at + 1) == OTHER and after not in self.clues.dated
+        if self.context.language == "tr":
+            return self.opens(at) and after in ("nerede", "kiminle", "kim", "nasil", "ne", "kac")
+        if before in self.clues.verbs:
+            asks = self.context.language != "en" or self.word(at - 2) in ("who", "where", "whom")
+            if follows or (self.ends(at + 1) and asks) or self.kind(at + 1) in _THE:
+                return True
+        if self.opens(at) and follows:
+            return after not in self.clues.verbs or self.context.language != "en"
+        joined = self.kind(at - 1) in _AND and self.proper(at - 2)
+        return joined or (self.kind(at + 1) in _AND and self.proper(at + 2))

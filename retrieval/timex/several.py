@@ -1,0 +1,27 @@
+"""Rules for several parts of one year: "Q1 to Q3 of last year", "March and April 2024"."""
+
+from __future__ import annotations
+
+from retrieval.timex.dates import months_until
+from retrieval.timex.eras import parts_of_year
+from retrieval.timex.grammar import Context, Match, Rules, Span
+from retrieval.timex.spans import bounds
+
+SEVERAL = Rules()
+
+_IN = "(OF|IN|THE|ON|COMMA|DASH)*"
+
+
+@SEVERAL("quarters", f"(FROM|BETWEEN)? (QN|HN) (AND|TO|DASH|UNTIL) (QN|HN) {_IN} DATE")
+def _parts_of(context: Context, m: Match) -> Span | None:
+    span = m.spans()[0]
+    return parts_of_year(m, bounds(span)[0].year) if span.grain == "year" else None
+
+
+@SEVERAL("months of the year", f"(FROM|BETWEEN)? MON (AND|TO|DASH|UNTIL|SLASH) MON {_IN} DATE")
+def _months_of(context: Context, m: Match) -> Span | None:
+    span = m.spans()[0]
+    if span.grain != "year":
+        return None
+    first, last = (int(str(token.value)) for token in m.all("MON"))
+    return months_until(bounds(span)[0].year, first, last)
