@@ -328,8 +328,12 @@ def _decade_of(context: Context, m: Match) -> Span | None:
 @COMPOSED("part of the period", f"(THE|IN|AT)* (EARLY|MID|LATE) (OF|IN|THE|DASH)* {_P}")
 @COMPOSED("part of the period", f"{_P} (OF|THE|DASH|IN)* (EARLY|MID|LATE)")
 def _cut(context: Context, m: Match) -> Span | None:
-    if m.has("PBETWEEN") and m.before is not None and m.before.kind in chars_of("AND"):
-        return None  # Hindi "between": the middle of what lies between two
+    if m.has("PBETWEEN"):  # Hindi "between" and "the middle" are one word
+        first, last = bounds(_scope(context, m))
+        if (last - first).days > 31 and len(m.spans()) == 1 and m.spans()[0].grain == "month":
+            return m.spans()[0]
+        if m.before is not None and m.before.kind in chars_of("AND"):
+            return None
     if m.has("EARLY"):
         span = _scope(context, m)
         return earlier_in(context, span) if span.relative else cut(context, span, "early")

@@ -222,7 +222,7 @@ def _dashed_and_year(context: Context, m: Match) -> Span | None:
     return exact(days.day(m.number("YEAR"), month, day), 0.9, explicit=True)
 
 
-@NAMED("date", "MD COMMA YEAR")
+@NAMED("date", "MD COMMA? YEAR")
 def _numbers_and_year(context: Context, m: Match) -> Span:
     span = m.spans()[0]
     assert span.month is not None
@@ -443,6 +443,8 @@ def _day_of_month(context: Context, m: Match) -> Span | None:
         return None
     if is_name(context, m):
         return None
+    if m.has("NUM") and m.before is not None and m.before.kind in chars_of("UNIT"):
+        return None  # French "un an sur deux"
     if m.has("UDAY") and not m.has("ON", "THE") and "numbered_days" not in context.options:
         return None  # "day 21"; Spanish and Portuguese number the days of a month so
     day = day_of_month(number)
