@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time
 from functools import partial
 
-from retrieval.timex.composition import COMPOSED, LATE_BARE
+from retrieval.timex.bare import LATE_BARE
+from retrieval.timex.composition import COMPOSED
 from retrieval.timex.compounds import COMPOUNDS
 from retrieval.timex.dates import BARE, NAMED
 from retrieval.timex.eras import ERAS
