@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, time
+from datetime import UTC, datetime
 from functools import partial
 
 from retrieval.timex import days
-from retrieval.timex.composition import COMPOSED, LATE_BARE
+from retrieval.timex.bare import LATE_BARE
+from retrieval.timex.composition import COMPOSED
 from retrieval.timex.compounds import COMPOUNDS
 from retrieval.timex.dates import BARE, NAMED
 from retrieval.timex.eras import ERAS

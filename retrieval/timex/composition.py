@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from retrieval.timex import days
-from retrieval.timex.chinese import told_in_the_past
 from retrieval.timex.dates import day_of_month, exact, latest_month
-from retrieval.timex.eras import latest_season, part_of_year, season
-from retrieval.timex.grammar import OTHER, Context, Match, Rules, Span, change, chars_of
+from retrieval.timex.eras import part_of_year, season
+from retrieval.timex.grammar import Context, Match, Rules, Span, change, chars_of
 from retrieval.timex.relative import DURATION
 from retrieval.timex.spans import (
     amounts,
@@ -24,9 +23,6 @@ from retrieval.timex.spans import (
 
 COMPOSED = Rules()
 """Run before and after the bare words are read."""
-
-LATE_BARE = Rules()
-"""Periods without anything to complete them: "Q3", "the first Sunday", "end of the month"."""
 
 _IN = "(OF|IN|THE|ON|COMMA|DASH)*"
 _P = "(DATE | MON | UYEAR? YEAR YMARK?)"
@@ -328,8 +324,12 @@ def _decade_of(context: Context, m: Match) -> Span | None:
 @COMPOSED("part of the period", f"(THE|IN|AT)* (EARLY|MID|LATE) (OF|IN|THE|DASH)* {_P}")
 @COMPOSED("part of the period", f"{_P} (OF|THE|DASH|IN)* (EARLY|MID|LATE)")
 def _cut(context: Context, m: Match) -> Span | None:
-    if m.has("PBETWEEN") and m.before is not None and m.before.kind in chars_of("AND"):
-        return None  # Hindi "between": the middle of what lies between two
+    if m.has("PBETWEEN"):  # Hindi "between" and "the middle" are one word
+        first, last = bounds(_scope(context, m))
+        if (last - first).days > 31 and len(m.spans()) == 1 and m.spans()[0].grain == "month":
+            return m.spans()[0]
+        if m.before is not None and m.before.kind in chars_of("AND"):
+            return None
     if m.has("EARLY"):
         span = _scope(context, m)
         return earlier_in(context, span) if span.relative else cut(context, span, "early")
@@ -422,21 +422,6 @@ def _away(context: Context, m: Match, sign: int) -> Span | None:
     return exact(found, 0.9, relative=True)
 
 
-@LATE_BARE(
-    "part of the period", "(THE|IN|AT)* (EARLY|MID|LATE) (OF|IN|THE)* (UWEEK|UMONTH|UYEAR|UDECADE)"
-)
-@LATE_BARE("part of the period", "THE? (UWEEK|UMONTH|UYEARS|UDECADE) (OF|THE)* (EARLY|MID|LATE)")
-@LATE_BARE("part of the period", "MONTHPHASE | YEARPHASE")
-def _bare_cut(context: Context, m: Match) -> Span | None:
-    if m.has("MONTHPHASE", "YEARPHASE"):
-        unit = "month" if m.has("MONTHPHASE") else "year"
-        part = m.word("MONTHPHASE", "YEARPHASE")
-    else:
-        unit = unit_of(m.all("UNIT")[0])
-        part = "early" if m.has("EARLY") else "mid" if m.has("MID") else "late"
-    return cut(context, shifted(context, unit, 0), part)
-
-
 @COMPOSED("part of the period", f"{_P} OF? (MONTHPHASE | YEARPHASE | PHASE)")
 def _phase(context: Context, m: Match) -> Span | None:
     span = _scope(context, m)
@@ -449,62 +434,3 @@ def _phase(context: Context, m: Match) -> Span | None:
 @COMPOSED("part of the period", "MOD MONTHPHASE")
 def _phase_of_month(context: Context, m: Match) -> Span | None:
     return cut(context, shifted(context, "month", shift_of(m)), m.word("MONTHPHASE"))
-
-
-@LATE_BARE("quarter", "(IN|THE)* (QN | HN | ORD UQUARTER | ORD UHALF) (OF THE? UYEAR)?")
-@LATE_BARE("quarter", "NUM UQUARTER")
-def _bare_part(context: Context, m: Match) -> Span | None:
-    """This year's, or last year's where that one has not begun."""
-    this_year = "part_of_this_year" in context.options
-    if m.has("QN", "HN") and not m.has("IN") and m.before is not None and not this_year:
-        return None
-    if m.has("NUM") and not this_year:
-        return None
-    year = context.today.year
-    span = part_of_year(m, year)
-    if span.first is not None and span.first > context.today and not this_year:
-        span = part_of_year(m, year - 1)
-    return change(span, confidence=0.8, relative=True, explicit=False)
-
-
-@LATE_BARE("half of the month", "HALFMONTH | HALFWEEK")
-def _running_half(context: Context, m: Match) -> Span | None:
-    unit = "week" if m.has("HALFWEEK") else "month"
-    return half_of(shifted(context, unit, 0), m.number("HALFMONTH", "HALFWEEK"))
-
-
-@LATE_BARE("week number", "ORD UWEEK (?! X)")
-@LATE_BARE("week number", "ORD UWEEK")
-def _numbered_week(context: Context, m: Match) -> Span | None:
-    if not m.all("ORD")[0].text:
-        return None
-    return Span(*days.iso_week(context.today.year, m.number("ORD")), "week", 0.8)
-
-
-@LATE_BARE("season", "(THE|IN)* (EARLY|MID|LATE) DASH? (SEASON|LONESEASON)")
-def _part_of_season(context: Context, m: Match) -> Span | None:
-    part = "early" if m.has("EARLY") else "mid" if m.has("MID") else "late"
-    return cut(context, latest_season(context, m.number("SEASON", "LONESEASON")), part)
-
-
-@LATE_BARE("season", "LONESEASON")
-def _lone_season(context: Context, m: Match) -> Span:
-    return latest_season(context, m.number("LONESEASON"))
-
-
-@LATE_BARE("calendar period", "(MY|ON|THIS) (UDAY|UWEEK|UWEEKEND|UMONTH|UYEAR)")
-@LATE_BARE("calendar period", "(ON|THE|IN)* UWEEKEND")
-def _running(context: Context, m: Match) -> Span | None:
-    unit = unit_of(m.all("UNIT")[0])
-    if m.has("ON") and unit != "weekend":
-        return None
-    lone = len(m.tokens) == 1 and m.before is not None and m.before.kind == OTHER
-    if lone and m.after is not None and m.after.kind not in chars_of("DOT") | chars_of("LOC"):
-        return None  # "another theme park weekend; ..."
-    over = unit == "weekend" and told_in_the_past(context)
-    return change(shifted(context, unit, -over), confidence=0.75)
-
-
-@LATE_BARE("day before", "THE UDAY (BEFORE|AFTER) (?=STOP|DOT|$)")
-def _day_beside(context: Context, m: Match) -> Span:
-    return exact(days.plus_days(context.today, -1 if m.has("BEFORE") else 1), 0.7, relative=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import date
 
 from retrieval.timex import days
+from retrieval.timex.beside import MONTHS, counts, joined
 from retrieval.timex.chinese import is_name, told_in_the_past
 from retrieval.timex.grammar import (
     OTHER,
@@ -112,40 +113,14 @@ def _days_of_month_and_year(context: Context, m: Match) -> Span:
 @NAMED("date", "YEAR YMARK? LINK* MON DOT? LINK* DOM MDAY?")
 def _date(context: Context, m: Match) -> Span | None:
     numbers = m.all("DOM")
-    if _joined(m):
+    if joined(m):
         return None
     if m.has("APOSTROPHE"):
         year = year_of(context, numbers[-1])
     else:
         year = m.number("YEAR")
     found = days.day(year, m.number("MON"), day_of_month(numbers[0]))
-    return None if _counts(context, m, numbers[0], found) else exact(found, explicit=True)
-
-
-def _joined(m: Match) -> bool:
-    """Whether the leading article is "to" after all: Portuguese "15 de abril a 2 de maio"."""
-    before = m.before
-    article_or_to = chars_of("THE") & chars_of("TO")
-    return m.tokens[0].kind in article_or_to and before is not None and before.kind in _MONTHS
-
-
-def _counts(context: Context, m: Match, number: Token, found: date) -> bool:
-    """Whether the ordinal beside a month counts a weekday or a unit: "5月の第1月曜日" is no first
-    of May, nor Arabic "the week the first of May"."""
-    after = m.after
-    if number is m.tokens[-1] and after is not None and after.kind in _COUNTABLE:
-        return number.kind in chars_of("ORD") or "year_first" in context.options
-    if "ordinal_after" not in context.options or number.text or number.kind not in chars_of("ORD"):
-        return False
-    first = m.tokens[0]
-    counted = m.before if first is number else first
-    if counted is None or counted.kind not in _COUNTABLE:
-        return False
-    weekday = counted.kind in chars_of("WEEKDAY") and counted.value == found.weekday() + 1
-    return not weekday and counted.kind not in chars_of("UDAY")
-
-
-_COUNTABLE = chars_of("UNIT") | chars_of("WEEKDAY")
+    return None if counts(context, m, numbers[0], found) else exact(found, explicit=True)
 
 
 @NAMED("date", "NUM YMARK MON DOM MDAY?")
@@ -222,7 +197,7 @@ def _dashed_and_year(context: Context, m: Match) -> Span | None:
     return exact(days.day(m.number("YEAR"), month, day), 0.9, explicit=True)
 
 
-@NAMED("date", "MD COMMA YEAR")
+@NAMED("date", "MD COMMA? YEAR")
 def _numbers_and_year(context: Context, m: Match) -> Span:
     span = m.spans()[0]
     assert span.month is not None
@@ -284,7 +259,7 @@ def _month_and_short_year(context: Context, m: Match) -> Span | None:
 def _month_and_day(context: Context, m: Match) -> Span | None:
     number = m.all("DOM")[0]
     day = day_of_month(number)
-    if _joined(m):
+    if joined(m):
         return None
     if m.has("UDAY") and m.before is not None and m.before.kind in _ORDERS:
         return None  # "the last 3 days of March"
@@ -303,7 +278,7 @@ def _month_and_day(context: Context, m: Match) -> Span | None:
     except OverflowError:
         return Span(None, None, "none", void=True)
     assert found.first is not None
-    return None if _counts(context, m, number, found.first) else found
+    return None if counts(context, m, number, found.first) else found
 
 
 _UNITS = any_of("UDAY UWEEK UMONTH UYEAR UHOUR UMINUTE UQUARTER")
@@ -330,17 +305,17 @@ def _numbers(context: Context, m: Match) -> Span | None:
 @BARE("month", "(?<= BETWEEN | FROM | SINCE | UNTIL | BEFORE | AFTER | TO | AND | DASH) WMONTH")
 @BARE("month", "MONTH DOT?")
 def _month(context: Context, m: Match) -> Span | None:
-    if _joined(m) or (m.has("NUM") and (m.before is None or m.before.kind not in _BEFORE_DAY)):
+    if joined(m) or (m.has("NUM") and (m.before is None or m.before.kind not in _BEFORE_DAY)):
         return None  # French "les sept nains" are no September
     if m.before is not None and m.has("WMONTH") and m.before.kind in _CONNECTORS:
         other = m.back(2)  # "to march" is no month, "from January to March" is
-        if other is None or other.kind not in _MONTHS:
+        if other is None or other.kind not in MONTHS:
             return None
     word = m.one("WMONTH")
     short = word is not None and word.end - word.start <= 3 and context.language != "en"
     other = m.ahead(2)
     ranged = m.after is not None and m.after.kind in _CONNECTORS
-    ranged = ranged and other is not None and other.kind in _MONTHS
+    ranged = ranged and other is not None and other.kind in MONTHS
     linked = m.has("IN", "THE", "OF") or (m.before is not None and m.before.kind in chars_of("OF"))
     if short and linked and not ranged:
         return None  # Spanish "el mar" is the sea: a short form needs a year or a day
@@ -381,7 +356,6 @@ def _numbered_month(context: Context, m: Match) -> Span | None:
 
 
 _CONNECTORS = any_of("TO AND DASH UNTIL")
-_MONTHS = any_of("MON DATE YEAR")
 
 
 @BARE("day of the month", "WEEKDAY COMMA? (THE|ON)? UDAY? DOM DOT?")
@@ -443,6 +417,8 @@ def _day_of_month(context: Context, m: Match) -> Span | None:
         return None
     if is_name(context, m):
         return None
+    if m.has("NUM") and m.before is not None and m.before.kind in chars_of("UNIT"):
+        return None  # French "un an sur deux"
     if m.has("UDAY") and not m.has("ON", "THE") and "numbered_days" not in context.options:
         return None  # "day 21"; Spanish and Portuguese number the days of a month so
     day = day_of_month(number)

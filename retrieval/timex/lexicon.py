@@ -192,6 +192,8 @@ class Lexicon:
         while at + used < len(cut):
             step = node.get(cut[at + used].text)
             if not isinstance(step, dict):
+                if used and self.suffixes:
+                    best = self._inflected_end(node, cut[at + used].text, used) or best
                 break
             node = step
             used += 1
@@ -201,6 +203,16 @@ class Lexicon:
             if isinstance(leaf, tuple) and (following != "曜" or used == 1):
                 best = (leaf[0], leaf[1], used)
         return best
+
+    def _inflected_end(self, node: Node, word: str, used: int) -> tuple[str, Value, int] | None:
+        """A phrase whose last word has an ending: Turkish "yılbaşı gecesinde"."""
+        for ending, _ in self.suffixes:
+            if word.endswith(ending):
+                step = node.get(word[: -len(ending)])
+                leaf = step.get("") if isinstance(step, dict) else None
+                if isinstance(leaf, tuple):
+                    return leaf[0], leaf[1], used + 1
+        return None
 
     def _digits(self, cut: list[Piece], at: int, previous: Piece | None) -> tuple[Token, int]:
         piece = cut[at]

@@ -95,6 +95,8 @@ def _is_part(m: Match) -> bool:
         return after.value.grain in _SIZES and _SIZES.index(after.value.grain) > size
     if after.kind in chars_of("MOD") and then is not None and then.kind in chars_of("UNIT"):
         return _SIZES.index(unit_of(then)) > size
+    if after.kind in chars_of("YEAR"):
+        return unit_of(m.all("UNIT")[0]) in ("week", "month", "quarter", "half")
     return after.kind in chars_of("YEAROFF") | chars_of("MONTHOFF")
 
 

@@ -39,6 +39,7 @@ def _ends(context: Context, m: Match) -> list[Span] | None:
 @RANGES("between", f"BETWEEN {_FILL} {_D} DOT? COMMA? (AND|TO|DASH|UNTIL) {_FILL} {_D}")
 @RANGES("between", f"{_D} (AND|TO|DASH|OF) {_D} OF? PBETWEEN")
 @RANGES("from to", f"FROM {_FILL} {_D} DOT? COMMA? (TO|DASH|UNTIL|AND) {_FILL} {_D} {_TAIL}")
+@RANGES("from to", f"SINCE {_FILL} {_D} COMMA? (TO|UNTIL) {_FILL} {_D} {_TAIL}")
 @RANGES("from to", f"{_D} LOC? FROM (TO|DASH|OF)? {_FILL} {_D} {_TAIL}")
 @RANGES("from to", f"{_D} DOT? (DASH|TO|UNTIL) {_FILL} {_D} {_TAIL}")
 def _range(context: Context, m: Match) -> Span | None:
@@ -175,9 +176,11 @@ def _since_rule(context: Context, m: Match) -> Span | None:
     if span is None:
         return None
     named = span.explicit and span.grain in ("year", "month") and not span.part
+    token = m.one("SINCE", "PSINCE")
+    if token is not None and token.value == "until":
+        return _since(context, span, True)  # 至今
     if m.before is not None and m.before.kind in chars_of("FROM"):
         return _since(context, span, False)  # 自…以来
-    token = m.one("SINCE", "PSINCE")
     if (
         token is not None
         and token.value == "weak"

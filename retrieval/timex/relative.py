@@ -72,7 +72,9 @@ def _after_tomorrow(context: Context, m: Match) -> Span | None:
 
 
 @RELATIVE("week and weekday", "ORD (OF|IN)+ THE? (MOD UWEEK | UWEEK MOD)")
-@RELATIVE("weekday", "(PREV | NEXT | THIS) ORD (?= STOP | DOT | COMMA | $)")
+@RELATIVE(
+    "weekday", "(PREV | NEXT | THIS) ORD (?= STOP | DOT | COMMA | $) | ORD (PREV | NEXT) (?! UNIT)"
+)
 def _numbered_weekday(context: Context, m: Match) -> Span | None:
     """Portuguese "segunda da semana que vem": the second day of the week, Monday."""
     number = m.number("ORD")
@@ -106,7 +108,8 @@ def _year_ago(context: Context, m: Match) -> Span | None:
     return Span(*days.year(year), "year", 0.95, relative=True)
 
 
-@RELATIVE("ago", f"REL PREAGO {DURATION}")
+@RELATIVE("ago", f"REL PREAGO {DURATION} | REL {DURATION} AGO")
+@RELATIVE("ago", f"PREAGO {DURATION} OF REL | PREAGO UNIT OF REL")
 @RELATIVE("ago", f"{DURATION} AGO OF? REL")
 def _ago_from(context: Context, m: Match) -> Span:
     """ "A year ago today", "heute vor einem Jahr"."""
@@ -352,10 +355,11 @@ def _lexical_period(context: Context, m: Match) -> Span:
     return Span(first, last, "day", 0.85, relative=True)
 
 
-@RELATIVE("day of another year", "YEAROFF OF? REL PART?")
+@RELATIVE("day of another year", "(YEAROFF | MOD UYEAR) OF? REL PART?")
 def _day_of_year(context: Context, m: Match) -> Span:
     """Chinese "today, last year": the same day of that year, and so for its neighbours."""
-    then = days.plus_months(context.today, 12 * m.number("YEAROFF"))
+    years = m.number("YEAROFF") if m.has("YEAROFF") else shift_of(m)
+    then = days.plus_months(context.today, 12 * years)
     return exact(days.plus_days(then, m.number("REL")), 0.95, relative=True)
 
 
