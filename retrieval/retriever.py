@@ -24,6 +24,7 @@ from retrieval.keyword import elsewhere
 from retrieval.keyword.analyser import Analyser
 from retrieval.keyword.backends import KeywordBackend
 from retrieval.keyword.bm25 import ScoredMatches
+from retrieval.metadata import compiled
 from retrieval.protocols import Embedder
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
 from retrieval.reading import NO_TERMS, Asked, Reading
@@ -137,7 +138,7 @@ class LocalRetriever:
             clock.running = None
             if event is not None and len(asked) > 1:
                 question = await self._anchored(
-                    bank, query, question, event, asked[1], readings[1], settings
+                    bank, query, question, event, asked[1], readings[1], settings, metadata
                 )
             if late:
                 searching = self._asked_elsewhere(bank, query, question, settings, budget, metadata)
@@ -256,7 +257,9 @@ class LocalRetriever:
     async def _metadata(self, head: BankHead, query: RecallQuery) -> Ints | None:
         if query.filters.metadata is None:
             return None
-        return await memories.matching_metadata(self._pool, head.bank, query.filters.metadata)
+        return await memories.matching_metadata(
+            self._pool, head.bank, compiled(query.filters.metadata), head.generation
+        )
 
     async def _anchored(
         self,
@@ -267,9 +270,12 @@ class LocalRetriever:
         phrase: Asked,
         reading: Reading | None,
         settings: RecallSettings,
+        metadata: Ints | None,
     ) -> Question:
         """The question with the window that its event gives, if the bank knows the event."""
-        found = await self._compute(bank, search.find_event, bank, query, phrase, settings, reading)
+        found = await self._compute(
+            bank, search.find_event, bank, query, phrase, settings, metadata, reading
+        )
         if found is None:
             return question
         named = EventFound(
