@@ -17,6 +17,7 @@ from importlib.resources import files
 import regex
 import Stemmer
 
+from retrieval import folding
 from retrieval.errors import InvalidInput
 
 _ACCENTS = regex.compile(
@@ -26,8 +27,8 @@ _ACCENTS = regex.compile(
 )
 _LETTERS = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i", "ß": "ss"}
-    | {"ة": "ه", "ى": "ي", "ک": "ك", "ی": "ي"}
-    | dict.fromkeys("'’‘ʼ`´", "")
+    | {"ة": "ه", "ٱ": "ا"}
+    | {"'": None}
 )
 
 # Scripts that one of Snowball's languages stands for, whatever the bank's own language is.
@@ -50,16 +51,11 @@ NONE = "none"
 AUTO = "auto"
 
 
-def lower(text: str) -> str:
-    """NFKC and case folding."""
-    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
-
-
 def fold(text: str) -> str:
-    """`lower`, without accents, vowel signs and apostrophes."""
+    """`retrieval.folding.fold`, without accents, vowel signs and apostrophes."""
     if text.isascii():
-        return text.lower().replace("'", "").replace("`", "")
-    bare = _ACCENTS.sub("", unicodedata.normalize("NFD", lower(text)))
+        return folding.fold(text).replace("'", "")
+    bare = _ACCENTS.sub("", unicodedata.normalize("NFD", folding.fold(text)))
     return unicodedata.normalize("NFC", bare).translate(_LETTERS)
 
 
@@ -67,7 +63,7 @@ def fold(text: str) -> str:
 def stop_words() -> dict[str, frozenset[str]]:
     """Language to its folded stop words."""
     text = (files(__package__) / "stopwords.json").read_text(encoding="utf-8")
-    return {name: frozenset(words.split()) for name, words in json.loads(text).items()}
+    return {name: frozenset(fold(words).split()) for name, words in json.loads(text).items()}
 
 
 def check(language: str) -> str:
@@ -129,7 +125,7 @@ class Words:
         bare = fold(self._stem(folded))
         terms = [bare]
         if not word.isascii():
-            accented = fold(self._stem(lower(word)))
+            accented = fold(self._stem(folding.fold(word)))
             if accented != bare:
                 terms.append(accented)
         if self._exact and folded not in terms:
@@ -154,7 +150,7 @@ def guess(text: str) -> str:
     """The language whose stop words cover the most of a text's words; NONE below two of them."""
     owners = _owners()
     hits: dict[str, int] = {}
-    for word in _SPACED_WORD.findall(text[:2000]):
+    for word in _SPACED_WORD.findall(folding.unified(text[:2000])):
         for language in owners.get(fold(word), ()):
             hits[language] = hits.get(language, 0) + 1
     best = max(hits, key=lambda language: (hits[language], language), default=NONE)

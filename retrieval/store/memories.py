@@ -14,8 +14,8 @@ import numpy as np
 
 from retrieval.errors import InvalidInput, NotFound
 from retrieval.metadata import Predicate
-from retrieval.store import banks
-from retrieval.store.edge import iso, like, listing, one_of, page, parse_time
+from retrieval.store import banks, containing
+from retrieval.store.edge import iso, listing, one_of, page, parse_time
 from retrieval.store.pool import Connection, Pool, read
 from retrieval.store.tags import condition
 from retrieval.types import FactType, Ints, MemoryRow
@@ -261,7 +261,8 @@ async def list_memories(
     """{items, total, limit, offset}; latest mention first, or latest by `time_field`.
 
     `state` defaults to valid ones. start_date is inclusive, end_date exclusive; they read
-    created_at unless `time_field` says otherwise, and rows without that time drop out.
+    created_at unless `time_field` says otherwise, and rows without that time drop out. `q` is
+    a part of the text or the context: see retrieval/store/containing.py.
     """
     limit, offset = page(limit, offset)
     where = ["m.bank = $1"]
@@ -276,9 +277,6 @@ async def list_memories(
             where.append(f"m.fact_type = {int(FactType.of(type))}")
         except ValueError as error:
             raise InvalidInput(str(error), "type") from None
-    if q:
-        pattern = bind(f"%{like(q)}%")
-        where.append(f"(m.text ilike {pattern} or m.context ilike {pattern})")
     live = one_of(state or "valid", _STATES, "state") == "valid"
     where.append("m.ordinal is not null" if live else "m.ordinal is null")
     if consolidation_state is not None:
@@ -304,8 +302,16 @@ async def list_memories(
         if time_field is not None:
             order = f"{column} desc, m.created_at desc, m.id"
 
+    bank = (await banks.head(pool, tenant, bank_id)).bank
+    if q:
+        where.append(
+            await containing.condition(
+                pool, q, table="memory_units m", key="m.id", columns=("m.text", "m.context"),
+                where=tuple(where), values=(bank, *values), bind=bind,
+            )
+        )  # fmt: skip
+
     async def work(connection: Connection) -> dict[str, Any]:
-        bank = (await banks.head_of(connection, tenant, bank_id)).bank
         test = " and ".join(where)
         total = await connection.fetchval(
             f"select count(*) from memory_units m where {test}", bank, *values

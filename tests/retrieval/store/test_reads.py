@@ -167,6 +167,56 @@ async def test_the_database_reads_metadata_as_the_table_does(pool: Pool) -> None
             assert found.tolist() == expected, predicate
 
 
+LISTED = [
+    ("Das Ge\u00adsamt\u00adkonzept liegt bei Anna", "gesamtKONZEPT"),
+    ("the word is pine\u2060apple", "pineapple"),
+    ("the word is pineapple", "pine\u2060apple"),
+    ("O'Brien's kiln", "obrien"),
+    ("O\u2019Brien's kiln", "O'BRIEN"),
+    ("Cafe\u0301 Zürich", "café zurich"),
+    ("Cafe Zurich", "CAFÉ"),
+    ("İstanbul", "istanbul"),
+    ("ΟΔΟΣ", "οδός"),
+    ("ＰＡＹ－９９３１", "pay-9931"),
+    ("مَدْرَسَةٌ", "مدرسة"),
+    ("ﾃﾞｰﾀ", "データ"),
+    ("two\u00a0blanks\nhere", "two blanks here"),
+    ("two\n\nlines here", "two lines"),
+    ("100%_sure\\", "%_SURE\\"),
+    ("ж" * 12_000 + " needle", "Needle"),
+    ("ж" * 4_990 + "needle" + "ж" * 6_000, "needle"),
+]
+
+
+async def test_q_of_lists_folds_as_recall_does(pool: Pool) -> None:
+    bank_id = f"bank-{uuid4().hex[:8]}"
+    rows = [{"key": str(i), "text": text} for i, (text, _) in enumerate(LISTED)]
+    rows += [{"text": "another line", "context": text} for text, _ in LISTED[:3]]
+    rows += [{"text": f"filler ж {i}"} for i in range(450)]  # pages of those that are folded here
+    ids = (await import_memories(deps(pool), "default", bank_id, rows))["ids"]
+    for i, (text, q) in enumerate(LISTED):
+        found = await memories.list_memories(pool, "default", bank_id, q=q, limit=500)
+        assert ids[str(i)] in {item["id"] for item in found["items"]}, text
+        assert found["total"] == len(found["items"]) < 10
+    for q, total in (("filler", 450), ("nowhere", 0), ("ж nowhere", 0), ("''", 0), ("\u00ad", 2)):
+        found = await memories.list_memories(pool, "default", bank_id, q=q, limit=1)
+        assert found["total"] == total, q
+    assert (await memories.list_memories(pool, "default", bank_id, q="filler", type="experience"))[
+        "total"
+    ] == 0
+
+
+async def test_q_of_documents_folds_too(pool: Pool) -> None:
+    bank_id = f"bank-{uuid4().hex[:8]}"
+    names = ["Café-Notes", "Stra\u00dfe 1", "plain", "O'Brien_1"]
+    await import_memories(
+        deps(pool), "default", bank_id, [{"text": "x", "document_id": name} for name in names]
+    )
+    for q, expected in (("CAFE", 0), ("strasse", 1), ("PLAIN", 2), ("obrien_", 3), ("ｐlａin", 2)):
+        found = await documents.list_documents(pool, "default", bank_id, q=q)
+        assert [item["id"] for item in found["items"]] == [names[expected]], q
+
+
 async def test_only_shown_sources_lend_their_entities(filled: Filled) -> None:
     shown = [filled.ids["ann"], filled.ids["o"]]
     found = await memories.entity_names(filled.pool, filled.bank, ordinals(4, 5), 0, shown)
