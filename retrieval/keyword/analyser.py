@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from retrieval import folding
 from retrieval.errors import InvalidInput
 from retrieval.keyword import identifier, script
-from retrieval.keyword.language import AUTO, Words, check, fold, guess, stop_words
+from retrieval.keyword.language import AUTO, Words, bare, check, fold, guess, stop_words
 from retrieval.types import Floats
 
 Terms: TypeAlias = NDArray[np.uint64]
@@ -258,9 +258,9 @@ def _cutter(segmenter: str) -> script.Cut | None:
 
 def _analyse(chunk: str, words: Words, query: bool, cut: script.Cut | None) -> Iterator[str]:
     """The terms of a chunk; stop words marked."""
-    bare = chunk.strip(_EDGES)
-    if bare.isascii() and bare.isalpha() and (bare.islower() or bare[1:].islower()):
-        yield from _word(bare, words)
+    plain = chunk.strip(_EDGES)
+    if plain.isascii() and plain.isalpha() and (plain.islower() or plain[1:].islower()):
+        yield from _word(plain, words)
         return
     for match in _PIECE.finditer(_unified(chunk)):
         piece = match.group()
@@ -315,11 +315,12 @@ def _joined(text: str, words: Words, query: bool) -> Iterator[str]:
 
 def _word(word: str, words: Words) -> Iterator[str]:
     own = words.of(word)
-    folded = fold(word)
+    accented = folding.fold(word)
+    folded = bare(accented)
     if own.is_stop(folded):
         yield _STOP + folded
     elif folded:
-        yield from own.stems(word)
+        yield from own.stems(accented)
 
 
 def _grouped(

@@ -53,10 +53,15 @@ AUTO = "auto"
 
 def fold(text: str) -> str:
     """`retrieval.folding.fold`, without accents, vowel signs and apostrophes."""
-    if text.isascii():
-        return folding.fold(text).replace("'", "")
-    bare = _ACCENTS.sub("", unicodedata.normalize("NFD", folding.fold(text)))
-    return unicodedata.normalize("NFC", bare).translate(_LETTERS)
+    return bare(folding.fold(text))
+
+
+def bare(folded: str) -> str:
+    """What `retrieval.folding.fold` gave, without accents, vowel signs and apostrophes."""
+    if folded.isascii():
+        return folded.replace("'", "")
+    plain = _ACCENTS.sub("", unicodedata.normalize("NFD", folded))
+    return unicodedata.normalize("NFC", plain).translate(_LETTERS)
 
 
 @cache
@@ -113,21 +118,20 @@ class Words:
                 return found
         return self
 
-    def stems(self, word: str) -> Sequence[str]:
-        """The terms of one word that is no stop word, folded.
+    def stems(self, accented: str) -> Sequence[str]:
+        """The terms of one word that is no stop word, folded but for its accents.
 
         A word with accents has two where its stem depends on them, so that it is found by those
         who type it without.
         """
-        folded = fold(word)
+        folded = bare(accented)
         if self._stem is None or not folded.isalpha():
             return (folded,)
-        bare = fold(self._stem(folded))
-        terms = [bare]
-        if not word.isascii():
-            accented = fold(self._stem(folding.fold(word)))
-            if accented != bare:
-                terms.append(accented)
+        terms = [bare(self._stem(folded))]
+        if accented != folded:
+            other = bare(self._stem(accented))
+            if other not in terms:
+                terms.append(other)
         if self._exact and folded not in terms:
             terms.append(folded)
         return terms

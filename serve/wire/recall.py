@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from retrieval.folding import fold
+from retrieval.store.edge import clean
 from retrieval.types import (
     Budget,
     FactType,
@@ -24,7 +25,7 @@ from serve.wire.common import Body, Int, Moment, Number, as_uuid
 from serve.wire.metadata import Predicates
 from serve.wire.tags import Tags, tag_groups
 
-_WORD = re.compile(r"\w")
+_LETTER = re.compile(r"[^\W_]")
 
 
 class EntityBudget(Body):
@@ -73,8 +74,8 @@ MAX_QUERY_CHARACTERS = 20_000
 
 
 def _query(value: str) -> str:
-    folded = unicodedata.normalize("NFKC", value).lower()
-    if not _WORD.search(folded.replace("_", " ")):
+    # Compatibility signs ("㎏") are letters once folded; a few tell.
+    if not _LETTER.search(value) and not _LETTER.search(fold(value[:1_000])):
         raise ValueError("the query must contain at least one letter or digit")
     return value
 
@@ -159,7 +160,7 @@ class RecallBody(Body):
             now=now,
             filters=Filters(
                 types=tuple(dict.fromkeys(chosen)) or tuple(FactType),
-                tags=None if self.tags is None else tuple(self.tags),
+                tags=None if self.tags is None else tuple(map(clean, self.tags)),
                 tags_match=self.tags_match,
                 tag_groups=None if self.tag_groups is None else tag_groups(self.tag_groups),
                 metadata=self.metadata_filter,
