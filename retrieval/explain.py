@@ -17,45 +17,57 @@ _ARMS = tuple(arm.wire for arm in Arm)
 _LINKS = tuple(link.wire for link in PathLink)
 
 
-def of(
+def scores(
     shortlist: Shortlist, ranked: Ranked, positions: NDArray[np.int64]
-) -> Iterator[tuple[dict[str, float | None], dict[str, Any]]]:
-    """(scores, explanation) of the candidates at these positions, in their order.
+) -> Iterator[dict[str, float | None]]:
+    """The scores of the candidates at these positions, in their order: the final one and, where
+    there are such, that of the reranker and those of the semantic and keyword arms."""
+    raw = shortlist.found.scores[positions]
+    columns = zip(
+        ranked.weight[positions].tolist(),
+        ranked.base[positions].tolist() if ranked.raw is not None else [None] * len(positions),
+        raw[:, Arm.SEMANTIC].tolist(),
+        raw[:, Arm.BM25].tolist(),
+        strict=True,
+    )
+    for final, reranker, similarity, words in columns:
+        yield {
+            "final": final,
+            "reranker": reranker,
+            "semantic": None if similarity != similarity else similarity,  # NaN: not in that arm
+            "keyword": None if words != words else words,
+        }
 
-    The explanation holds, per arm that surfaced the memory, [rank, score]; its place and score in
-    the fusion; who ordered the list and the base score; the signals of recency, time and proof;
-    the path by which the graph arm came to it, if it did; and whether that lifted it.
+
+def accounts(
+    shortlist: Shortlist, ranked: Ranked, positions: NDArray[np.int64]
+) -> Iterator[dict[str, Any]]:
+    """The explanations of the candidates at these positions, in their order.
+
+    Each holds, per arm that surfaced the memory, [rank, score]; its place and score in the fusion;
+    who ordered the list and the base score; the signals of recency, time and proof; the path by
+    which the graph arm came to it, if it did; and whether something else than its score lifted it.
     """
     found, paths = shortlist.found, shortlist.paths
-    raw = found.scores[positions]
-    semantic, keyword = raw[:, Arm.SEMANTIC].tolist(), raw[:, Arm.BM25].tolist()
-    base = ranked.base[positions]
     columns = zip(
         positions.tolist(),
-        _by_arm(found.ranks[positions], raw),
+        _by_arm(found.ranks[positions], found.scores[positions]),
         np.round(found.rrf[positions], 6).tolist(),
-        np.round(base, 6).tolist(),
+        np.round(ranked.base[positions], 6).tolist(),
         np.round(ranked.recency[positions], 4).tolist(),
         np.round(ranked.proximity[positions], 4).tolist(),
         np.round(ranked.proof[positions], 4).tolist(),
         paths.hop[positions].tolist(),
         ranked.lifted[positions].tolist(),
-        ranked.weight[positions].tolist(),
-        base.tolist() if ranked.raw is not None else [None] * len(positions),
-        [None if score != score else score for score in semantic],  # NaN: the arm had it not
-        [None if score != score else score for score in keyword],
         strict=True,
     )
-    for (
-        position, arms, rrf, shown_base, recency, temporal, proof, hop, lifted,
-        final, reranker, similarity, words,
-    ) in columns:  # fmt: skip
+    for position, arms, rrf, base, recency, temporal, proof, hop, lifted in columns:
         why: dict[str, Any] = {
             "arms": arms,
             "fused_rank": position + 1,
             "rrf": rrf,
             "ranked_by": ranked.member,
-            "base": shown_base,
+            "base": base,
             "recency": recency,
             "temporal": temporal,
             "proof": proof,
@@ -64,10 +76,7 @@ def of(
             why["path"] = _path(shortlist, position, hop)
         if lifted:
             why["lifted"] = True
-        yield (
-            {"final": final, "reranker": reranker, "semantic": similarity, "keyword": words},
-            why,
-        )
+        yield why
 
 
 def _by_arm(ranks: Ints, scores: Floats) -> list[dict[str, list[float]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import asyncpg
@@ -11,7 +11,9 @@ import numpy as np
 from retrieval import tokens
 from retrieval.shortlist import Shortlist
 from retrieval.store import chunks, memories
+from retrieval.store.heads import BankHead
 from retrieval.types import FactType, Ints, MemoryRow, RecallQuery
+from retrieval.visibility import Visibility
 
 EntityNames = Mapping[int, Sequence[tuple[str, str]]]
 """ordinal -> (entity id, canonical name), in the order they are shown."""
@@ -57,30 +59,56 @@ def entity_map(rows: Iterable[MemoryRow], names: EntityNames) -> dict[str, dict[
     return found
 
 
+def visible(ids: Sequence[str], shown: Collection[str] | None) -> list[str]:
+    """Those of the ids that are `shown`; None means all."""
+    return [id for id in ids if shown is None or id in shown]
+
+
+async def sources(
+    pool: asyncpg.Pool, head: BankHead, visibility: Visibility, rows: Iterable[MemoryRow]
+) -> frozenset[str] | None:
+    """The ids of what these memories were made from that may be shown; None where all may."""
+    if visibility.everything:
+        return None
+    made = np.array([row.ordinal for row in rows if row.source_ids], np.int32)
+    if not len(made):
+        return frozenset()
+    found = await memories.origins(pool, head.bank, made, head.generation)
+    return frozenset(origin.id for origin in found if visibility.passes(origin))
+
+
 async def fetch(
     pool: asyncpg.Pool,
     query: RecallQuery,
     shortlist: Shortlist,
     order: Ints,
     rows: Mapping[int, MemoryRow],
+    visibility: Visibility,
+    shown: Collection[str] | None,
 ) -> dict[str, Any]:
-    """The optional parts of the answer that were asked for; they never change the ranking."""
+    """The optional parts of the answer that were asked for; they never change the ranking, and
+    hold nothing that the recall's filters leave out. `shown`: from `sources`."""
     found: dict[str, Any] = {}
     if query.include.chunks is not None:
-        picked = await _chunks(pool, shortlist, order, query.include.chunks)
+        picked = await _chunks(pool, shortlist, order, query.include.chunks, visibility)
         if picked:
             found["chunks"] = picked
     if query.include.source_facts is not None:
-        found.update(await _source_facts(pool, query, shortlist, rows))
+        found.update(await _source_facts(pool, query, shortlist, rows, shown))
     return found
 
 
 async def _chunks(
-    pool: asyncpg.Pool, shortlist: Shortlist, order: Ints, budget: int
+    pool: asyncpg.Pool,
+    shortlist: Shortlist,
+    order: Ints,
+    budget: int,
+    visibility: Visibility,
 ) -> dict[str, dict[str, Any]]:
     """Distinct chunks of the ranked memories, in rank order, whole until the budget is used up;
     the next one is cut to what is left, and the walk ends. An observation stands for its
-    sources' chunks."""
+    sources' chunks. A chunk is the text of all memories that were cut from it: it is left out
+    where one of them may not be shown."""
     bank = shortlist.head.bank
     picked: dict[str, dict[str, Any]] = {}
     seen: set[str] = set()
@@ -100,6 +128,10 @@ async def _chunks(
                 if chunk_id is not None and chunk_id not in seen:
                     seen.add(chunk_id)
                     wanted.append(chunk_id)
+        if not visibility.everything and wanted:
+            told = await memories.of_chunks(pool, bank, wanted)
+            hidden = {chunk for chunk, memory in told if not visibility.passes(memory)}
+            wanted = [chunk for chunk in wanted if chunk not in hidden]
         texts = {c["chunk_id"]: c for c in await chunks.chunks(pool, bank, wanted)}
         for chunk_id in wanted:
             chunk = texts.get(chunk_id)
@@ -131,12 +163,13 @@ async def _source_facts(
     query: RecallQuery,
     shortlist: Shortlist,
     rows: Mapping[int, MemoryRow],
+    shown: Collection[str] | None,
 ) -> dict[str, Any]:
     """The memories that the returned observations were made from, within the budgets."""
     per_observation = query.include.source_facts_per_observation
     shared = query.include.source_facts if query.include.source_facts is not None else -1
     observations = [row for row in rows.values() if row.source_ids]
-    ids = list(dict.fromkeys(i for row in observations for i in row.source_ids))
+    ids = list(dict.fromkeys(i for row in observations for i in visible(row.source_ids, shown)))
     known = {row.id: row for row in await memories.by_ids(pool, shortlist.head.bank, ids)}
     costs = dict(zip(known, tokens.counts([row.text for row in known.values()]), strict=True))
     picked: dict[str, dict[str, Any]] = {}

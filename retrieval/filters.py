@@ -79,23 +79,15 @@ def by_date(start: Longs, end: Longs) -> Bools:
 
 
 def allowed(bank: ResidentBank, filters: Filters, metadata: Ints | None = None) -> Bools:
-    """bool (size,): which ordinals may be candidates at all.
+    """bool (size,): which ordinals may be candidates at all; `metadata` as in `visible`."""
+    return narrowed(bank, filters, visible(bank, filters, metadata))
 
-    `metadata` holds the ordinals that satisfy `filters.metadata` (looked up in the database);
-    memories the snapshot does not know yet are ignored. A memory without a mention time passes
-    `as_of`: nothing says that it was learned later.
-    """
-    columns = bank.columns
-    mask: Bools = bank.live.copy()
+
+def narrowed(bank: ResidentBank, filters: Filters, mask: Bools) -> Bools:
+    """Of the `visible` ordinals those of the asked fact types that touch the window."""
+    columns, mask = bank.columns, mask.copy()
     if len(set(filters.types)) < 3:
         mask &= np.isin(columns.fact_type, [int(t) for t in filters.types])
-    if filters.tags or filters.tags_match is TagsMatch.EXACT:
-        mask &= tagged(bank, filters.tags or (), filters.tags_match)
-    for group in filters.tag_groups or ():
-        mask &= _group(bank, group)
-    if filters.as_of is not None:
-        limit = microseconds(filters.as_of)
-        mask &= (columns.mentioned_at <= limit) | (columns.mentioned_at == NO_TIME)
     if filters.window is not None:
         mask &= overlaps(
             columns.occurred_start,
@@ -103,6 +95,25 @@ def allowed(bank: ResidentBank, filters: Filters, metadata: Ints | None = None) 
             columns.mentioned_at,
             bounds(filters.window),
         )
+    return mask
+
+
+def visible(bank: ResidentBank, filters: Filters, metadata: Ints | None = None) -> Bools:
+    """bool (size,): which ordinals may be shown, whatever kind of memory is asked for.
+
+    `metadata` holds the ordinals that satisfy `filters.metadata` (looked up in the database);
+    memories the snapshot does not know yet are ignored. A memory without a mention time passes
+    `as_of`: nothing says that it was learned later. `retrieval.visibility` says the same of rows.
+    """
+    columns = bank.columns
+    mask: Bools = bank.live.copy()
+    if filters.tags or filters.tags_match is TagsMatch.EXACT:
+        mask &= tagged(bank, filters.tags or (), filters.tags_match)
+    for group in filters.tag_groups or ():
+        mask &= _group(bank, group)
+    if filters.as_of is not None:
+        limit = microseconds(filters.as_of)
+        mask &= (columns.mentioned_at <= limit) | (columns.mentioned_at == NO_TIME)
     if metadata is not None:
         chosen = np.zeros(bank.size, np.bool_)
         chosen[metadata[metadata < bank.size]] = True

@@ -38,6 +38,10 @@ _ALIKE = str.maketrans(
 _DIGIT = regex.compile(r"[\p{Nd}--[0-9]]", regex.V1)
 _DOTTED = regex.compile("([iі])\u0307+")  # what case folding makes of İ
 
+# Thai and Lao: sara am in two parts around a tone mark, and two of one vowel for another.
+_STACKED = regex.compile("([\u0e4d\u0ecd])([\u0e48-\u0e4b\u0ec8-\u0ecb])([\u0e32\u0eb2])")
+_DOUBLED = regex.compile("เเ")
+
 # Letters written as a conjunct and a joiner before they had code points of their own.
 _JOINED = regex.compile("[\u0d23\u0d28\u0d30\u0d32\u0d33\u0d15]\u0d4d\u200d|\u09a4\u09cd\u200d")
 _OWN = dict(
@@ -76,6 +80,21 @@ def _one_script(match: regex.Match[str]) -> str:
     return word
 
 
+def unified(text: str) -> str:
+    """`fold` without its case folding: what a reader sees, in one spelling for all.
+
+    Capitals stay, and letters that only some keyboards tell apart. Linear; thread-safe.
+    """
+    if text.isascii():
+        return _UNSEEN.sub("", text)
+    text = _JOINED.sub(lambda match: _OWN[match[0][0]], text)
+    text = _SPACE.sub(" ", _UNSEEN.sub("", text)).translate(_MARKS)
+    text = unicodedata.normalize("NFKC", _CROWD.sub(r"\1", text)).translate(_MARKS)
+    text = _DOUBLED.sub("แ", _STACKED.sub(r"\2\1\3", text))
+    text = _DIGIT.sub(lambda match: str(unicodedata.decimal(match[0], match[0])), text)
+    return _in_one_script(text)
+
+
 def fold(text: str) -> str:
     """The text as a key for comparing: case, width, invisible characters and look-alikes folded.
 
@@ -85,12 +104,8 @@ def fold(text: str) -> str:
     """
     if text.isascii():
         return _UNSEEN.sub("", text.lower().replace("`", "'"))
-    text = _JOINED.sub(lambda match: _OWN[match[0][0]], text)
-    text = _SPACE.sub(" ", _UNSEEN.sub("", text)).translate(_MARKS)
-    text = unicodedata.normalize("NFKC", _CROWD.sub(r"\1", text))
     # Before case folding capitals still tell what they look like; it may make more that do.
-    text = _DOTTED.sub(r"\1", _in_one_script(text).casefold().translate(_ALIKE))
-    text = _DIGIT.sub(lambda match: str(unicodedata.decimal(match[0], match[0])), text)
+    text = _DOTTED.sub(r"\1", unified(text).casefold().translate(_ALIKE))
     text = _UNSEEN.sub("", text).translate(_MARKS)
     return unicodedata.normalize("NFKC", _in_one_script(text))
 

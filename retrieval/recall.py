@@ -14,7 +14,7 @@ import dataclasses
 import logging
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -48,6 +48,7 @@ from retrieval.types import (
     MemoryRow,
     RecallQuery,
 )
+from retrieval.visibility import Visibility
 
 _log = logging.getLogger(__name__)
 
@@ -145,9 +146,10 @@ class RecallEngine:
 
         async with clock.stage("hydrate_results", query.deadline):
             rows = await self._rows(shortlist, kept)
-            body = await self._answer(query, shortlist, ranked, rows, merged)
-            found = await extras.fetch(self._pool, query, shortlist, order, rows)
-        body.update(found)
+            visibility = Visibility(query.filters)
+            shown = await extras.sources(self._pool, shortlist.head, visibility, rows.values())
+            body = await self._answer(query, shortlist, ranked, rows, merged, shown)
+            body |= await extras.fetch(self._pool, query, shortlist, order, rows, visibility, shown)
         body["results_truncated"] = packed.truncated
         if degraded:
             body["degraded"] = degraded
@@ -226,23 +228,32 @@ class RecallEngine:
         ranked: Ranked,
         rows: dict[int, MemoryRow],
         merged: Mapping[int, int],
+        shown: Collection[str] | None,
     ) -> dict[str, Any]:
         names = None
         if query.include.entities is not None and rows:
-            ordinals = shortlist.found.ordinals[np.fromiter(rows, np.int64, len(rows))]
             head = shortlist.head
-            names = await memories.entity_names(self._pool, head.bank, ordinals, head.generation)
+            ordinals = shortlist.found.ordinals[np.fromiter(rows, np.int64, len(rows))]
+            names = await memories.entity_names(
+                self._pool, head.bank, ordinals, head.generation, shown
+            )
         positions = np.fromiter(rows, np.int64, len(rows))
-        shown = explain.of(shortlist, ranked, positions)
         results = []
-        for (position, row), (scores, why) in zip(rows.items(), shown, strict=True):
+        for (position, row), scores in zip(
+            rows.items(), explain.scores(shortlist, ranked, positions), strict=True
+        ):
             result = extras.result(row, names)
-            if query.include.source_facts is not None and row.source_ids:
-                result["source_fact_ids"] = list(row.source_ids)
+            made_of = extras.visible(row.source_ids, shown)
+            if query.include.source_facts is not None and made_of:
+                result["source_fact_ids"] = made_of
             if position in merged:
                 result["merged"] = merged[position]
-            result["scores"], result["explain"] = scores, why
+            result["scores"] = scores
             results.append(result)
+        if query.explain or query.trace:
+            accounts = explain.accounts(shortlist, ranked, positions)
+            for result, account in zip(results, accounts, strict=True):
+                result["explain"] = account
         body: dict[str, Any] = {"results": results}
         if names:
             body["entities"] = extras.entity_map(rows.values(), names)

@@ -20,10 +20,12 @@ from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.split import SplitIndex
 from retrieval.errors import FourfoldError, Moved, Unavailable
+from retrieval.inline import Inline
 from retrieval.keyword import elsewhere
-from retrieval.keyword.analyser import Analyser
+from retrieval.keyword.analyser import Analyser, Query
 from retrieval.keyword.backends import KeywordBackend
 from retrieval.keyword.bm25 import ScoredMatches
+from retrieval.metadata import compiled
 from retrieval.protocols import Embedder
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
 from retrieval.reading import NO_TERMS, Asked, Reading
@@ -47,6 +49,9 @@ _MOVES = 5
 
 INLINE_SIZE = 4_000
 """Banks up to this size are searched on the event loop: their array work stays under 5 ms."""
+
+INLINE_TEXT = 500
+"""Characters of a question up to which its words are analysed on the event loop."""
 
 LONG_SIZE = 150_000
 """Banks above this size have threads of their own: nobody waits behind their 10 ms and more, and
@@ -77,6 +82,7 @@ class LocalRetriever:
         self._long_executor = long_executor or executor
         self._analysers = analysers
         self._keyword = keyword
+        self._inline = Inline()
 
     async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
         """See retrieval.recall.Retriever."""
@@ -124,7 +130,7 @@ class LocalRetriever:
             ours = vector_set(self._embedder.model_id, self._embedder.dimension)
             if bank.head.vector_set != ours:
                 vectors = None
-            terms = analyser.query(question.besides or question.text)
+            terms = await self._terms(analyser, question.besides or question.text)
             asked = [
                 Asked(
                     None if vectors is None else vectors[0],
@@ -134,13 +140,13 @@ class LocalRetriever:
             if question.window is not None or not settings.event_windows:
                 event = None
             if event is not None and vectors is not None:
-                asked.append(Asked(vectors[1], analyser.query(event.phrase)))
+                asked.append(Asked(vectors[1], await self._terms(analyser, event.phrase)))
             clock.running = None if bank.whole else "read_ranges"
             readings = await self._readings(bank, asked, settings, query.deadline)
             clock.running = None
             if event is not None and len(asked) > 1:
                 question = await self._anchored(
-                    bank, query, question, event, asked[1], readings[1], settings
+                    bank, query, question, event, asked[1], readings[1], settings, metadata
                 )
             if late:
                 searching = self._asked_elsewhere(bank, query, question, settings, budget, metadata)
@@ -189,6 +195,12 @@ class LocalRetriever:
             _log.warning("the embedder gave unusable vectors")
             return None
         return vectors
+
+    async def _terms(self, analyser: Analyser, text: str) -> Query:
+        if len(text) <= INLINE_TEXT:
+            return analyser.query(text)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, analyser.query, text)
 
     def _asked_elsewhere(
         self,
@@ -265,7 +277,9 @@ class LocalRetriever:
     async def _metadata(self, head: BankHead, query: RecallQuery) -> Ints | None:
         if query.filters.metadata is None:
             return None
-        return await memories.matching_metadata(self._pool, head.bank, query.filters.metadata)
+        return await memories.matching_metadata(
+            self._pool, head.bank, compiled(query.filters.metadata), head.generation
+        )
 
     async def _anchored(
         self,
@@ -276,9 +290,12 @@ class LocalRetriever:
         phrase: Asked,
         reading: Reading | None,
         settings: RecallSettings,
+        metadata: Ints | None,
     ) -> Question:
         """The question with the window that its event gives, if the bank knows the event."""
-        found = await self._compute(bank, search.find_event, bank, query, phrase, settings, reading)
+        found = await self._compute(
+            bank, search.find_event, bank, query, phrase, settings, metadata, reading
+        )
         if found is None:
             return question
         named = EventFound(
@@ -323,7 +340,7 @@ class LocalRetriever:
         """Array work: inline where it is short, otherwise off the event loop."""
         threads = self._threads(bank)
         if threads is None:
-            return function(*args)
+            return await self._inline.run(function, *args)
         return await asyncio.get_running_loop().run_in_executor(threads, function, *args)
 
     def _threads(self, bank: ResidentBank) -> Executor | None:

@@ -31,7 +31,6 @@ from retrieval.types import (
     Bools,
     Doubles,
     FactType,
-    Filters,
     Floats,
     Hits,
     Ints,
@@ -71,6 +70,8 @@ class _Senses:
     scan: Scan
     matches: bm25.ScoredMatches
     scale: Scale
+    visible: Bools
+    """What may be shown; `allowed`: and is of the kind and time that is asked for."""
     allowed: Bools
     named: Ints
     """Entities that the question names."""
@@ -172,24 +173,20 @@ def find_event(
     query: RecallQuery,
     phrase: Asked,
     settings: RecallSettings,
+    metadata: Ints | None = None,
     found: Reading | None = None,
 ) -> anchor.Anchor | None:
-    """The memory that an event phrase means, or None; among those that the tags and the time of
-    knowledge of `query` leave, whatever else it asks for. `found`: as in Plan.reading."""
-    asked = Filters(
-        tags=query.filters.tags,
-        tags_match=query.filters.tags_match,
-        tag_groups=query.filters.tag_groups,
-        as_of=query.filters.as_of,
-    )
-    allowed = filters.allowed(bank, asked)
+    """The memory that an event phrase means, or None; among those that may be shown, of whatever
+    type and time. `metadata`, `found`: as in Plan."""
+    visible = filters.visible(bank, query.filters, metadata)
     found = found or reading.of(bank, phrase, settings)
-    return anchor.find(bank, found.scan, found.matches, allowed)
+    return anchor.find(bank, found.scan, found.matches, visible)
 
 
 def _senses(bank: ResidentBank, plan: Plan) -> _Senses:
     """The scan and the keyword scores that every arm reads, and what they are measured against."""
-    allowed = filters.allowed(bank, plan.query.filters, plan.metadata)
+    visible = filters.visible(bank, plan.query.filters, plan.metadata)
+    allowed = filters.narrowed(bank, plan.query.filters, visible)
     asked = plan.asked
     if plan.matches is not None:
         asked = replace(asked, terms=NO_TERMS)
@@ -204,6 +201,7 @@ def _senses(bank: ResidentBank, plan: Plan) -> _Senses:
         Scale(
             mean, spread(deviation, int(bank.live.sum())), float(open_.max()) if len(open_) else 0.0
         ),
+        visible,
         allowed,
         bank.entities.find(plan.question.text),
     )
@@ -281,7 +279,7 @@ def _graph(senses: _Senses, plan: Plan, seeds: Sequence[Hits], lists: _Lists) ->
     if not settings.graph_hub_damping:
         return _expanded(senses, plan, asked, lists, is_late)
     walked = graph.walk(
-        BankGraph(bank),
+        BankGraph(bank, senses.visible),
         graph.pick_seeds(seeds, senses.affinity),
         senses.affinity,
         senses.allowed,
@@ -302,11 +300,12 @@ def _expanded(
 ) -> GraphHits:
     """Plain link expansion: every fact type from its own most similar memories."""
     floor, parts = plan.settings.graph_seed_min_similarity, []
+    walked = BankGraph(senses.bank, senses.visible)
     for kind in plan.query.filters.types:
         begin = time.perf_counter()
         own = senses.allowed & (senses.bank.columns.fact_type == kind)
         seeds = semantic.search(senses.scan, own, kind, limit=graph.SEEDS, floor=floor).ordinals
-        part = graph.expand(BankGraph(senses.bank), seeds, senses.similarity, own, asked, late)
+        part = graph.expand(walked, seeds, senses.similarity, own, asked, late)
         lists.keep(Arm.GRAPH, kind, part.hits, begin)
         parts.append(part)
     return graph.merged(parts)
@@ -346,7 +345,8 @@ def _fused(senses: _Senses, plan: Plan, ordinals: Ints, evidence: Floats, suppor
     if window_asked is not None:
         timely = traits.timely(bank, ordinals, window_asked)
     if cues.asks_about_now(plan.question.text):
-        over = standing.over(bank, ordinals, filters.microseconds(plan.query.now))
+        now = filters.microseconds(plan.query.now)
+        over = standing.over(bank, ordinals, now, senses.visible)
     return score_fusion.fused_scores(
         window,
         senses.scan.at(flat).reshape(window.shape),

@@ -8,8 +8,9 @@ from retrieval.bank.resident import ResidentBank
 from retrieval.types import DAY_US, NO_TIME, Bools, Ints, LinkType, Longs
 
 
-def over(bank: ResidentBank, ordinals: Ints, now: int) -> Bools:
-    """bool (n,): which of these memories do not hold at `now` (microseconds).
+def over(bank: ResidentBank, ordinals: Ints, now: int, visible: Bools) -> Bools:
+    """bool (n,): which of these memories do not hold at `now` (microseconds), as far as the
+    `visible` ones (bool (size,)) tell.
 
     The memory begins later; or it is a span longer than a day that ended before (a day's event is
     no state that could end); or it is superseded: a memory about the same subject says nearly the
@@ -19,15 +20,16 @@ def over(bank: ResidentBank, ordinals: Ints, now: int) -> Bools:
     start, end = columns.occurred_start[ordinals], columns.occurred_end[ordinals]
     known = (start != NO_TIME) & (end != NO_TIME)
     ended: Bools = known & (end < now) & (end - start > DAY_US)
-    return ended | (start > now) | _superseded(bank, ordinals, now)
+    return ended | (start > now) | _superseded(bank, ordinals, now, visible)
 
 
-def _superseded(bank: ResidentBank, ordinals: Ints, now: int) -> Bools:
+def _superseded(bank: ResidentBank, ordinals: Ints, now: int, visible: Bools) -> Bools:
     old: Bools = np.zeros(len(ordinals), np.bool_)
     links = bank.links.neighbours(ordinals, (LinkType.SEMANTIC,))
     mine, theirs = ordinals[links.row], links.target
     before, after = _dates(bank, mine), _dates(bank, theirs)
     same = (bank.subject[mine] >= 0) & (bank.subject[mine] == bank.subject[theirs])
+    same &= visible[theirs]
     dated = (before != NO_TIME) & (after != NO_TIME) & (after <= now)
     old[links.row[same & dated & (np.where(dated, after - before, 0) >= DAY_US)]] = True
     return old

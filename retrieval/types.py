@@ -25,8 +25,9 @@ Ints: TypeAlias = NDArray[np.int32]
 Longs: TypeAlias = NDArray[np.int64]
 
 NO_TIME = np.iinfo(np.int64).min
-DAY_US = 86_400_000_000
 """The value of a time column where the time is not known."""
+
+DAY_US = 86_400_000_000
 
 NO_PROOF = -1
 """The value of the proof column of a memory without a proof count."""
@@ -163,7 +164,7 @@ class Filters:
     """What a memory must satisfy to be a candidate at all, in every arm.
 
     `metadata` maps a key to a predicate: {"eq": v} | {"in": [v, ...]} | {"gte"|"gt"|"lte"|"lt": v}
-    | {"exists": bool}, values being strings (numbers compare as numbers where both sides parse).
+    | {"exists": bool}; retrieval/metadata.py says what they mean.
     `as_of` keeps memories with mentioned_at <= as_of. `window` is a hard filter on event time.
     """
 
@@ -218,6 +219,7 @@ class RecallQuery:
     temporal_mode: TemporalMode = TemporalMode.RANK
     limit: int | None = None
     dedupe: float | None = None
+    explain: bool = False
     trace: bool = False
     deadline: float | None = None
     timezone: str | None = None

@@ -6,14 +6,18 @@ from collections.abc import Iterable
 
 from retrieval.arms.adjacency import LinkRows
 from retrieval.bank.resident import ResidentBank
-from retrieval.types import Ints, LinkType
+from retrieval.types import Bools, Ints, LinkType
 
 
 class BankGraph:
-    """retrieval.arms.adjacency.Adjacency over one snapshot; as immutable as that."""
+    """retrieval.arms.adjacency.Adjacency over one snapshot; as immutable as that.
 
-    def __init__(self, bank: ResidentBank) -> None:
-        self._bank = bank
+    Memories that are not `visible` (bool (size,)) are not walked through: what they mention would
+    show in the paths of those that are.
+    """
+
+    def __init__(self, bank: ResidentBank, visible: Bools) -> None:
+        self._bank, self._visible = bank, visible
 
     @property
     def size(self) -> int:
@@ -39,13 +43,17 @@ class BankGraph:
         return self._bank.entities.of_units(ordinals)
 
     def units_of(self, entities: Ints) -> tuple[Ints, Ints]:
-        return self._bank.entities.units_of(entities)
+        return self._seen(*self._bank.entities.units_of(entities))
 
     def neighbours(self, ordinals: Ints, types: Iterable[LinkType]) -> LinkRows:
         return self._bank.links.neighbours(ordinals, types)
 
     def sources_of(self, ordinals: Ints) -> tuple[Ints, Ints]:
-        return self._bank.sources_of(ordinals)
+        return self._seen(*self._bank.sources_of(ordinals))
 
     def observations_of(self, ordinals: Ints) -> tuple[Ints, Ints]:
-        return self._bank.observations_of(ordinals)
+        return self._seen(*self._bank.observations_of(ordinals))
+
+    def _seen(self, index: Ints, ordinal: Ints) -> tuple[Ints, Ints]:
+        kept = self._visible[ordinal]
+        return index[kept], ordinal[kept]

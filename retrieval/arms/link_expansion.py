@@ -107,7 +107,8 @@ def _sharing_sources(
     graph: Adjacency, seeds: Ints, allowed: Bools, settings: GraphSettings
 ) -> tuple[Ints, Ints]:
     """(observation, seed): once for each source of an observation that shares an entity with a
-    source of a seed. Filters hold for what is returned, not for the facts walked through."""
+    source of a seed. Fact types and windows hold for what is returned, not for the
+    facts walked through."""
     seed, source = graph.sources_of(seeds)
     row, entity = graph.of_units(source)
     entities, first = np.unique(entity, return_index=True)

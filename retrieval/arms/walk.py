@@ -241,8 +241,8 @@ class Walk:
 
     def _through_observations(self, frontier: Ints) -> _Steps:
         """Observations mention nothing themselves: their sources' entities lead to other facts,
-        and those to the observations made from them. Filters hold for what is returned, not for the
-        facts walked through."""
+        and those to the observations made from them. Fact types and windows hold for what is
+        returned, not for the facts walked through."""
         seed, source = self._graph.sources_of(frontier)
         if not len(source):
             return _Steps.joined([_Steps.of(_none(), _none(), np.empty(0), PathLink.ENTITY)])

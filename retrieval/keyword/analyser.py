@@ -10,7 +10,6 @@ a hash with probability 3e-8.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -21,14 +20,15 @@ import regex
 import Stemmer
 from numpy.typing import NDArray
 
+from retrieval import folding
 from retrieval.errors import InvalidInput
 from retrieval.keyword import identifier, script
-from retrieval.keyword.language import AUTO, Words, check, fold, guess, stop_words
+from retrieval.keyword.language import AUTO, Words, bare, check, fold, guess, stop_words
 from retrieval.types import Floats
 
 Terms: TypeAlias = NDArray[np.uint64]
 
-_REVISION: Final = 1
+_REVISION: Final = 2
 """Raise with any change of code that changes the terms of some text."""
 
 SIGNAL_WEIGHT: Final = 2.0
@@ -45,7 +45,7 @@ _CACHED_LENGTH: Final = 40
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}々〇〆ー"
 _CLUSTERED = r"\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 _WORD = rf"[[\p{{L}}\p{{M}}\p{{N}}]--[{_UNSPACED}\p{{Hangul}}{_CLUSTERED}]]+"
-_JOINT = r"(?:://|::|[-‐‑./\\:@&+=\#%?~'’ʼ·]|_+|(?<=\d),(?=\d{3}))"
+_JOINT = r"(?:://|::|[-./\\:@&+=\#%?~'·]|_+|(?<=\d),(?=\d{3}))"
 _PICTURE = r"\p{Extended_Pictographic}[\ufe0f\U0001f3fb-\U0001f3ff]*"
 _PIECE = regex.compile(
     rf"""(?P<east_asian>[{_UNSPACED}]+)
@@ -58,7 +58,11 @@ _PIECE = regex.compile(
     regex.VERBOSE | regex.VERSION1,
 )
 _VARIANTS = regex.compile("[\ufe0f\U0001f3fb-\U0001f3ff]")
-_APOSTROPHE = regex.compile("['’ʼ]")
+_EMOJI = regex.compile(rf"({_PICTURE}(?:\u200d{_PICTURE})+)")
+_HALF_SPACE = regex.compile(r"(?<=\p{Arabic}\p{M}*)\u200c(?=\p{Arabic})")
+"""Divides the parts of a Persian word as a hyphen does an English one."""
+_APART = str.maketrans({"—": " ", "―": " ", "٫": ".", "٬": ","})
+"""Dashes that hold words apart where shorter ones join them; and the separators of numbers."""
 _ENDINGS = frozenset(("s", "t", "d", "m", "re", "ve", "ll"))
 _ELIDED = frozenset(("l", "d", "j", "m", "t", "s", "c", "n", "qu", "un", "dell", "all", "nell"))
 _EDGES = "\"'.,;:!?()[]{}<>*“”‘’…—–"
@@ -231,6 +235,7 @@ _SAMPLE: Final = """
 Running runners' cafés Müller naïve relational l'amour o'brien don't Caroline's HTTPServer
 getUserName user_name SPEC-Q417 e-mail jo.doe@example.com https://example.com/a/b.html?x=1 v1.2.3
 /etc/hosts 1,000.50 U.S.A. AT&T C++ C# 10km 2024-03-15 → € straße 👩‍💻 بالمدرسة кошками γάτες
+Ge\u00adsamt pine\u2060apple 𝐛𝐨𝐥𝐝 ﻣﺪﺭﺳﺔ می\u200cخواهم १२३ e–mail ｶﾞｽ นํ้า
 東京都で食べる 清关申报需要填写 请问打印机的密码贴在哪里 コーヒー 학교에서 แมวชอบกินปลา
 """
 
@@ -253,12 +258,11 @@ def _cutter(segmenter: str) -> script.Cut | None:
 
 def _analyse(chunk: str, words: Words, query: bool, cut: script.Cut | None) -> Iterator[str]:
     """The terms of a chunk; stop words marked."""
-    bare = chunk.strip(_EDGES)
-    if bare.isascii() and bare.isalpha() and (bare.islower() or bare[1:].islower()):
-        yield from _word(bare, words)
+    plain = chunk.strip(_EDGES)
+    if plain.isascii() and plain.isalpha() and (plain.islower() or plain[1:].islower()):
+        yield from _word(plain, words)
         return
-    text = chunk if chunk.isascii() else unicodedata.normalize("NFKC", chunk)
-    for match in _PIECE.finditer(text):
+    for match in _PIECE.finditer(_unified(chunk)):
         piece = match.group()
         match match.lastgroup:
             case "joined":
@@ -278,9 +282,20 @@ def _analyse(chunk: str, words: Words, query: bool, cut: script.Cut | None) -> I
                 yield piece.lower()
 
 
+def _unified(chunk: str) -> str:
+    """What a reader sees of it, with the joiners of emoji, which make one of several."""
+    if chunk.isascii():
+        return folding.unified(chunk)
+    chunk = _HALF_SPACE.sub("-", chunk).translate(_APART)
+    if "\u200d" not in chunk:
+        return folding.unified(chunk)
+    parts = _EMOJI.split(chunk)
+    return "".join(part if i % 2 else folding.unified(part) for i, part in enumerate(parts))
+
+
 def _joined(text: str, words: Words, query: bool) -> Iterator[str]:
-    if _APOSTROPHE.search(text):
-        head, _, tail = _APOSTROPHE.sub("'", text).rpartition("'")
+    if "'" in text:
+        head, _, tail = text.rpartition("'")
         folded = fold(text)
         if words.is_stop(folded):
             yield _STOP + folded
@@ -290,7 +305,7 @@ def _joined(text: str, words: Words, query: bool) -> Iterator[str]:
         elif head.lower() in _ELIDED:
             text = tail
         else:
-            text = _APOSTROPHE.sub("-", text)
+            text = text.replace("'", "-")
     for piece, final in identifier.split(text, query):
         if final:
             yield piece
@@ -300,11 +315,12 @@ def _joined(text: str, words: Words, query: bool) -> Iterator[str]:
 
 def _word(word: str, words: Words) -> Iterator[str]:
     own = words.of(word)
-    folded = fold(word)
+    accented = folding.fold(word)
+    folded = bare(accented)
     if own.is_stop(folded):
         yield _STOP + folded
     elif folded:
-        yield from own.stems(word)
+        yield from own.stems(accented)
 
 
 def _grouped(

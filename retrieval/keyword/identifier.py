@@ -14,7 +14,7 @@ from retrieval.keyword.language import fold
 
 _SCHEME = regex.compile(r"^[a-z][a-z0-9+.-]{1,9}://", regex.IGNORECASE)
 _HARD = regex.compile(r"[/\\:@&+=#%?~]+")
-_SOFT = regex.compile(r"[-‐‑_]+")
+_SOFT = regex.compile(r"[-_]+")
 _NUMBER = regex.compile(r"\d+(?:[.,]\d+)*$")
 _GROUPED = regex.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?$")
 _VERSION = regex.compile(r"v?(\d+(?:\.\d+)+(?:[a-z0-9]|[-+.](?=[a-z0-9]))*)$", regex.IGNORECASE)

@@ -17,6 +17,7 @@ from importlib.resources import files
 import regex
 import Stemmer
 
+from retrieval import folding
 from retrieval.errors import InvalidInput
 
 _ACCENTS = regex.compile(
@@ -26,8 +27,8 @@ _ACCENTS = regex.compile(
 )
 _LETTERS = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i", "ß": "ss"}
-    | {"ة": "ه", "ى": "ي", "ک": "ك", "ی": "ي"}
-    | dict.fromkeys("'’‘ʼ`´", "")
+    | {"ة": "ه", "ٱ": "ا"}
+    | {"'": None}
 )
 
 # Scripts that one of Snowball's languages stands for, whatever the bank's own language is.
@@ -50,24 +51,24 @@ NONE = "none"
 AUTO = "auto"
 
 
-def lower(text: str) -> str:
-    """NFKC and case folding."""
-    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
-
-
 def fold(text: str) -> str:
-    """`lower`, without accents, vowel signs and apostrophes."""
-    if text.isascii():
-        return text.lower().replace("'", "").replace("`", "")
-    bare = _ACCENTS.sub("", unicodedata.normalize("NFD", lower(text)))
-    return unicodedata.normalize("NFC", bare).translate(_LETTERS)
+    """`retrieval.folding.fold`, without accents, vowel signs and apostrophes."""
+    return bare(folding.fold(text))
+
+
+def bare(folded: str) -> str:
+    """What `retrieval.folding.fold` gave, without accents, vowel signs and apostrophes."""
+    if folded.isascii():
+        return folded.replace("'", "")
+    plain = _ACCENTS.sub("", unicodedata.normalize("NFD", folded))
+    return unicodedata.normalize("NFC", plain).translate(_LETTERS)
 
 
 @cache
 def stop_words() -> dict[str, frozenset[str]]:
     """Language to its folded stop words."""
     text = (files(__package__) / "stopwords.json").read_text(encoding="utf-8")
-    return {name: frozenset(words.split()) for name, words in json.loads(text).items()}
+    return {name: frozenset(fold(words).split()) for name, words in json.loads(text).items()}
 
 
 def check(language: str) -> str:
@@ -117,21 +118,20 @@ class Words:
                 return found
         return self
 
-    def stems(self, word: str) -> Sequence[str]:
-        """The terms of one word that is no stop word, folded.
+    def stems(self, accented: str) -> Sequence[str]:
+        """The terms of one word that is no stop word, folded but for its accents.
 
         A word with accents has two where its stem depends on them, so that it is found by those
         who type it without.
         """
-        folded = fold(word)
+        folded = bare(accented)
         if self._stem is None or not folded.isalpha():
             return (folded,)
-        bare = fold(self._stem(folded))
-        terms = [bare]
-        if not word.isascii():
-            accented = fold(self._stem(lower(word)))
-            if accented != bare:
-                terms.append(accented)
+        terms = [bare(self._stem(folded))]
+        if accented != folded:
+            other = bare(self._stem(accented))
+            if other not in terms:
+                terms.append(other)
         if self._exact and folded not in terms:
             terms.append(folded)
         return terms
@@ -154,7 +154,7 @@ def guess(text: str) -> str:
     """The language whose stop words cover the most of a text's words; NONE below two of them."""
     owners = _owners()
     hits: dict[str, int] = {}
-    for word in _SPACED_WORD.findall(text[:2000]):
+    for word in _SPACED_WORD.findall(folding.unified(text[:2000])):
         for language in owners.get(fold(word), ()):
             hits[language] = hits.get(language, 0) + 1
     best = max(hits, key=lambda language: (hits[language], language), default=NONE)

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from retrieval.ranking import leaders
 from retrieval.ranking.fusion import Candidates, rank_scores
-from retrieval.types import Arm, Doubles
+from retrieval.types import Arm, Doubles, Ints
 
 _log = logging.getLogger(__name__)
 
@@ -55,22 +56,27 @@ def parse(text: str) -> Boosts:
 def cut(found: Candidates, boosts: Boosts, cap: int, *, by_rank: bool = True) -> Candidates:
     """At most `cap` candidates for the reranker, best boosted fusion score first.
 
-    A pool within the cap is left in its order: a reranker reads all of it anyway. Where the order
+    A pool within the cap is left in its order: a reranker reads all of it anyway. The first of
+    every arm stays, in the place of the last that lead nothing. Where the order
     was not made from ranks (`by_rank` false), a candidate's place in it takes the part of the other
     arms' ranks: rank r of a boosted arm beats place s exactly when r < divisor * s.
     """
     if len(found) <= cap:
         return found
     if not boosts:
-        return found.take(slice(0, max(cap, 0)))
+        return found.take(_first(np.arange(len(found), dtype=np.int32), found, cap))
     if by_rank:
         key = -rank_scores(found.ranks, boosts.divisors)
     else:
         boosted = (found.ranks > 0) & (boosts.divisors > 1)
         own = np.where(boosted, found.ranks / boosts.divisors, np.inf).min(axis=1)
         key = np.minimum(np.arange(1, len(found) + 1), own)
-    order = np.argsort(key, kind="stable")[: max(cap, 0)]
-    return found.take(order.astype(np.int32))
+    return found.take(_first(np.argsort(key, kind="stable").astype(np.int32), found, cap))
+
+
+def _first(order: Ints, found: Candidates, cap: int) -> Ints:
+    cap = max(cap, 0)
+    return leaders.kept(order, leaders.first(found.ranks), cap)[:cap]
 
 
 def addends(found: Candidates, boosts: Boosts) -> Doubles:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from retrieval.bank.selection import places
 from retrieval.filters import microseconds
-from retrieval.ranking import boosts, scoring, survival
+from retrieval.ranking import boosts, leaders, scoring, survival
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import Shortlist
 from retrieval.types import Bools, Doubles, FactType, Ints, RecallQuery
@@ -49,8 +50,9 @@ class Ranked:
 def rank(
     query: RecallQuery, shortlist: Shortlist, scores: Scores, settings: RecallSettings
 ) -> Ranked:
-    """Base score x recency x proximity x proof, plus strategy boosts; floors; best first. What
-    was interleaved keeps its order, whatever the signals say."""
+    """Base score x recency x proximity x proof, plus strategy boosts; floors; best first, the
+    first of every arm among the first ten. What was interleaved keeps its order, whatever the
+    signals say."""
     facts = shortlist.facts
     raw: Doubles | None = None
     if scores.scores is not None:
@@ -97,9 +99,27 @@ def rank(
         order = _floor(order, base >= floors.reranker, "min_scores.reranker", dropped)
     if floors.final is not None:
         order = _floor(order, weight >= floors.final, "min_scores.final", dropped)
+    if scores.member != "interleave":
+        weight, order, led = _led(weight, order, shortlist)
+        lifted |= led
     return Ranked(
         order, weight, combined, base, raw, recent, near, proven, lifted, scores.member, dropped
     )  # fmt: skip
+
+
+def _led(weight: Doubles, order: Ints, shortlist: Shortlist) -> tuple[Doubles, Ints, Bools]:
+    """(weight, order, lifted) with every arm's first near the top; whatever is lifted weighs as
+    much as what it stands behind."""
+    lifted: Bools = np.zeros(len(weight), np.bool_)
+    led = leaders.kept(order, leaders.first(shortlist.found.ranks))
+    if led is order:
+        return weight, order, lifted
+    lifted[np.setdiff1d(led[: leaders.PLACES], order[: leaders.PLACES])] = True
+    weight = weight.copy()
+    for before, at in pairwise(led[: leaders.PLACES].tolist()):
+        if lifted[at]:
+            weight[at] = weight[before]
+    return weight, led, lifted
 
 
 def without_sources(shortlist: Shortlist, order: Ints, dropped: dict[int, str]) -> Ints:

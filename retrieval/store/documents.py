@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from retrieval.errors import NotFound
-from retrieval.store import banks
-from retrieval.store.edge import iso, like, listing, one_of, page, parse_time
+from retrieval.store import banks, containing
+from retrieval.store.edge import iso, listing, one_of, page, parse_time
 from retrieval.store.pool import Connection, Pool, read
 from retrieval.store.tags import condition
 from retrieval.types import FactType
@@ -34,7 +34,8 @@ async def list_documents(
     offset: int = 0,
 ) -> dict[str, Any]:
     """{items, total, limit, offset}, latest first by `time_field`, which is `updated_at` unless it
-    says otherwise; `q` is a part of the id. start_date is inclusive, end_date exclusive."""
+    says otherwise; `q` is a part of the id, folded as in lists of memories. start_date is
+    inclusive, end_date exclusive."""
     limit, offset = page(limit, offset)
     column = "d." + one_of(time_field or "updated_at", _TIME_FIELDS, "time_field")
     values: list[Any] = []
@@ -44,8 +45,6 @@ async def list_documents(
         return f"${len(values) + 1}"
 
     where = ["d.bank = $1"]
-    if q:
-        where.append(f"d.document_id ilike {bind(f'%{like(q)}%')}")
     if test := condition("d.tags", tags, tags_match, bind):
         where.append(test)
     if start_date is not None:
@@ -53,8 +52,16 @@ async def list_documents(
     if end_date is not None:
         where.append(f"{column} < {bind(parse_time(end_date, 'end_date'))}")
 
+    bank = (await banks.head(pool, tenant, bank_id)).bank
+    if q:
+        where.append(
+            await containing.condition(
+                pool, q, table="documents d", key="d.document_no", columns=("d.document_id",),
+                where=tuple(where), values=(bank, *values), bind=bind,
+            )
+        )  # fmt: skip
+
     async def work(connection: Connection) -> dict[str, Any]:
-        bank = (await banks.head_of(connection, tenant, bank_id)).bank
         test = " and ".join(where)
         total = await connection.fetchval(
             f"select count(*) from documents d where {test}", bank, *values

@@ -5,7 +5,7 @@ A memory is live while it has an ordinal; an invalidated one keeps its row witho
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -13,11 +13,13 @@ from uuid import UUID
 import numpy as np
 
 from retrieval.errors import InvalidInput, NotFound
-from retrieval.store import banks
-from retrieval.store.edge import iso, like, listing, one_of, page, parse_time
+from retrieval.metadata import Predicate
+from retrieval.store import banks, containing
+from retrieval.store.edge import iso, listing, one_of, page, parse_time
 from retrieval.store.pool import Connection, Pool, read
 from retrieval.store.tags import condition
 from retrieval.types import FactType, Ints, MemoryRow
+from retrieval.visibility import Seen
 
 # In the order of MemoryRow. The server writes ids as text faster than the driver makes objects.
 _ROW = (
@@ -27,6 +29,20 @@ _ROW = (
 _KINDS = tuple(FactType)
 _AS_NUMBERED = " and ($3::bigint is null or (select generation from banks where bank = $1) = $3)"
 """Ordinals are those of one generation of the bank: of another one they would be other memories."""
+
+_ORIGINS = (
+    "with recursive origin (ordinal, id, sources, depth) as ("
+    "  select ordinal, id, source_ids, 0 from memory_units"
+    f"   where bank = $1 and ordinal = any($2){_AS_NUMBERED}"
+    "  union select o.ordinal, m.id, m.source_ids, o.depth + 1 from origin o"
+    "   join memory_units m on m.bank = $1 and m.id = any(o.sources)"
+    "    and ($4::uuid[] is null or m.id = any($4))"
+    "   where o.depth < 3)"
+)
+"""Memories and what they were made from; $4, where given, bounds what is walked through."""
+
+_PAGE_OF_TESTS = 4_000
+"""Values of metadata that are tested in one pass of the event loop."""
 
 
 def _row(record: Sequence[Any]) -> MemoryRow:
@@ -93,30 +109,64 @@ async def by_ids(pool: Pool, bank: int, ids: Sequence[UUID | str]) -> list[Memor
     return [_row(by_id[id]) for id in wanted if id in by_id]
 
 
+async def origins(pool: Pool, bank: int, ordinals: Ints, generation: int) -> list[Seen]:
+    """What a filter reads of these memories, and of those that they were made from in up to
+    three steps; invalidated ones too. `generation` as in `rows`."""
+    found = await read(
+        pool,
+        lambda connection: connection.fetch(
+            f"{_ORIGINS} select id::text, tags, mentioned_at, metadata from memory_units"
+            " where bank = $1 and id in (select id from origin)",
+            bank,
+            ordinals.tolist(),
+            generation,
+            None,
+        ),
+    )
+    return [Seen(*row) for row in found]
+
+
+async def of_chunks(pool: Pool, bank: int, chunk_ids: Sequence[str]) -> list[tuple[str, Seen]]:
+    """(chunk id, what a filter reads) of every memory that was cut from these chunks."""
+    found = await read(
+        pool,
+        lambda connection: connection.fetch(
+            "select m.chunk_id, m.id::text, m.tags, m.mentioned_at, m.metadata from memory_units m"
+            " join chunks c on c.bank = m.bank and c.document_id = m.document_id"
+            "  and c.chunk_id = m.chunk_id"
+            " where c.bank = $1 and c.chunk_id = any($2)",
+            bank,
+            list(chunk_ids),
+        ),
+    )
+    return [(chunk, Seen(*row)) for chunk, *row in found]
+
+
 async def entity_names(
-    pool: Pool, bank: int, ordinals: Ints, generation: int | None = None
+    pool: Pool,
+    bank: int,
+    ordinals: Ints,
+    generation: int | None = None,
+    shown: Collection[str] | None = None,
 ) -> dict[int, list[tuple[str, str]]]:
     """(entity id, canonical name) per ordinal, by name number; ordinals without any are absent.
     `generation` as in `rows`.
 
-    An observation has its own and those of the memories it was made from.
+    An observation has its own and those of the memories it was made from: of all, or of those
+    whose ids are `shown`.
     """
     found = await read(
         pool,
         lambda connection: connection.fetch(
-            "with recursive origin (ordinal, id, sources, depth) as ("
-            "  select ordinal, id, source_ids, 0 from memory_units"
-            f"   where bank = $1 and ordinal = any($2){_AS_NUMBERED}"
-            "  union select o.ordinal, m.id, m.source_ids, o.depth + 1 from origin o"
-            "   join memory_units m on m.bank = $1 and m.id = any(o.sources)"
-            "   where o.depth < 3)"
-            " select distinct o.ordinal, e.entity_no, e.id, e.canonical_name from origin o"
+            f"{_ORIGINS} select distinct o.ordinal, e.entity_no, e.id, e.canonical_name"
+            " from origin o"
             " join unit_entities u on u.bank = $1 and u.unit_id = o.id"
             " join entities e on e.bank = $1 and e.entity_no = u.entity_no"
             " order by o.ordinal, e.entity_no",
             bank,
             ordinals.tolist(),
             generation,
+            None if shown is None else list(shown),
         ),
     )
     names: dict[int, list[tuple[str, str]]] = {}
@@ -126,55 +176,43 @@ async def entity_names(
 
 
 async def matching_metadata(
-    pool: Pool, bank: int, predicate: Mapping[str, Mapping[str, Any]]
+    pool: Pool, bank: int, predicates: Sequence[Predicate], generation: int | None = None
 ) -> Ints:
-    """Ordinals, int32 ascending, of the live memories that satisfy `Filters.metadata`."""
-    keys = list(predicate)
-    found = await read(
-        pool,
-        lambda connection: connection.fetch(
-            "select ordinal, metadata from memory_units where bank = $1 and ordinal is not null"
-            " and ($2 or metadata ?& $3) order by ordinal",
-            bank,
-            any(tests.get("exists") is False for tests in predicate.values()),
-            keys,
-        ),
+    """Ordinals, int32 ascending, of the live memories that satisfy every predicate; `generation`
+    as in `rows`. Read and tested in pages that hold the event loop for some milliseconds."""
+    values: list[Any] = []
+    columns, where = [], ["bank = $1", "ordinal > $2"]
+    for predicate in predicates:
+        values.append(predicate.key)
+        column = f"metadata ->> ${len(values) + 4}::text"
+        columns.append(column)
+        if predicate.texts is not None:
+            values.append(list(predicate.texts))
+            where.append(f"{column} = any(${len(values) + 4}::text[])")
+        elif not predicate.absent:
+            where.append(f"{column} is not null")
+    statement = (
+        f"select {', '.join(['ordinal', *columns])} from memory_units"
+        f" where {' and '.join(where)}{_AS_NUMBERED} order by ordinal limit $4"
     )
-    hits = [
-        row["ordinal"]
-        for row in found
-        if all(_holds((row["metadata"] or {}).get(key), tests) for key, tests in predicate.items())
-    ]
-    return np.array(hits, np.int32)
-
-
-def _holds(value: str | None, tests: Mapping[str, Any]) -> bool:
-    return all(_test(value, name, wanted) for name, wanted in tests.items())
-
-
-def _test(value: str | None, name: str, wanted: Any) -> bool:
-    if name == "exists":
-        return (value is not None) is bool(wanted)
-    if value is None:
-        return False
-    if name == "eq":
-        return _compare(value, wanted) == 0
-    if name == "in":
-        return any(_compare(value, one) == 0 for one in wanted)
-    side = _compare(value, wanted)
-    return {"gt": side > 0, "gte": side >= 0, "lt": side < 0, "lte": side <= 0}[name]
-
-
-def _compare(value: str, wanted: Any) -> int:
-    """-1, 0 or 1: as numbers where both sides are numbers, else as text."""
-    if isinstance(wanted, bool):
-        wanted = "true" if wanted else "false"
-    try:
-        left, right = float(value), float(wanted)
-    except (TypeError, ValueError):
-        text = str(wanted)
-        return (value > text) - (value < text)
-    return (left > right) - (left < right)
+    size = max(1, _PAGE_OF_TESTS // max(1, sum(len(p.tests) for p in predicates)))
+    hits: list[int] = []
+    last = -1
+    while True:
+        page = await read(
+            pool,
+            lambda connection, last=last: connection.fetch(  # type: ignore[misc]
+                statement, bank, last, generation, size, *values
+            ),
+        )
+        hits += [
+            ordinal
+            for ordinal, *held in page
+            if all(p.holds(value) for p, value in zip(predicates, held, strict=True))
+        ]
+        if len(page) < size:
+            return np.array(hits, np.int32)
+        last = page[-1][0]
 
 
 # The API's views
@@ -223,7 +261,8 @@ async def list_memories(
     """{items, total, limit, offset}; latest mention first, or latest by `time_field`.
 
     `state` defaults to valid ones. start_date is inclusive, end_date exclusive; they read
-    created_at unless `time_field` says otherwise, and rows without that time drop out.
+    created_at unless `time_field` says otherwise, and rows without that time drop out. `q` is
+    a part of the text or the context: see retrieval/store/containing.py.
     """
     limit, offset = page(limit, offset)
     where = ["m.bank = $1"]
@@ -238,9 +277,6 @@ async def list_memories(
             where.append(f"m.fact_type = {int(FactType.of(type))}")
         except ValueError as error:
             raise InvalidInput(str(error), "type") from None
-    if q:
-        pattern = bind(f"%{like(q)}%")
-        where.append(f"(m.text ilike {pattern} or m.context ilike {pattern})")
     live = one_of(state or "valid", _STATES, "state") == "valid"
     where.append("m.ordinal is not null" if live else "m.ordinal is null")
     if consolidation_state is not None:
@@ -266,8 +302,16 @@ async def list_memories(
         if time_field is not None:
             order = f"{column} desc, m.created_at desc, m.id"
 
+    bank = (await banks.head(pool, tenant, bank_id)).bank
+    if q:
+        where.append(
+            await containing.condition(
+                pool, q, table="memory_units m", key="m.id", columns=("m.text", "m.context"),
+                where=tuple(where), values=(bank, *values), bind=bind,
+            )
+        )  # fmt: skip
+
     async def work(connection: Connection) -> dict[str, Any]:
-        bank = (await banks.head_of(connection, tenant, bank_id)).bank
         test = " and ".join(where)
         total = await connection.fetchval(
             f"select count(*) from memory_units m where {test}", bank, *values

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from retrieval.folding import fold
+from retrieval.store.edge import clean
 from retrieval.types import (
     Budget,
     FactType,
@@ -21,9 +22,10 @@ from retrieval.types import (
     Window,
 )
 from serve.wire.common import Body, Int, LocalMoment, Number, Zone, as_uuid
-from serve.wire.tags import tag_group
+from serve.wire.metadata import Predicates
+from serve.wire.tags import Tags, tag_groups
 
-_WORD = re.compile(r"\w")
+_LETTER = re.compile(r"[^\W_]")
 
 
 class EntityBudget(Body):
@@ -71,9 +73,13 @@ class WindowBody(Body):
         return self
 
 
+MAX_QUERY_CHARACTERS = 20_000
+"""Refused before anything reads the text; the limit in tokens is a setting, and lower."""
+
+
 def _query(value: str) -> str:
-    folded = unicodedata.normalize("NFKC", value).lower()
-    if not _WORD.search(folded.replace("_", " ")):
+    # Compatibility signs ("㎏") are letters once folded; a few tell.
+    if not _LETTER.search(value) and not _LETTER.search(fold(value[:1_000])):
         raise ValueError("the query must contain at least one letter or digit")
     return value
 
@@ -86,45 +92,21 @@ def _known_types(value: list[str]) -> list[str]:
 
 
 def _groups(value: list[Any]) -> list[Any]:
-    for group in value:
-        tag_group(group)
+    tag_groups(value)
     return value
-
-
-def _predicates(value: dict[str, Any]) -> dict[str, Any]:
-    for key, predicate in value.items():
-        if not isinstance(predicate, dict):
-            if not _is_scalar(predicate):
-                raise ValueError(f"{key}: {predicate!r} is neither a value nor a predicate")
-            value = {**value, key: {"eq": predicate}}
-            continue
-        if len(predicate) == 0 or not predicate.keys() <= _OPERATORS:
-            raise ValueError(f"{key}: use {', '.join(sorted(_OPERATORS))}")
-        for operator, operand in predicate.items():
-            if operator == "exists":
-                right = isinstance(operand, bool)
-            elif operator == "in":
-                right = isinstance(operand, list) and all(map(_is_scalar, operand))
-            else:
-                right = _is_scalar(operand)
-            if not right:
-                raise ValueError(f"{key}.{operator}: {operand!r} cannot be compared")
-    return value
-
-
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, str | int | float | bool)
-
-
-_OPERATORS = {"eq", "in", "gte", "gt", "lte", "lt", "exists"}
 
 
 class RecallBody(Body):
-    query: Annotated[str, AfterValidator(_query)]
-    types: Annotated[list[str], AfterValidator(_known_types)] | None = None
+    query: Annotated[str, Field(max_length=MAX_QUERY_CHARACTERS), AfterValidator(_query)]
+    types: (
+        Annotated[list[str], Field(max_length=64, fail_fast=True), AfterValidator(_known_types)]
+        | None
+    ) = None
     prefer_observations: bool | None = None
     budget: Budget = Budget.MID
     max_tokens: Int = 4096
+    explain: bool = False
+    """An account with every result of why it stands where it does; a trace brings it too."""
     trace: bool = False
     query_timestamp: str | None = None
     """The time that words such as yesterday are relative to; absent: now. Its offset says whose
@@ -133,7 +115,7 @@ class RecallBody(Body):
     """IANA name, such as Europe/Berlin: where times without an offset are read; absent: the
     bank's."""
     include: IncludeBody = IncludeBody()
-    tags: list[str] | None = None
+    tags: Tags | None = None
     tags_match: TagsMatch = TagsMatch.ANY
     tag_groups: Annotated[list[Any], AfterValidator(_groups)] | None = None
     min_scores: MinScoresBody = MinScoresBody()
@@ -142,9 +124,9 @@ class RecallBody(Body):
     """filter keeps only memories whose time lies in the window; rank (default) prefers them."""
     as_of: LocalMoment | None = None
     """Only memories mentioned at this time or before."""
-    metadata_filter: Annotated[dict[str, Any], AfterValidator(_predicates)] | None = None
+    metadata_filter: Predicates | None = None
     """Key to {eq | in | gte | gt | lte | lt | exists}, or to a value, which means eq."""
-    exclude_ids: Annotated[list[str], Field(max_length=10_000)] | None = None
+    exclude_ids: Annotated[list[str], Field(max_length=10_000, fail_fast=True)] | None = None
     """Ids of memories to leave out."""
     limit: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """At most so many results, beside the token budget."""
@@ -187,13 +169,9 @@ class RecallBody(Body):
             now=now,
             filters=Filters(
                 types=tuple(dict.fromkeys(chosen)) or tuple(FactType),
-                tags=None if self.tags is None else tuple(self.tags),
+                tags=None if self.tags is None else tuple(map(clean, self.tags)),
                 tags_match=self.tags_match,
-                tag_groups=(
-                    None
-                    if self.tag_groups is None
-                    else tuple(tag_group(group) for group in self.tag_groups)
-                ),
+                tag_groups=None if self.tag_groups is None else tag_groups(self.tag_groups),
                 metadata=self.metadata_filter,
                 as_of=self.as_of,
                 window=span if filtering else None,
@@ -220,6 +198,7 @@ class RecallBody(Body):
             temporal_mode=self.temporal_mode,
             limit=self.limit,
             dedupe=self.dedupe,
+            explain=self.explain,
             trace=self.trace,
             deadline=deadline,
             timezone=self.timezone,

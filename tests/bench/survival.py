@@ -84,6 +84,7 @@ async def measure(run: System, name: str, questions: int) -> dict[str, dict[str,
                 include=Include(entities=None),
                 max_tokens=10**6,
                 limit=20,
+                explain=True,
             )
             results = (await engine.recall(query)).body["results"]
             found = [keys[result["id"]] for result in results]

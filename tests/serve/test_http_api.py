@@ -214,7 +214,8 @@ async def test_one_entity_out_of_two_and_two_out_of_one(live: Live) -> None:
 
     async def linked() -> list[str]:
         """What the graph arm reaches from the mill over the entity they share."""
-        found = (await live.recall("names", "Who opened the mill?", budget="high"))["results"]
+        asked = {"budget": "high", "explain": True}
+        found = (await live.recall("names", "Who opened the mill?", **asked))["results"]
         return [r["text"] for r in found if r["explain"].get("path", {}).get("via") == "Robert"]
 
     first = await entities()

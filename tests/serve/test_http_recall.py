@@ -34,7 +34,7 @@ async def texts(live: Live, query: str, **body: Any) -> list[str]:
 
 
 async def test_causes_over_two_hops(live: Live) -> None:
-    found = (await live.recall(sample.BANK, sample.QUESTION))["results"]
+    found = (await live.recall(sample.BANK, sample.QUESTION, explain=True))["results"]
     place = {result["text"]: i for i, result in enumerate(found)}
     paths = {result["text"]: result["explain"].get("path", {}) for result in found}
     (why,) = (text for text in place if "could not be held in the Market Square" in text)
@@ -42,6 +42,16 @@ async def test_causes_over_two_hops(live: Live) -> None:
     assert place[why] < 10
     assert (paths[why]["link"], paths[behind]["link"]) == ("causal", "causal")
     assert (paths[why]["hop"], paths[behind]["hop"]) == (1, 2)
+
+
+async def test_an_account_comes_where_it_is_asked_for(live: Live) -> None:
+    plain = await live.http.post(URL, json={"query": sample.QUESTION})
+    assert not any("explain" in result for result in plain.json()["results"])
+    assert len(plain.content) <= 70_000
+    for asked in ({"explain": True}, {"trace": True}):
+        found = (await live.recall(sample.BANK, sample.QUESTION, **asked))["results"]
+        assert all({"arms", "fused_rank"} <= result["explain"].keys() for result in found)
+        assert [r["id"] for r in found] == [r["id"] for r in plain.json()["results"]]
 
 
 async def test_both_languages(live: Live) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +15,7 @@ from pydantic import ValidationError
 from retrieval.types import FactType, TagAll, TagLeaf, TagNot, TagsMatch
 from serve.wire.common import moment
 from serve.wire.recall import RecallBody
-from serve.wire.tags import MAX_TAG_GROUP_DEPTH, tag_group
+from serve.wire.tags import tag_groups
 from serve.wire.writes import ItemBody, MemoryPatch
 
 pytestmark = pytest.mark.unit
@@ -78,13 +80,122 @@ def test_a_window_ranks_unless_told_to_filter() -> None:
 
 
 def test_tag_groups() -> None:
-    group = tag_group({"and": [{"tags": ["a"], "match": "all"}, {"not": {"tags": []}}]})
+    (group,) = tag_groups([{"and": [{"tags": ["a"], "match": "all"}, {"not": {"tags": []}}]}])
     assert group == TagAll((TagLeaf(("a",), TagsMatch.ALL), TagNot(TagLeaf(()))))
-    deep: object = {"tags": []}
-    for _ in range(MAX_TAG_GROUP_DEPTH + 1):
-        deep = {"not": deep}
-    with pytest.raises(ValueError, match="deep"):
-        tag_group(deep)
+
+
+def nested(depth: int) -> object:
+    group: object = {"tags": []}
+    for _ in range(depth):
+        group = {"not": group}
+    return group
+
+
+LEAF: dict[str, Any] = {"tags": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ([nested(17)], "deep"),
+        ([LEAF] * 257, "256 tag groups"),
+        ([{"or": [LEAF] * 256}], "256 tag groups"),
+        ([{"tags": ["a"] * 1001}], "1000 tags"),
+        ([{"tags": ["a"] * 501}, {"not": {"tags": ["a"] * 500}}], "1000 tags"),
+        ([{"tags": [["a"]]}], "list of texts"),
+        ("a", "list"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_tag_groups_are_bounded(groups: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tag_groups(groups)
+
+
+def test_the_largest_tag_groups() -> None:
+    assert len(tag_groups([LEAF] * 256)) == 256
+    assert tag_groups([nested(16)])
+    assert tag_groups([{"tags": ["a"] * 1000}])
+
+
+def metadata_filter(value: object) -> Any:
+    body = RecallBody.model_validate({"query": "q", "metadata_filter": value})
+    return body.to_query("t", "b", now=NOW, deadline=None).filters.metadata
+
+
+def test_metadata_filters() -> None:
+    assert metadata_filter({"a": 1, "b": None, "c": True, "d": {"in": ["x", 2.5, None]}}) == {
+        "a": {"eq": 1},
+        "b": {"eq": None},
+        "c": {"eq": True},
+        "d": {"in": ["x", 2.5, None]},
+    }
+    assert metadata_filter({"a\0": "x\0"}) == {"a": {"eq": "x"}}, "as it would be stored"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"a": {}},
+        {"a": {"near": 1}},
+        {"a": {"eq": 1, "near": 1}},
+        {"a": ["x"]},
+        {"a": {"eq": {"b": 1}}},
+        {"a": {"eq": ["x"]}},
+        {"a": {"in": "x"}},
+        {"a": {"in": [["x"]]}},
+        {"a": {"in": [{}]}},
+        {"a": {"exists": None}},
+        {"a": {"exists": 1}},
+        {"a": {"gt": None}},
+        {"a": {"lt": True}},
+        {"a": {"gte": ["x"]}},
+        {"a": float("nan")},
+        {"a": {"lt": float("inf")}},
+        {str(i): 1 for i in range(65)},
+        {"a": {"in": ["x"] * 2_001}},
+        {str(i): {"in": ["x"] * 100} for i in range(21)},
+        {"a": "x" * 65_537},
+        {"a" * 65_537: 1},
+        {"a": {"in": ["x" * 40] * 1_700}},
+        ["a"],
+        "a",
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_metadata_filters_that_are_wrong(wrong: object) -> None:
+    with pytest.raises(ValidationError) as caught:
+        metadata_filter(wrong)
+    (problem,) = caught.value.errors()
+    assert problem["loc"][0] == "metadata_filter"
+    assert len(problem["msg"]) < 300
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("query", "word " * 4_001),
+        ("query", "\ufdfa" * 1_000_000),
+        ("tags", ["a"] * 1_001),
+        ("tags", [1] * 100_000),
+        ("tags", [[["a"]]]),
+        ("types", ["world"] * 65),
+        ("types", [1] * 100_000),
+        ("exclude_ids", ["a"] * 10_001),
+        ("exclude_ids", [1] * 100_000),
+        ("tag_groups", [LEAF] * 100_000),
+        ("tag_groups", [nested(400)]),
+        ("metadata_filter", {"a": {"in": [1] * 100_000}}),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_too_much_is_refused_before_any_work(field: str, value: object) -> None:
+    begin = time.process_time()
+    with pytest.raises(ValidationError) as caught:
+        RecallBody.model_validate({"query": "q", field: value})
+    assert time.process_time() - begin < 0.1
+    assert {problem["loc"][0] for problem in caught.value.errors()} == {field}
+    assert caught.value.error_count() == 1
 
 
 def test_items_of_a_retain() -> None:

@@ -32,7 +32,11 @@ class Bank:
         reranker: Reranker | str = "fused",
         **asked: Any,
     ) -> RecallResult:
-        fields: dict[str, Any] = {"now": NOW, "include": Include(entities=None)} | asked
+        fields: dict[str, Any] = {
+            "now": NOW,
+            "include": Include(entities=None),
+            "explain": True,
+        } | asked
         query = RecallQuery(tenant=self.run.tenant, bank_id=self.name, text=text, **fields)
         return await self.run.engine(settings, reranker).recall(query)
 

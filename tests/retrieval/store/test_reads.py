@@ -6,12 +6,14 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
+from retrieval import metadata
 from retrieval.errors import InvalidInput, NotFound
 from retrieval.ingest.curation import patch_memory
 from retrieval.ingest.importing import import_memories
 from retrieval.store import banks, chunks, documents, entities, memories, operations, stats, tags
 from retrieval.store.pool import Connection, Pool, write
 from retrieval.types import FactType, Ints, TagAll, TagAny, TagLeaf, TagNot, TagsMatch
+from tests.retrieval import test_metadata as table
 from tests.retrieval.store.servers import deps
 
 pytestmark = pytest.mark.integration
@@ -119,19 +121,117 @@ async def test_observations_have_the_entities_of_their_sources(filled: Filled) -
     [
         ({"kind": {"eq": "food"}}, [0]),
         ({"n": {"eq": 3}}, [0]),
-        ({"n": {"eq": "3.0"}}, [0]),
-        ({"n": {"gte": 3}}, [0, 1, 2]),  # "x" is above every digit as text
+        ({"n": {"eq": "3.0"}}, []),
+        ({"n": {"gte": 3}}, [0, 1]),
+        ({"n": {"gte": "3"}}, [0, 2]),
         ({"n": {"gt": 3, "lt": 100}}, [1]),
-        ({"n": {"lte": "20"}, "kind": {"in": ["food", "none"]}}, [0]),
+        ({"n": {"lte": 20}, "kind": {"in": ["food", "none"]}}, [0]),
+        ({"kind": {"in": [None, "trade"]}}, [1, 2, 3, 4, 5]),
+        ({"kind": {"eq": None}, "n": {"exists": True}}, [2]),
+        ({}, [0, 1, 2, 3, 4, 5]),
         ({"n": {"exists": True}}, [0, 1, 2]),
         ({"n": {"exists": False}}, [3, 4, 5]),
         ({"nothing": {"eq": 1}}, []),
     ],
 )
-async def test_metadata(filled: Filled, predicate: dict[str, Any], expected: list[int]) -> None:
-    found = await memories.matching_metadata(filled.pool, filled.bank, predicate)
+async def test_metadata(
+    filled: Filled,
+    predicate: dict[str, Any],
+    expected: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    predicates = metadata.compiled(predicate)
+    found = await memories.matching_metadata(filled.pool, filled.bank, predicates)
     assert found.dtype == np.int32
     assert found.tolist() == expected
+    monkeypatch.setattr(memories, "_PAGE_OF_TESTS", 1)
+    paged = await memories.matching_metadata(filled.pool, filled.bank, predicates, 0)
+    assert paged.tolist() == expected
+    assert len(await memories.matching_metadata(filled.pool, filled.bank, predicates, 1)) == 0
+
+
+async def test_the_database_reads_metadata_as_the_table_does(pool: Pool) -> None:
+    """Every value of the table against every operand, the first search being the database's."""
+    values = sorted({stored for stored, _ in table.SAME + table.DIFFERENT if stored is not None})
+    bank_id = f"bank-{uuid4().hex[:8]}"
+    rows = [{"text": f"line {i}", "metadata": {"k": value}} for i, value in enumerate(values)]
+    await import_memories(deps(pool), "default", bank_id, [*rows, {"text": "without"}])
+    bank = (await banks.head(pool, "default", bank_id)).bank
+    kept = [*values, None]
+    for wanted in [wanted for _, wanted in table.SAME + table.DIFFERENT]:
+        for predicate in ({"eq": wanted}, {"in": [wanted, "x"], "exists": True}):
+            found = await memories.matching_metadata(
+                pool, bank, metadata.compiled({"k": predicate})
+            )
+            expected = [i for i, value in enumerate(kept) if table.oracle(value, predicate)]
+            assert found.tolist() == expected, predicate
+
+
+LISTED = [
+    ("Das Ge\u00adsamt\u00adkonzept liegt bei Anna", "gesamtKONZEPT"),
+    ("the word is pine\u2060apple", "pineapple"),
+    ("the word is pineapple", "pine\u2060apple"),
+    ("O'Brien's kiln", "obrien"),
+    ("O\u2019Brien's kiln", "O'BRIEN"),
+    ("Cafe\u0301 Zürich", "café zurich"),
+    ("Cafe Zurich", "CAFÉ"),
+    ("İstanbul", "istanbul"),
+    ("ΟΔΟΣ", "οδός"),
+    ("ＰＡＹ－９９３１", "pay-9931"),
+    ("مَدْرَسَةٌ", "مدرسة"),
+    ("ﾃﾞｰﾀ", "データ"),
+    ("two\u00a0blanks\nhere", "two blanks here"),
+    ("two\n\nlines here", "two lines"),
+    ("100%_sure\\", "%_SURE\\"),
+    ("ж" * 12_000 + " needle", "Needle"),
+    ("ж" * 4_990 + "needle" + "ж" * 6_000, "needle"),
+]
+
+
+async def test_q_of_lists_folds_as_recall_does(pool: Pool) -> None:
+    bank_id = f"bank-{uuid4().hex[:8]}"
+    rows = [{"key": str(i), "text": text} for i, (text, _) in enumerate(LISTED)]
+    rows += [{"text": "another line", "context": text} for text, _ in LISTED[:3]]
+    rows += [{"text": f"filler ж {i}"} for i in range(450)]  # pages of those that are folded here
+    ids = (await import_memories(deps(pool), "default", bank_id, rows))["ids"]
+    for i, (text, q) in enumerate(LISTED):
+        found = await memories.list_memories(pool, "default", bank_id, q=q, limit=500)
+        assert ids[str(i)] in {item["id"] for item in found["items"]}, text
+        assert found["total"] == len(found["items"]) < 10
+    for q, total in (("filler", 450), ("nowhere", 0), ("ж nowhere", 0), ("''", 0), ("\u00ad", 2)):
+        found = await memories.list_memories(pool, "default", bank_id, q=q, limit=1)
+        assert found["total"] == total, q
+    assert (await memories.list_memories(pool, "default", bank_id, q="filler", type="experience"))[
+        "total"
+    ] == 0
+
+
+async def test_q_of_documents_folds_too(pool: Pool) -> None:
+    bank_id = f"bank-{uuid4().hex[:8]}"
+    names = ["Café-Notes", "Stra\u00dfe 1", "plain", "O'Brien_1"]
+    await import_memories(
+        deps(pool), "default", bank_id, [{"text": "x", "document_id": name} for name in names]
+    )
+    for q, expected in (("CAFE", 0), ("strasse", 1), ("PLAIN", 2), ("obrien_", 3), ("ｐlａin", 2)):
+        found = await documents.list_documents(pool, "default", bank_id, q=q)
+        assert [item["id"] for item in found["items"]] == [names[expected]], q
+
+
+async def test_only_shown_sources_lend_their_entities(filled: Filled) -> None:
+    shown = [filled.ids["ann"], filled.ids["o"]]
+    found = await memories.entity_names(filled.pool, filled.bank, ordinals(4, 5), 0, shown)
+    assert {ordinal: [name for _, name in own] for ordinal, own in found.items()} == {
+        4: ["Ann"],
+        5: ["Ann"],
+    }
+    assert await memories.entity_names(filled.pool, filled.bank, ordinals(4, 5), 0, []) == {}
+
+
+async def test_origins(filled: Filled) -> None:
+    found = await memories.origins(filled.pool, filled.bank, ordinals(5), 0)
+    assert {seen.id for seen in found} == {filled.ids[key] for key in ("oo", "o", "ann", "bo")}
+    ann = next(seen for seen in found if seen.id == filled.ids["ann"])
+    assert (list(ann.tags), ann.metadata) == (["home"], {"n": "3", "kind": "food"})
 
 
 @pytest.mark.parametrize(
