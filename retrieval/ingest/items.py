@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import orjson
 
-from retrieval.errors import InvalidInput
+from retrieval.errors import InvalidInput, TooMuch
 from retrieval.ingest import fields
 from retrieval.ingest.extraction import Section
 from retrieval.ingest.fields import fail
@@ -29,6 +29,8 @@ class Item:
     dated: bool
     strategy: str | None = None
     append: bool = False
+    named: bool = False
+    """Did the caller name the document?"""
 
 
 def parse(
@@ -38,7 +40,7 @@ def parse(
     if isinstance(items, str | bytes) or not isinstance(items, Sequence):
         raise InvalidInput("items must be a list of objects", "items")
     if len(items) > most:
-        raise InvalidInput(f"items: {len(items)}, at most {most} at a time", "items")
+        raise TooMuch(f"items: {len(items)}, at most {most} at a time", "items")
     common = fields.tags(document_tags, "document_tags")
     fallback = str(uuid4())
     found = []
@@ -76,7 +78,15 @@ def _item(
         ),
     )
     strategy = fields.optional_text(item.get("strategy"), f"{where}.strategy", fields.TAG_LIMIT)
-    return Item(content, document_id or fallback, section, dated, strategy, mode == "append")
+    return Item(
+        content,
+        document_id or fallback,
+        section,
+        dated,
+        strategy,
+        mode == "append",
+        document_id is not None,
+    )
 
 
 def _content(value: Any, where: str) -> Any:

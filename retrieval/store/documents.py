@@ -19,6 +19,13 @@ def unknown(document_id: str) -> NotFound:
     return NotFound(f"there is no document {document_id!r}")
 
 
+async def exists(connection: Connection, bank: int, document_id: str) -> bool:
+    found = await connection.fetchval(
+        "select true from documents where bank = $1 and document_id = $2", bank, document_id
+    )
+    return bool(found)
+
+
 async def list_documents(
     pool: Pool,
     tenant: str,
@@ -60,7 +67,8 @@ async def list_documents(
             f"select count(*) from documents d where {test}", bank, *values
         )
         found = await connection.fetch(
-            "select d.*, coalesce(length(d.original_text), 0) as text_length,"
+            "select d.document_id, d.content_hash, d.created_at, d.updated_at, d.retain_params,"
+            " d.metadata, d.tags, coalesce(length(d.original_text), 0) as text_length,"
             " (select count(*) from memory_units m where m.bank = d.bank"
             "   and m.document_id = d.document_id and m.ordinal is not null) as units"
             f" from documents d where {test} order by {column} desc, d.document_no desc"
