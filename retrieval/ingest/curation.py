@@ -115,7 +115,7 @@ async def _note(change: Change, fact: Fact, kind: Kind, removed: int = 0) -> Non
             facts_removed=removed,
             observations_removed=tuple(change.derived),
         )
-        await record(change.connection, change.bank, event)
+        await record(change.connection, change.bank, [event])
 
 
 def _edited(fact: Fact, wanted: Mapping[str, Any], resolve: bool) -> Fact:
@@ -291,7 +291,7 @@ async def patch_document(
         if scopes is not None:
             await _rescope(change, document_id, scopes)
         event = Event(document_id, "retag", observations_removed=tuple(change.derived))
-        await record(connection, bank, event)
+        await record(connection, bank, [event])
 
     await write(deps, tenant, bank_id, work)
     return {"success": True}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from retrieval.ingest import stored as stored_facts
 from retrieval.ingest.anchoring import Known
-from retrieval.ingest.copying import copy
 from retrieval.ingest.extraction import Section
 from retrieval.ingest.facts import Fact, Link
 from retrieval.ingest.numbering import document_numbers
@@ -16,6 +16,7 @@ from retrieval.ingest.planning import Before, Plan
 from retrieval.ingest.stored import Stored
 from retrieval.ingest.writing import Change
 from retrieval.settings import RetainSettings
+from retrieval.store.copying import copy, execute_many
 from retrieval.store.pool import Connection
 
 CHUNK_ROOM: Final = 4096
@@ -88,10 +89,14 @@ def chunk_id(bank_id: str, document_id: str, index: int) -> str:
     return f"{bank_id}_{document_id}_{index}"
 
 
-async def write_document(
-    change: Change, bank_id: str, plan: Plan, new: Written, settings: RetainSettings
-) -> Written:
-    """Brings the document's row and chunks to what is planned, ends the memories of chunks that
+async def write_documents(
+    change: Change,
+    bank_id: str,
+    plans: Sequence[Plan],
+    new: Sequence[Written],
+    settings: RetainSettings,
+) -> list[Written]:
+    """Brings rows and chunks of the documents to what is planned, ends the memories of chunks that
     went, and gives the new facts their positions.
 
     Chunks that stay keep their memories; those that are labelled otherwise now, or have to make
@@ -99,56 +104,80 @@ async def write_document(
     """
     connection, bank = change.connection, change.bank
     change.touch()
-    await document_numbers(connection, bank, [plan.document_id])
-    await _row(connection, bank, plan, settings)
-    removed = await _remove(change, bank_id, plan)
-    await _renumber(connection, bank, bank_id, plan)
-    await _chunks(connection, bank, bank_id, plan, settings.store_document_text)
-    positions, moved = await _positions(connection, bank, bank_id, plan, new)
-    relabelled = await _relabelled(change, bank_id, plan, moved)
-    facts = [
-        replace(fact, position=position)
-        for fact, position in zip(new.facts, positions, strict=True)
-    ]
-    return replace(new, facts=facts, relabelled=relabelled, removed=removed)
+    await document_numbers(connection, bank, [plan.document_id for plan in plans])
+    await _rows(connection, bank, plans, settings)
+    removed = await _remove(change, bank_id, [plan for plan in plans if plan.before])
+    for plan in plans:
+        if plan.before:
+            await _renumber(connection, bank, bank_id, plan)
+    await _chunks(connection, bank, bank_id, plans, settings.store_document_text)
+    done = []
+    for plan, each in zip(plans, new, strict=True):
+        positions, moved = await _positions(connection, bank, bank_id, plan, each)
+        facts = [
+            replace(fact, position=position)
+            for fact, position in zip(each.facts, positions, strict=True)
+        ]
+        done.append(
+            replace(
+                each,
+                facts=facts,
+                relabelled=await _relabelled(change, bank_id, plan, moved),
+                removed=removed[plan.document_id],
+            )
+        )
+    return done
 
 
-async def _row(connection: Connection, bank: int, plan: Plan, settings: RetainSettings) -> None:
-    section = plan.last.section
-    await connection.execute(
+async def _rows(
+    connection: Connection, bank: int, plans: Sequence[Plan], settings: RetainSettings
+) -> None:
+    await execute_many(
+        connection,
         "update documents set original_text = $3, content_hash = $4, tags = $5, metadata = $6,"
         " retain_params = $7, observation_scopes = $8, updated_at = now()"
         " where bank = $1 and document_id = $2",
-        bank,
-        plan.document_id,
-        plan.text if settings.store_document_text else None,
-        plan.content_hash,
-        plan.tags,
-        section.metadata or {},
-        plan.params,
-        section.observation_scopes,
+        (
+            (
+                bank,
+                plan.document_id,
+                plan.text if settings.store_document_text else None,
+                plan.content_hash,
+                plan.tags,
+                plan.last.section.metadata or {},
+                plan.params,
+                plan.last.section.observation_scopes,
+            )
+            for plan in plans
+        ),
     )
 
 
-async def _remove(change: Change, bank_id: str, plan: Plan) -> int:
-    """Ends the memories of chunks that go; in a replace also those that came without a chunk."""
-    kept = [chunk_id(bank_id, plan.document_id, index) for index in plan.kept]
+async def _remove(change: Change, bank_id: str, plans: Sequence[Plan]) -> Counter[str]:
+    """Ends the memories of chunks that go; in a replace also those that came without a chunk.
+
+    How many facts each document lost.
+    """
+    if not plans:
+        return Counter()
+    kept = [chunk_id(bank_id, plan.document_id, index) for plan in plans for index in plan.kept]
+    ids = [plan.document_id for plan in plans]
     rows = await change.connection.fetch(
-        "select id from memory_units where bank = $1 and document_id = $2"
-        " and case when chunk_id is null then $4 else chunk_id <> all($3) end",
+        "select id, document_id from memory_units where bank = $1 and document_id = any($2)"
+        " and case when chunk_id is null then document_id = any($4) else chunk_id <> all($3) end",
         change.bank,
-        plan.document_id,
+        ids,
         kept,
-        plan.replaces,
+        [plan.document_id for plan in plans if plan.replaces],
     )
     await change.remove([row["id"] for row in rows])
     await change.connection.execute(
-        "delete from chunks where bank = $1 and document_id = $2 and chunk_index <> all($3)",
+        "delete from chunks where bank = $1 and document_id = any($2) and chunk_id <> all($3)",
         change.bank,
-        plan.document_id,
-        list(plan.kept),
+        ids,
+        kept,
     )
-    return len(rows)
+    return Counter(row["document_id"] for row in rows)
 
 
 async def _renumber(connection: Connection, bank: int, bank_id: str, plan: Plan) -> None:
@@ -185,7 +214,7 @@ async def _renumber(connection: Connection, bank: int, bank_id: str, plan: Plan)
 
 
 async def _chunks(
-    connection: Connection, bank: int, bank_id: str, plan: Plan, keeps_text: bool
+    connection: Connection, bank: int, bank_id: str, plans: Sequence[Plan], keeps_text: bool
 ) -> None:
     await copy(
         connection,
@@ -204,19 +233,22 @@ async def _chunks(
                 piece.hash,
                 piece.section.timestamp,
             )
+            for plan in plans
             for index, piece in enumerate(plan.pieces)
             if piece.known is None
         ),
     )  # fmt: skip
     if keeps_text:
-        other = {i: piece.text for i, piece in enumerate(plan.pieces) if not piece.same}
-        await connection.execute(
-            "update chunks c set chunk_text = w.text from unnest($3::int[], $4::text[]) w(i, text)"
-            " where c.bank = $1 and c.document_id = $2 and c.chunk_index = w.i",
-            bank,
-            plan.document_id,
-            list(other),
-            list(other.values()),
+        await execute_many(
+            connection,
+            "update chunks set chunk_text = $4"
+            " where bank = $1 and document_id = $2 and chunk_index = $3",
+            (
+                (bank, plan.document_id, index, piece.text)
+                for plan in plans
+                for index, piece in enumerate(plan.pieces)
+                if not piece.same
+            ),
         )
 
 
@@ -228,16 +260,20 @@ async def _positions(
 ) -> tuple[list[int], dict[str, int]]:
     """Positions of the new facts, in their order, and what has to be added to those of kept chunks
     (by chunk id), which is nothing as long as there is room between them."""
+    if not new.pieces:
+        return [], {}
     counts = [0] * len(plan.pieces)
     for piece in new.pieces:
         counts[piece] += 1
-    rows = await connection.fetch(
-        "select chunk_id, min(position), max(position) from memory_units"
-        " where bank = $1 and document_id = $2 group by chunk_id",
-        bank,
-        plan.document_id,
-    )
-    held = {row[0]: (row[1], row[2]) for row in rows}
+    held: dict[str, tuple[int, int]] = {}
+    if plan.before:
+        rows = await connection.fetch(
+            "select chunk_id, min(position), max(position) from memory_units"
+            " where bank = $1 and document_id = $2 group by chunk_id",
+            bank,
+            plan.document_id,
+        )
+        held = {row[0]: (row[1], row[2]) for row in rows}
     ids = [chunk_id(bank_id, plan.document_id, index) for index in range(len(plan.pieces))]
     kept = [
         held.get(id) if piece.known is not None else None

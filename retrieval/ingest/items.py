@@ -17,6 +17,7 @@ from retrieval.ingest.extraction import Section
 from retrieval.ingest.fields import fail
 
 CONTENT_LIMIT = 5_000_000  # characters of one item
+DOCUMENT_LIMIT = 10_000_000  # of one document, with all that was appended to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,17 @@ class Item:
 
 
 def parse(
-    items: object, document_tags: Sequence[str] | None, now: datetime, most: int
+    items: object,
+    document_tags: Sequence[str] | None,
+    now: datetime,
+    most: int,
+    longest: int = CONTENT_LIMIT,
 ) -> list[Item]:
-    """The checked items; those without a document id share a new one."""
+    """The checked items; those without a document id share a new one.
+
+    InvalidInput names the item and the field; TooMuch above `most` items, or `longest` characters
+    in one.
+    """
     if isinstance(items, str | bytes) or not isinstance(items, Sequence):
         raise InvalidInput("items must be a list of objects", "items")
     if len(items) > most:
@@ -48,14 +57,19 @@ def parse(
         where = f"items[{i}]"
         if not isinstance(item, Mapping):
             raise fail(where, "must be an object")
-        found.append(_item(item, where, common, fallback, now))
+        found.append(_item(item, where, common, fallback, now, longest))
     return found
 
 
 def _item(
-    item: Mapping[str, Any], where: str, common: tuple[str, ...], fallback: str, now: datetime
+    item: Mapping[str, Any],
+    where: str,
+    common: tuple[str, ...],
+    fallback: str,
+    now: datetime,
+    longest: int,
 ) -> Item:
-    content = fields.text(_content(item.get("content"), where), f"{where}.content", CONTENT_LIMIT)
+    content = fields.text(_content(item.get("content"), where), f"{where}.content", longest)
     document_id = fields.identifier(item.get("document_id"), f"{where}.document_id")
     mode = item.get("update_mode")
     if mode not in (None, "replace", "append"):

@@ -19,12 +19,9 @@ from retrieval.ingest.anchoring import Known, Placed, place
 from retrieval.ingest.chunking import Layout, appended, layout
 from retrieval.ingest.extraction import Section, as_it_stands
 from retrieval.ingest.facts import ExtractedFact
-from retrieval.ingest.items import Item
+from retrieval.ingest.items import DOCUMENT_LIMIT, Item
 from retrieval.settings import RetainSettings
 from retrieval.store.edge import iso
-
-DOCUMENT_LIMIT: Final = 10_000_000
-"""Characters of one document, with all that was appended to it."""
 
 CHUNKS_LIMIT: Final = 50_000
 """Chunks of one document."""

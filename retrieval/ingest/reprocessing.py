@@ -14,7 +14,7 @@ from uuid import UUID
 from retrieval.errors import InvalidInput
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.extraction import Section
-from retrieval.ingest.items import parse
+from retrieval.ingest.items import DOCUMENT_LIMIT, parse
 from retrieval.ingest.planning import Anew
 from retrieval.ingest.retain import retain
 from retrieval.store import banks, documents
@@ -55,7 +55,7 @@ async def reprocess(
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
         row = await require_text(connection, bank, document_id)
         items = _items(row)
-        common = parse(items[:1], None, row["updated_at"], 1)[0].section
+        common = parse(items[:1], None, row["updated_at"], 1, DOCUMENT_LIMIT)[0].section
         sections = await _sections(connection, bank, document_id, common)
         return items, Anew(row["updated_at"], sections)
 

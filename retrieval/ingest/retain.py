@@ -18,13 +18,12 @@ from retrieval.errors import Conflict
 from retrieval.ingest import stored as stored_facts
 from retrieval.ingest.augment import prepare, together
 from retrieval.ingest.deps import IngestDeps
-from retrieval.ingest.documents import Written, known, write_document
+from retrieval.ingest.documents import Written, known, write_documents
 from retrieval.ingest.extraction import Extractor, Usage, needs_model
 from retrieval.ingest.facts import Fact, Link, new_ids
 from retrieval.ingest.importing import settings_of
-from retrieval.ingest.items import Item, parse
+from retrieval.ingest.items import CONTENT_LIMIT, DOCUMENT_LIMIT, Item, parse
 from retrieval.ingest.planning import Anew, Before, Piece, Plan, plans
-from retrieval.ingest.stored import Stored
 from retrieval.ingest.writing import Change, write
 from retrieval.settings import RetainSettings
 from retrieval.store import answers, banks
@@ -74,7 +73,12 @@ async def retain(
     banks.check_id(bank_id)
     errand = Errand(also, operation, key, deadline)
     checked = await deps.run(
-        parse, items, document_tags, now or deps.clock(), deps.settings.retain_max_items
+        parse,
+        items,
+        document_tags,
+        now or deps.clock(),
+        deps.settings.retain_max_items,
+        DOCUMENT_LIMIT if anew else CONTENT_LIMIT,
     )
 
     async def work() -> dict[str, Any]:
@@ -129,7 +133,7 @@ async def _store(
     stored = await read(deps.pool, look)
     made = await deps.run(plans, items, stored, settings, anew, deps.llm is not None)
     await _extract(deps, made, usage)
-    written = [await deps.run(_facts, bank_id, plan) for plan in made]
+    written = await deps.run(_all_facts, bank_id, made)
     facts = [fact for each in written for fact in each.facts]
     links = [link for each in written for link in each.links]
     prepared = await prepare(deps, settings, facts, tenant) if facts else None
@@ -138,15 +142,19 @@ async def _store(
         fresh = await known(change.connection, change.bank, ids)
         for plan in made:
             _check(plan, fresh.get(plan.document_id), anew)
-        stale: list[tuple[Stored, Fact]] = []
-        moved: list[Fact] = []
-        for plan, each in zip(made, written, strict=True):
-            change.derived.clear()
-            done = await write_document(change, bank_id, plan, each, settings)
-            stale += done.relabelled
-            moved += done.facts
-            await record(change.connection, change.bank, _event(change, plan, done, errand, anew))
-        ready = None if prepared is None else prepared.with_facts(moved)
+        done = await write_documents(change, bank_id, made, written, settings)
+        stale = [pair for each in done for pair in each.relabelled]
+        placed = [fact for each in done for fact in each.facts]
+        derived = tuple(change.derived)
+        await record(
+            change.connection,
+            change.bank,
+            [
+                _event(plan, each, derived if plan.before else (), errand, anew)
+                for plan, each in zip(made, done, strict=True)
+            ],
+        )
+        ready = None if prepared is None else prepared.with_facts(placed)
         if stale:
             old = await stored_facts.again(change, stale)
             both = old.prepared if ready is None else together(old.prepared, ready)
@@ -190,6 +198,10 @@ async def _extract(deps: IngestDeps, made: Sequence[Plan], usage: Usage) -> None
         plan.found[i] = extracted
 
 
+def _all_facts(bank_id: str, made: Sequence[Plan]) -> list[Written]:
+    return [_facts(bank_id, plan) for plan in made]
+
+
 def _facts(bank_id: str, plan: Plan) -> Written:
     """The new facts of a document, their positions still open, and the links between them."""
     facts: list[Fact] = []
@@ -221,7 +233,9 @@ def _facts(bank_id: str, plan: Plan) -> Written:
     return Written(facts, links, pieces)
 
 
-def _event(change: Change, plan: Plan, done: Written, errand: Errand, anew: Anew | None) -> Event:
+def _event(
+    plan: Plan, done: Written, derived: Sequence[UUID], errand: Errand, anew: Anew | None
+) -> Event:
     kind: Kind = "reprocess" if anew else "retain" if plan.replaces else "append"
     return Event(
         plan.document_id,
@@ -229,5 +243,5 @@ def _event(change: Change, plan: Plan, done: Written, errand: Errand, anew: Anew
         errand.operation,
         facts_added=len(done.facts),
         facts_removed=done.removed,
-        observations_removed=tuple(change.derived),
+        observations_removed=derived,
     )

@@ -12,6 +12,9 @@ from retrieval.store.pool import Connection, Pool, read
 from retrieval.store.tags import condition
 from retrieval.types import FactType
 
+LIST_MOST = 1000
+"""Documents in one answer."""
+
 _TIME_FIELDS = ("created_at", "updated_at")
 
 
@@ -42,7 +45,7 @@ async def list_documents(
 ) -> dict[str, Any]:
     """{items, total, limit, offset}, latest first by `time_field`, which is `updated_at` unless it
     says otherwise; `q` is a part of the id. start_date is inclusive, end_date exclusive."""
-    limit, offset = page(limit, offset)
+    limit, offset = page(limit, offset, LIST_MOST)
     column = "d." + one_of(time_field or "updated_at", _TIME_FIELDS, "time_field")
     values: list[Any] = []
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from retrieval.errors import InvalidInput
 from retrieval.store import banks, documents
+from retrieval.store.copying import execute_many
 from retrieval.store.edge import iso, listing, page
 from retrieval.store.pool import Connection, Pool, read
 
@@ -38,44 +39,53 @@ class Event:
     observations_updated: Sequence[UUID] = ()
     observations_removed: Sequence[UUID] = ()
 
-    def _observations(self) -> dict[str, Any]:
+    @property
+    def observations(self) -> dict[str, Any] | None:
+        """As the history keeps them."""
         each = {
             "created": self.observations_created,
             "updated": self.observations_updated,
             "removed": self.observations_removed,
         }
-        return {name: _counted(ids) for name, ids in each.items() if ids}
+        return {name: _counted(ids) for name, ids in each.items() if ids} or None
 
 
 def _counted(ids: Sequence[UUID]) -> dict[str, Any]:
     return {"count": len(ids), "ids": [str(id) for id in ids[:IDS_MOST]]}
 
 
-async def record(connection: Connection, bank: int, event: Event) -> None:
-    """Adds the event to its document's history, which keeps the last KEPT.
+async def record(connection: Connection, bank: int, events: Sequence[Event]) -> None:
+    """Adds the events to the histories of their documents, which keep the last KEPT entries.
 
-    Part of the transaction that does the change; nothing where the document is not there.
+    Part of the transaction that does the change; nothing where a document is not there.
     """
-    await connection.execute(
+    await execute_many(
+        connection,
         "insert into document_history (bank, document_id, kind, operation_id, fact_id,"
         " facts_added, facts_removed, observations)"
         " select bank, document_id, $3, $4, $5, $6, $7, $8 from documents"
         " where bank = $1 and document_id = $2",
-        bank,
-        event.document_id,
-        event.kind,
-        event.operation_id,
-        event.fact_id,
-        event.facts_added,
-        event.facts_removed,
-        event._observations() or None,
+        (
+            (
+                bank,
+                event.document_id,
+                event.kind,
+                event.operation_id,
+                event.fact_id,
+                event.facts_added,
+                event.facts_removed,
+                event.observations,
+            )
+            for event in events
+        ),
     )
     await connection.execute(
-        "delete from document_history where bank = $1 and document_id = $2 and place <= ("
-        " select place from document_history where bank = $1 and document_id = $2"
-        " order by place desc offset $3 limit 1)",
+        "delete from document_history h using (select document_id, place, row_number()"
+        "   over (partition by document_id order by place desc) as n from document_history"
+        "   where bank = $1 and document_id = any($2)) o"
+        " where h.bank = $1 and h.document_id = o.document_id and h.place = o.place and o.n > $3",
         bank,
-        event.document_id,
+        list({event.document_id for event in events}),
         KEPT,
     )
 

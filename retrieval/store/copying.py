@@ -1,4 +1,4 @@
-"""Many rows into a table without holding up the event loop."""
+"""Many rows at a time without holding up the event loop."""
 
 from __future__ import annotations
 
@@ -24,6 +24,13 @@ async def copy(
     rows = iter(records)
     while part := _slice(rows):
         await connection.copy_records_to_table(table, columns=columns, records=part)
+
+
+async def execute_many(connection: Connection, sql: str, records: Iterable[Sequence[Any]]) -> None:
+    """The statement for each record, a slice at a time."""
+    rows = iter(records)
+    while part := _slice(rows):
+        await connection.executemany(sql, part)
 
 
 def _slice(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
