@@ -2,6 +2,7 @@
 
 FourfoldError
     InvalidInput          the caller's fault; names the field and what would be right   (400)
+        TooMuch           more than one request may send or store; names the field      (413)
     NotFound              bank, document, memory, entity, chunk, operation              (404)
     Conflict              an id that is already used for something else                 (409)
     Overloaded            a bounded queue is full; carries retry_after_s                (503)
@@ -40,6 +41,10 @@ class InvalidInput(FourfoldError):
     def __init__(self, message: str, field: str | None = None) -> None:
         super().__init__(message)
         self.field = field
+
+
+class TooMuch(InvalidInput):
+    pass
 
 
 class NotFound(FourfoldError):

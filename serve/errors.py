@@ -16,10 +16,13 @@ from starlette.routing import Match
 
 import models.types as model_errors
 from retrieval import errors
+from retrieval.store.answers import KeyReused
 
 log = logging.getLogger(__name__)
 
 STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (errors.TooMuch, 413),
+    (KeyReused, 422),
     (errors.InvalidInput, 400),
     (errors.NeedsModel, 400),
     (errors.NotFound, 404),

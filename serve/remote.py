@@ -25,6 +25,7 @@ from retrieval import errors
 from retrieval.bank.ranges import RangeReading
 from retrieval.reading import Asked
 from retrieval.shortlist import Shortlist
+from retrieval.store.answers import Key
 from retrieval.store.heads import BankHead
 from retrieval.types import Floats, Ints, RecallQuery
 
@@ -278,8 +279,10 @@ class RemoteWriter:
         bank_id: str,
         items: Sequence[Mapping[str, Any]],
         document_tags: Sequence[str],
+        key: Key | None = None,
+        left_s: float | None = None,
     ) -> dict[str, Any]:
-        return await self._do("retain", tenant, bank_id, items, document_tags)
+        return await self._do("retain", tenant, bank_id, items, document_tags, key, left_s)
 
     async def retain_later(
         self,
@@ -288,8 +291,11 @@ class RemoteWriter:
         items: Sequence[Mapping[str, Any]],
         document_tags: Sequence[str],
         operation_id: str | None,
+        key: Key | None = None,
     ) -> dict[str, Any]:
-        return await self._do("retain_later", tenant, bank_id, items, document_tags, operation_id)
+        return await self._do(
+            "retain_later", tenant, bank_id, items, document_tags, operation_id, key
+        )
 
     async def import_memories(
         self, tenant: str, bank_id: str, memories: Sequence[Mapping[str, Any]]

@@ -93,10 +93,11 @@ class Endpoint(APIRoute):
 
 
 class Addresses:
-    """Reads an address as it was sent, before routing: an encoded slash is part of a bank's id.
+    """Reads an address as it was sent, before routing: an encoded slash is part of an id.
 
-    Frameworks route on the decoded path, where it would end the id. It travels as NUL, which no
-    address may contain, and is a slash again in the parameters that an endpoint gets.
+    Frameworks route on the decoded path, where it would end the id, or make its end a route's. It
+    travels as NUL, which no address may contain, and is a slash again in the parameters that an
+    endpoint gets.
     """
 
     def __init__(self, app: ASGIApp, banks: str) -> None:
@@ -116,14 +117,14 @@ class Addresses:
 
     def _path(self, raw: bytes) -> str:
         parts = [unquote(part.decode("latin-1")) for part in raw.split(b"/")]
-        parts[self._place] = parts[self._place].replace("/", "\0")
+        parts[self._place :] = [part.replace("/", "\0") for part in parts[self._place :]]
         return "/".join(parts)
 
 
 def _restore_slashes(parameters: dict[str, Any]) -> None:
-    bank_id = parameters.get("bank_id")
-    if isinstance(bank_id, str) and "\0" in bank_id:
-        parameters["bank_id"] = bank_id.replace("\0", "/")
+    for name, value in parameters.items():
+        if isinstance(value, str) and "\0" in value:
+            parameters[name] = value.replace("\0", "/")
 
 
 def _name_ignored(

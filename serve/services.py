@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from retrieval.recall import RecallResult
 from retrieval.store import limits, tenants
+from retrieval.store.answers import Key
 from retrieval.store.pool import Pool
 from retrieval.types import RecallQuery
 from serve.door import Door
@@ -36,7 +37,12 @@ class Writer(Protocol):
         bank_id: str,
         items: Sequence[Mapping[str, Any]],
         document_tags: Sequence[str],
-    ) -> dict[str, Any]: ...
+        key: Key | None = None,
+        left_s: float | None = None,
+    ) -> dict[str, Any]:
+        """`key`: the same again has the same answer. `left_s`: how long to wait for others who
+        write the same documents."""
+        ...
 
     async def retain_later(
         self,
@@ -45,6 +51,7 @@ class Writer(Protocol):
         items: Sequence[Mapping[str, Any]],
         document_tags: Sequence[str],
         operation_id: str | None,
+        key: Key | None = None,
     ) -> dict[str, Any]: ...
 
     async def import_memories(

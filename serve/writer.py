@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from retrieval.ingest import curation, entity_curation, importing, worker
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.retain import retain
+from retrieval.store.answers import Key
 
 
 class LocalWriter:
@@ -22,8 +24,18 @@ class LocalWriter:
         bank_id: str,
         items: Sequence[Mapping[str, Any]],
         document_tags: Sequence[str],
+        key: Key | None = None,
+        left_s: float | None = None,
     ) -> dict[str, Any]:
-        usage = await retain(self._deps, tenant, bank_id, items, document_tags=document_tags)
+        usage = await retain(
+            self._deps,
+            tenant,
+            bank_id,
+            items,
+            document_tags=document_tags,
+            key=key,
+            deadline=None if left_s is None else time.monotonic() + left_s,
+        )
         return dict(usage)
 
     async def retain_later(
@@ -33,6 +45,7 @@ class LocalWriter:
         items: Sequence[Mapping[str, Any]],
         document_tags: Sequence[str],
         operation_id: str | None,
+        key: Key | None = None,
     ) -> dict[str, Any]:
         return await worker.submit(
             self._deps,
@@ -41,6 +54,7 @@ class LocalWriter:
             items,
             document_tags=document_tags,
             operation_id=operation_id,
+            key=key,
         )
 
     async def import_memories(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from retrieval import tokens
 from retrieval.errors import FourfoldError, Unavailable
@@ -17,7 +19,7 @@ from retrieval.keyword.analyser import Analyser, Document
 from retrieval.protocols import Embedder
 from retrieval.settings import RetainSettings
 from retrieval.store.splice import Part, join
-from retrieval.types import FactType, Floats
+from retrieval.types import FactType, Floats, Ints
 
 _MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September",
@@ -72,39 +74,72 @@ def signals(fact: Fact) -> str | None:
     return " ".join([*parts, *days]) or None
 
 
-async def prepare(
-    deps: IngestDeps, settings: RetainSettings, facts: Sequence[Fact], tenant: str
-) -> Prepared:
-    """Vectors, postings and counts of the facts; heavy work leaves the event loop."""
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What the words of facts come to; see Prepared."""
+
+    postings: Mapping[str, NDArray[Any]]
+    tokens: Ints
+    signals: list[str | None]
+    analyser: str
+
+
+def _read(
+    analyser: Callable[[RetainSettings], Analyser], settings: RetainSettings, facts: Sequence[Fact]
+) -> _Read:
     found = [signals(fact) for fact in facts]
-    documents = [
+    own = analyser(settings)
+    return _Read(
+        own.weigh(_documents(facts, found)),
+        tokens.counts([fact.text for fact in facts]),
+        found,
+        own.version,
+    )
+
+
+def _documents(facts: Sequence[Fact], found: Sequence[str | None]) -> list[Document]:
+    return [
         Document(fact.text, fact.context, signal) for fact, signal in zip(facts, found, strict=True)
     ]
-    texts = [fact.text for fact in facts]
-    analyser = deps.analyser(settings)
-    analysing = asyncio.to_thread(analyser.weigh, documents)
-    counting = asyncio.to_thread(tokens.counts, texts)
-    vectors, postings, counts = await asyncio.gather(
-        embedded(deps.embedder, facts, tenant), analysing, counting
-    )
-    return Prepared(facts, vectors, postings, counts, found, analyser.version)
 
 
-async def weighed_by(analyser: Analyser, prepared: Prepared) -> Prepared:
-    """`prepared` with postings of this analyser: the bank may have changed its language since."""
-    if prepared.analyser == analyser.version:
+async def prepare(
+    deps: IngestDeps,
+    settings: RetainSettings,
+    facts: Sequence[Fact],
+    tenant: str,
+    held: Floats | None = None,
+) -> Prepared:
+    """Vectors, postings and counts of the facts; heavy work leaves the event loop.
+
+    `held`: their vectors, where those are there already.
+    """
+    reading = deps.run(_read, deps.analyser, settings, facts)
+    if held is None:
+        read, vectors = await asyncio.gather(reading, embedded(deps.embedder, facts, tenant))
+    else:
+        read, vectors = await reading, held
+    return Prepared(facts, vectors, read.postings, read.tokens, read.signals, read.analyser)
+
+
+async def weighed_by(deps: IngestDeps, settings: RetainSettings, prepared: Prepared) -> Prepared:
+    """`prepared` with postings of these settings: the bank may have changed its language since."""
+    version = deps.analyser(settings).version
+    if prepared.analyser == version:
         return prepared
-    documents = [
-        Document(fact.text, fact.context, signal)
-        for fact, signal in zip(prepared.facts, prepared.signals, strict=True)
-    ]
-    postings = await asyncio.to_thread(analyser.weigh, documents)
-    return replace(prepared, postings=postings, analyser=analyser.version)
+    postings = await deps.run(_weigh, deps.analyser, settings, prepared)
+    return replace(prepared, postings=postings, analyser=version)
+
+
+def _weigh(
+    analyser: Callable[[RetainSettings], Analyser], settings: RetainSettings, prepared: Prepared
+) -> Mapping[str, NDArray[Any]]:
+    return analyser(settings).weigh(_documents(prepared.facts, prepared.signals))
 
 
 async def embedded(embedder: Embedder, facts: Sequence[Fact], tenant: str) -> Floats:
     """The passage vectors of facts; Unavailable where the embedder does not give them."""
-    texts = [embedding_text(fact) for fact in facts]
+    texts = await asyncio.to_thread(lambda: [embedding_text(fact) for fact in facts])
     try:
         vectors = await embedder.embed_passages(texts, tenant=tenant)
     except FourfoldError:

@@ -1,136 +1,265 @@
-"""Cutting long content into chunks. Pure; a chunk cut again stays as it is.
+"""Cutting content into chunks. Pure, and linear in the text whatever is in it.
 
-Conversations (a JSON array of objects, or lines of JSON objects) are packed in whole turns.
-Other text is cut at the most telling separator that makes the pieces fit: blank line, line,
-sentence, clause, word, character.
+Text is cut behind the most telling mark in reach: paragraph, line, sentence, clause, word; where
+there is none, between two characters as a reader sees them. Lines of JSON objects are cut between
+lines. The chunks of both, put together, are the text again, to the last blank. A conversation (a
+JSON array of objects) is packed in whole turns, and each chunk is an array again.
+
+Line ends are LF, CR LF, CR, and Unicode's NEL, LS and PS. Form feeds and the separators of ASCII
+are not, nor is the middle of a CR LF.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from json import JSONDecoder
+from typing import Final, Literal
 
-import orjson
+UNITS_MOST: Final = 100_000
+"""A conversation or a log of more turns is cut as plain text."""
 
-_SEPARATORS = (
-    "\n\n", "\n", ". ", "! ", "? ", "。", "！", "？", "；", "; ", "，", ", ", " ",
-)  # fmt: skip
+_PARAGRAPHS = ("\n\n", "\r\n\r\n", "\r\r", "\u2029")
+_LINES = ("\n", "\r", "\x85", "\u2028")
+_SENTENCES = (". ", "! ", "? ", "。", "！", "？", "؟ ", "। ")
+_CLAUSES = ("; ", ", ", ": ", "；", "，", "、", "：")
+_WORDS = (" ", "\t", "\u3000")
+_LEVELS = (_PARAGRAPHS, _LINES, _SENTENCES, _CLAUSES, _WORDS)
+
+_BLANK = " \t\r\n"
+_JOINERS = frozenset("\u200d\ufe0e\ufe0f")
+_CLUSTER_MOST = 64
+"""Marks on one letter that a cut is moved for; longer piles are torn."""
+
+_JSON = JSONDecoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """One chunk: where it stands in the text, and its own text."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a text is cut. `turns`: the places of a conversation's turns, ascending."""
+
+    text: str
+    size: int
+    unit_size: int
+    kind: Literal["text", "lines", "turns", "whole"] = "text"
+    turns: Sequence[tuple[int, int]] = ()
+
+    def pieces(self, start: int, end: int) -> list[Cut]:
+        """The chunks of the text from `start` to `end`, in order."""
+        if start >= end:
+            return []
+        if self.kind == "turns":
+            return list(self._packed(start, end))
+        if self.kind == "whole" and start == 0 and end == len(self.text):
+            return [Cut(start, end, self.text)]
+        return list(self._tiles(start, end))
+
+    def _tiles(self, start: int, end: int, kind: str = "") -> Iterator[Cut]:
+        lines = (kind or self.kind) == "lines"
+        while end - start > self.size:
+            cut = self._line(start, end) if lines else 0
+            cut = cut or _cut(self.text, start, start + self.size, end)
+            yield Cut(start, cut, self.text[start:cut])
+            start = cut
+        if start < end:
+            yield Cut(start, end, self.text[start:end])
+
+    def _line(self, start: int, end: int) -> int:
+        """Behind the last whole line that fits, or behind the first if it may stand alone."""
+        cut = self.text.rfind("\n", start, start + self.size) + 1
+        if not cut:
+            most = min(end, start + self.unit_size)
+            cut = self.text.find("\n", start, most) + 1 or (end if end == most else 0)
+        return cut
+
+    def _packed(self, start: int, end: int) -> Iterator[Cut]:
+        first = bisect_left(self.turns, (start, start))
+        begin = stop = -1
+        for at in range(first, len(self.turns)):
+            left, right = self.turns[at]
+            if right > end:
+                break
+            if right - left + 2 > max(self.unit_size, self.size):
+                if begin >= 0:
+                    yield self._array(begin, stop)
+                begin = -1
+                yield from self._tiles(left, right, "text")
+                continue
+            if begin >= 0 and right - begin + 2 > self.size:
+                yield self._array(begin, stop)
+                begin = -1
+            begin, stop = (left if begin < 0 else begin), right
+        if begin >= 0:
+            yield self._array(begin, stop)
+
+    def _array(self, start: int, end: int) -> Cut:
+        return Cut(start, end, f"[{self.text[start:end]}]")
+
+
+def layout(text: str, size: int, structured_size: int | None = None) -> Layout:
+    """How `text` is cut into chunks of at most `size` characters.
+
+    A single turn or line may have up to `structured_size` (default `size`) and stays whole. A CR LF
+    is not cut apart, even where `size` is 1.
+    """
+    size = max(size, 1)
+    unit_size = max(structured_size or size, 1)
+    if (turns := _turns(text)) is not None:
+        return Layout(text, size, unit_size, "turns", turns)
+    if len(text) <= unit_size and _ends_with(text, "{", "}") and _is_object(text):
+        return Layout(text, size, unit_size, "whole")
+    if len(text) > size and _are_objects(text):
+        return Layout(text, size, unit_size, "lines")
+    return Layout(text, size, unit_size)
 
 
 def chunk(text: str, size: int, structured_size: int | None = None) -> list[str]:
-    """The chunks of `text` in order, none blank, each of at most `size` characters.
+    """The chunks of `text` in order: see `layout`. None of a text that is blank."""
+    if not text.strip():
+        return []
+    return [piece.text for piece in layout(text, size, structured_size).pieces(0, len(text))]
 
-    A single turn or line may have up to `structured_size` (default `size`) and stays whole.
+
+def appended(old: str, new: str) -> str:
+    """Two JSON arrays become one; other texts follow on a new line."""
+    if not old:
+        return new
+    if _ends_with(old, "[", "]") and _ends_with(new, "[", "]"):
+        first, second = _elements(old), _elements(new)
+        if first is not None and second is not None:
+            if not first or not second:
+                return new if second else old
+            body, more = old.rstrip(), new.lstrip()
+            return f"{body[: first[-1][1]]},{more[second[0][0] - (len(new) - len(more)) :]}"
+    return f"{old}\n{new}"
+
+
+def _cut(text: str, start: int, most: int, end: int) -> int:
+    """Where to cut text that goes on: behind the best mark between `start` and `most`.
+
+    A mark in the first quarter is taken only where there is no other.
     """
-    if len(text) <= size:
-        return [text] if text.strip() else []
-    turn_size = max(structured_size or size, 1)
-    if (turns := _turns(text)) is not None:
-        return _pack(turns, size, turn_size, lambda group: "[" + ",".join(group) + "]", 2)
-    if len(text) <= turn_size and _is_object(text):
-        return [text]
-    if (lines := _lines(text)) is not None:
-        return _pack(lines, size, turn_size, "\n".join, 0)
-    return [piece for piece in split(text, size) if piece.strip()]
+    least = start + (most - start) // 4
+    late = 0
+    for marks in _LEVELS:
+        at = max(_behind(text, mark, start, most) for mark in marks)
+        if at > least:
+            return at
+        late = late or at
+    return late or _between(text, start, most, end)
 
 
-def split(text: str, size: int) -> list[str]:
-    """Pieces of at most `size` characters, cut behind separators, white space at cuts dropped."""
-    return _split(text.strip(), size, 0)
+def _behind(text: str, mark: str, start: int, most: int) -> int:
+    """Behind the last such mark, 0 if there is none; never inside a CR LF."""
+    at = text.rfind(mark, start, most)
+    while at >= 0 and mark[-1] == "\r" and text.startswith("\n", at + len(mark)):
+        at = text.rfind(mark, start, at + len(mark) - 1)
+    return at + len(mark) if at >= 0 else 0
 
 
-def _split(text: str, size: int, level: int) -> list[str]:
-    if len(text) <= size:
-        return [text] if text else []
-    for at in range(level, len(_SEPARATORS)):
-        separator = _SEPARATORS[at]
-        if separator in text:
+def _between(text: str, start: int, most: int, end: int) -> int:
+    """The last place up to `most` that parts no character as a reader sees it."""
+    at = most
+    for _ in range(_CLUSTER_MOST):
+        if at <= start or not _inside(text, at):
             break
-    else:
-        return [text[i : i + size] for i in range(0, len(text), size)]
-    pieces = text.split(separator)
-    # The mark stays with the sentence that it ends.
-    pieces = [piece + separator for piece in pieces[:-1]] + pieces[-1:]
-    packed: list[str] = []
-    current = ""
-    for piece in pieces:
-        if len((current + piece).strip()) <= size:
-            current += piece
-            continue
-        if current.strip():
-            packed.append(current.strip())
-        current = ""
-        if len(piece.strip()) <= size:
-            current = piece.lstrip()
-        else:
-            packed += _split(piece.strip(), size, at + 1)
-    if current.strip():
-        packed.append(current.strip())
-    return packed
+        at -= 1
+    if at <= start or _inside(text, at):
+        at = most
+        if text[at - 1] == "\r" and text.startswith("\n", at):
+            at = at - 1 if at - 1 > start else at + 1
+    return min(at, end)
 
 
-def _turns(text: str) -> list[str] | None:
-    """The elements of a JSON array of objects, written compactly; None if it is none."""
-    stripped = text.strip()
-    if not stripped.startswith("["):
+def _inside(text: str, at: int) -> bool:
+    """Would a cut before `text[at]` part a letter from its marks, or CR from LF?"""
+    here, before = text[at], text[at - 1]
+    if here in _JOINERS or before == "\u200d" or (before == "\r" and here == "\n"):
+        return True
+    return ord(here) > 0x2FF and unicodedata.category(here)[0] == "M"
+
+
+def _ends_with(text: str, first: str, last: str) -> bool:
+    """Are these the outermost characters, blanks aside? Without copying the text."""
+    left, right = 0, len(text) - 1
+    while left < right and text[left] in _BLANK:
+        left += 1
+    while right > left and text[right] in _BLANK:
+        right -= 1
+    return left < right and text[left] == first and text[right] == last
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _BLANK:
+        at += 1
+    return at
+
+
+def _elements(text: str, *, objects: bool = False) -> list[tuple[int, int]] | None:
+    """Where the elements of a JSON array stand; None if it is none, or not one of `objects`."""
+    at = _skip(text, 0)
+    if not text.startswith("[", at):
         return None
+    found: list[tuple[int, int]] = []
+    at = _skip(text, at + 1)
+    if text.startswith("]", at):
+        return [] if _skip(text, at + 1) == len(text) else None
+    while len(found) < UNITS_MOST:
+        if objects and not text.startswith("{", at):
+            return None
+        end = _value(text, at)
+        if end is None:
+            return None
+        found.append((at, end))
+        at = _skip(text, end)
+        if text.startswith("]", at):
+            return found if _skip(text, at + 1) == len(text) else None
+        if not text.startswith(",", at):
+            return None
+        at = _skip(text, at + 1)
+    return None
+
+
+def _value(text: str, at: int) -> int | None:
+    """The end of the JSON value that begins there; None if there is none, or one too deep."""
     try:
-        values = orjson.loads(stripped)
-    except orjson.JSONDecodeError:
+        return _JSON.raw_decode(text, at)[1]
+    except (ValueError, RecursionError):
         return None
-    if not values or not all(isinstance(value, dict) for value in values):
+
+
+def _turns(text: str) -> list[tuple[int, int]] | None:
+    if not _ends_with(text, "[", "]"):
         return None
-    return [orjson.dumps(value).decode() for value in values]
+    return _elements(text, objects=True) or None
 
 
 def _is_object(text: str) -> bool:
-    if not text.lstrip().startswith("{"):
-        return False
-    try:
-        return isinstance(orjson.loads(text), dict)
-    except orjson.JSONDecodeError:
-        return False
+    at = _skip(text, 0)
+    end = _value(text, at)
+    return end is not None and _skip(text, end) == len(text)
 
 
-def _lines(text: str) -> list[str] | None:
-    """Lines that are JSON objects, at least two and nothing else; None otherwise."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    if len(lines) < 2:
-        return None
-    try:
-        if not all(isinstance(orjson.loads(line), dict) for line in lines):
-            return None
-    except orjson.JSONDecodeError:
-        return None
-    return lines
-
-
-def _pack(
-    units: Sequence[str],
-    size: int,
-    unit_size: int,
-    write: Callable[[Sequence[str]], str],
-    brackets: int,
-) -> list[str]:
-    """Whole units packed to `size`; one that exceeds `unit_size` is cut as text."""
-    chunks: list[str] = []
-    group: list[str] = []
-    length = brackets
-
-    def flush() -> None:
-        nonlocal group, length
-        if group:
-            chunks.append(write(group))
-        group, length = [], brackets
-
-    for unit in units:
-        if len(unit) + brackets > max(unit_size, size):
-            flush()
-            chunks.extend(split(unit, size))
-        elif group and length + len(unit) + 1 > size:
-            flush()
-            group, length = [unit], brackets + len(unit)
-        else:
-            length += len(unit) + (1 if group else 0)
-            group.append(unit)
-    flush()
-    return chunks
+def _are_objects(text: str) -> bool:
+    """Is every line a JSON object, or blank? At least two of them."""
+    count = start = 0
+    while (at := _skip(text, start)) < len(text):
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        stop = _value(text, at) if text.startswith("{", at) else None
+        if stop is None or stop > end or _skip(text, stop) < end or count >= UNITS_MOST:
+            return False
+        count += 1
+        start = end + 1
+    return count > 1

@@ -15,7 +15,8 @@ from retrieval.ingest.importing import settings_of
 from retrieval.ingest.scopes import resolved
 from retrieval.ingest.stored import Stored
 from retrieval.ingest.writing import Change, write
-from retrieval.store import banks, documents, memories
+from retrieval.store import banks, documents, memories, payloads
+from retrieval.store.history import Event, Kind, record
 from retrieval.store.memories import as_uuid
 from retrieval.store.pool import Connection, read
 from retrieval.types import FactType
@@ -76,6 +77,7 @@ async def patch_memory(
                 before.ordinal,
             ):
                 raise _Stale
+            kind = _kind(state, bool(wanted), before.ordinal is None)
             if prepared is not None:
                 links = await stored.outgoing(change.connection, change.bank, [id])
                 known = {} if "entities" in wanted else {id: before.named}
@@ -83,6 +85,8 @@ async def patch_memory(
                 await change.add(prepared, links, known)
             if state == "invalidated" and before.ordinal is not None:
                 await change.invalidate(id, reason)
+            if kind is not None:
+                await _note(change, before.fact, kind)
             return await memories.view(change.connection, change.bank, id)
 
         try:
@@ -90,6 +94,28 @@ async def patch_memory(
         except _Stale:
             continue
     raise Conflict(f"memory {id} is being changed by others all the time; try again")
+
+
+def _kind(state: str | None, edited: bool, was_invalid: bool) -> Kind | None:
+    """What a change of a memory is in its document's history."""
+    if state == "invalidated" and not was_invalid:
+        return "fact_invalidated"
+    if state == "valid" and was_invalid:
+        return "fact_restored"
+    return "fact_edited" if edited else None
+
+
+async def _note(change: Change, fact: Fact, kind: Kind, removed: int = 0) -> None:
+    """An entry in the history of the memory's document, if it has one."""
+    if fact.document_id is not None:
+        event = Event(
+            fact.document_id,
+            kind,
+            fact_id=fact.id,
+            facts_removed=removed,
+            observations_removed=tuple(change.derived),
+        )
+        await record(change.connection, change.bank, [event])
 
 
 def _edited(fact: Fact, wanted: Mapping[str, Any], resolve: bool) -> Fact:
@@ -121,9 +147,11 @@ async def delete_memory(
     id = as_uuid(memory_id, "memory_id")
 
     async def work(change: Change) -> int:
-        count = await change.remove([id])
-        if not count:
+        found = await stored.load(change.connection, change.bank, [id])
+        if not found:
             raise NotFound(f"there is no memory {id}")
+        count = await change.remove([id])
+        await _note(change, found[0].fact, "fact_deleted", removed=1)
         return count
 
     count = await write(deps, tenant, bank_id, work)
@@ -137,9 +165,12 @@ async def delete_derived(
     id = as_uuid(memory_id, "memory_id")
 
     async def work(change: Change) -> int:
-        if not await stored.load(change.connection, change.bank, [id]):
+        found = await stored.load(change.connection, change.bank, [id])
+        if not found:
             raise NotFound(f"there is no memory {id}")
-        return await change.remove_derived([id])
+        count = await change.remove_derived([id])
+        await _note(change, found[0].fact, "observations_cleared")
+        return count
 
     return {"success": True, "deleted_count": await write(deps, tenant, bank_id, work)}
 
@@ -162,6 +193,7 @@ async def clear(
             change.bank,
             int(fact_type),
         )
+        await payloads.forget(change.connection, change.bank)
         return await change.remove([row["id"] for row in rows])
 
     return {"success": True, "deleted_count": await write(deps, tenant, bank_id, work)}
@@ -177,6 +209,7 @@ async def _clear_all(change: Change) -> int:
         "entity_aliases", "entity_cooccurrences", "entities", "tags", "segments", "tombstones",
     ):  # fmt: skip
         await connection.execute(f"delete from {table} where bank = $1", bank)
+    await payloads.forget(connection, bank)
     await connection.execute(
         "update banks set generation = generation + 1, version = version + 1, next_ordinal = 0,"
         " next_entity = 0, next_tag = 0, next_document = 0, vector_set = '', analyser = '',"
@@ -205,6 +238,7 @@ async def delete_document(
         )
         if not gone:
             raise documents.unknown(document_id)
+        await payloads.forget(change.connection, change.bank, document_id)
         change.touch()
         return len(rows)
 
@@ -256,6 +290,8 @@ async def patch_document(
             await retag(change, document_id, frozenset(old), wanted)
         if scopes is not None:
             await _rescope(change, document_id, scopes)
+        event = Event(document_id, "retag", observations_removed=tuple(change.derived))
+        await record(connection, bank, [event])
 
     await write(deps, tenant, bank_id, work)
     return {"success": True}

@@ -9,12 +9,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Any, Protocol, TypeVar
 
 from retrieval.keyword.analyser import Analyser
 from retrieval.protocols import LLM, Embedder, Neighbours
 from retrieval.settings import RetainSettings
 from retrieval.store.heads import BankHead, vector_set
 from retrieval.store.pool import Pool
+from retrieval.store.turns import Turns as DocumentTurns
+
+T = TypeVar("T")
 
 
 def utc_now() -> datetime:
@@ -59,9 +63,22 @@ class Turns:
             yield
 
 
+class Run(Protocol):
+    """Runs a pure function where it does not hold up the event loop."""
+
+    async def __call__(self, work: Callable[..., T], /, *args: Any) -> T: ...
+
+
+async def in_thread(work: Callable[..., T], /, *args: Any) -> T:
+    return await asyncio.to_thread(work, *args)
+
+
 @dataclass(frozen=True, slots=True)
 class IngestDeps:
-    """`llm` may be None: extraction then stores chunks as they are. `committed` is told the head of
+    """`run` is for the long pure work on texts: in a thread, or in a process of its own. `turns`
+    are those of a bank's writers, `documents` those of a document's.
+
+    `llm` may be None: extraction then stores chunks as they are. `committed` is told the head of
     a bank after each write to it; it must return at once."""
 
     pool: Pool
@@ -72,6 +89,8 @@ class IngestDeps:
     analyser: Callable[[RetainSettings], Analyser] = analyser_for
     clock: Callable[[], datetime] = utc_now
     turns: Turns = field(default_factory=Turns)
+    documents: DocumentTurns = field(default_factory=DocumentTurns)
+    run: Run = in_thread
     committed: Callable[[BankHead], None] = lambda head: None
 
     @property

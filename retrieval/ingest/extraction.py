@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -49,6 +50,38 @@ class Usage:
         }
 
 
+def needs_model(settings: RetainSettings, llm: LLM | None) -> bool:
+    """Does a model read the chunks, or are they stored as they stand?"""
+    return llm is not None and settings.retain_extraction_mode != "chunks"
+
+
+def as_it_stands(chunk: str, section: Section, settings: RetainSettings) -> list[ExtractedFact]:
+    """The chunk as one fact; none if there is no word in it. Pure."""
+    if not _WORD.search(chunk):
+        return []
+    names: Sequence[Mention] = section.mentions
+    if settings.retain_recognise_names:
+        names = distinct([*names, *map(Mention, naming.names(chunk))])
+    start, end = _dated(chunk, section, settings)
+    fact = ExtractedFact(
+        chunk.strip(), occurred_start=start, occurred_end=end, mentions=tuple(names)
+    )
+    return [fact]
+
+
+def _dated(
+    chunk: str, section: Section, settings: RetainSettings
+) -> tuple[datetime | None, datetime | None]:
+    """The one date or period that the chunk names in full; none if it names several."""
+    if not settings.retain_date_text or section.timestamp is None:
+        return None, None
+    found = {e.window for e in timex.explicit_dates(chunk, section.timestamp)}
+    if len(found) != 1:
+        return None, None
+    window = zones.calendar(found.pop(), section.timestamp.tzinfo)
+    return window.start, window.end
+
+
 @dataclass(frozen=True, slots=True)
 class Extractor:
     """Facts of chunks, in the mode that settings and the presence of an LLM give."""
@@ -63,31 +96,15 @@ class Extractor:
         Raises Unavailable if the LLM's answer cannot be read, twice: a chunk is never stored as
         empty because its extraction failed.
         """
-        mode = self.settings.retain_extraction_mode
-        if self.llm is None or mode == "chunks":
-            found = [self._as_it_stands(chunk, section)]
-        else:
-            found = await self._by_llm(self.llm, chunk, section)
-            if mode == "verbatim":
-                found = [self._verbatim(chunk, section, found)]
+        if self.llm is None or not needs_model(self.settings, self.llm):
+            return await asyncio.to_thread(as_it_stands, chunk, section, self.settings)
+        chunk = chunk.strip()
+        if not _WORD.search(chunk):
+            return []
+        found = await self._by_llm(self.llm, chunk, section)
+        if self.settings.retain_extraction_mode == "verbatim":
+            found = [self._verbatim(chunk, section, found)]
         return [fact for fact in found if _WORD.search(fact.text)]
-
-    def _as_it_stands(self, chunk: str, section: Section) -> ExtractedFact:
-        names: Sequence[Mention] = section.mentions
-        if self.settings.retain_recognise_names:
-            names = distinct([*names, *map(Mention, naming.names(chunk))])
-        start, end = self._dated(chunk, section)
-        return ExtractedFact(chunk, occurred_start=start, occurred_end=end, mentions=tuple(names))
-
-    def _dated(self, chunk: str, section: Section) -> tuple[datetime | None, datetime | None]:
-        """The one date or period that the chunk names in full; none if it names several."""
-        if not self.settings.retain_date_text or section.timestamp is None:
-            return None, None
-        found = {e.window for e in timex.explicit_dates(chunk, section.timestamp)}
-        if len(found) != 1:
-            return None, None
-        window = zones.calendar(found.pop(), section.timestamp.tzinfo)
-        return window.start, window.end
 
     def _verbatim(
         self, chunk: str, section: Section, found: Sequence[ExtractedFact]

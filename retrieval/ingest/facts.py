@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -101,6 +101,10 @@ class Prepared:
 
     def __len__(self) -> int:
         return len(self.facts)
+
+    def with_facts(self, facts: Sequence[Fact]) -> Prepared:
+        """The same, for facts that differ in nothing that was prepared."""
+        return replace(self, facts=facts)
 
     @property
     def types(self) -> NDArray[np.uint8]:

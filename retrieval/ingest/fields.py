@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from retrieval import folding
-from retrieval.errors import InvalidInput
+from retrieval.errors import InvalidInput, TooMuch
 from retrieval.ingest.facts import Mention
 from retrieval.ingest.sightings import NAME_LIMIT, distinct
 from retrieval.store.edge import clean, parse_local, parse_time
@@ -22,9 +22,12 @@ CONTEXT_LIMIT = 20_000
 ID_LIMIT = 1_024  # bytes of a key or document id: they are indexed
 TAG_LIMIT = 512
 TAGS_LIMIT = 500
-ENTITIES_LIMIT = 500
+TAGS_SIZE_LIMIT = 32_768  # characters of all tags of a memory
+ENTITIES_LIMIT = 100  # each pair of them is a neighbourhood
 METADATA_LIMIT = 500
 METADATA_VALUE_LIMIT = 20_000
+METADATA_SIZE_LIMIT = 131_072  # characters of all keys and values of a memory
+SCOPES_LIMIT = 100
 LINKS_LIMIT = 2_000
 SOURCES_LIMIT = 10_000
 SCOPES = ("per_tag", "combined", "all_combinations", "shared")
@@ -34,9 +37,13 @@ def fail(path: str, problem: str) -> InvalidInput:
     return InvalidInput(f"{path}: {problem}", path)
 
 
+def too_much(path: str, problem: str) -> TooMuch:
+    return TooMuch(f"{path}: {problem}", path)
+
+
 def with_key(error: InvalidInput, key: str | None) -> InvalidInput:
     """The error with the key of the item it is about."""
-    return error if key is None else InvalidInput(f"{error} (key {key!r})", error.field)
+    return error if key is None else type(error)(f"{error} (key {key!r})", error.field)
 
 
 def text(value: Any, path: str, limit: int = TEXT_LIMIT) -> str:
@@ -61,7 +68,7 @@ def optional_text(value: Any, path: str, limit: int) -> str | None:
 
 def _short(value: str, path: str, limit: int) -> str:
     if len(value) > limit:
-        raise fail(path, f"has {len(value)} characters, at most {limit} are allowed")
+        raise too_much(path, f"has {len(value)} characters, at most {limit} are allowed")
     return value
 
 
@@ -102,7 +109,7 @@ def tags(value: Any, path: str) -> tuple[str, ...]:
     if not isinstance(value, Sequence):
         raise fail(path, "must be a list of strings")
     if len(value) > TAGS_LIMIT:
-        raise fail(path, f"has {len(value)} tags, at most {TAGS_LIMIT} are allowed")
+        raise too_much(path, f"has {len(value)} tags, at most {TAGS_LIMIT} are allowed")
     found: dict[str, None] = {}
     for i, tag in enumerate(value):
         if not isinstance(tag, str) or not (tag := clean(tag)).strip():
@@ -110,7 +117,13 @@ def tags(value: Any, path: str) -> tuple[str, ...]:
         if len(tag) > TAG_LIMIT:
             raise fail(f"{path}[{i}]", f"is longer than {TAG_LIMIT} characters")
         found[tag] = None
+    _sized(path, sum(map(len, found)), TAGS_SIZE_LIMIT)
     return tuple(found)
+
+
+def _sized(path: str, size: int, limit: int) -> None:
+    if size > limit:
+        raise too_much(path, f"has {size} characters in all, at most {limit} are allowed")
 
 
 def metadata(value: Any, path: str) -> dict[str, str] | None:
@@ -120,7 +133,7 @@ def metadata(value: Any, path: str) -> dict[str, str] | None:
     if not isinstance(value, Mapping):
         raise fail(path, "must be an object")
     if len(value) > METADATA_LIMIT:
-        raise fail(path, f"has {len(value)} keys, at most {METADATA_LIMIT} are allowed")
+        raise too_much(path, f"has {len(value)} keys, at most {METADATA_LIMIT} are allowed")
     found = {}
     for key, item in value.items():
         if not isinstance(key, str):
@@ -136,6 +149,7 @@ def metadata(value: Any, path: str) -> dict[str, str] | None:
         if len(item) > METADATA_VALUE_LIMIT:
             raise fail(f"{path}.{key}", f"is longer than {METADATA_VALUE_LIMIT} characters")
         found[clean(key)] = clean(item)
+    _sized(path, sum(len(key) + len(item) for key, item in found.items()), METADATA_SIZE_LIMIT)
     return found or None
 
 
@@ -146,7 +160,7 @@ def mentions(value: Any, path: str, resolve: bool = True) -> tuple[Mention, ...]
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise fail(path, "must be a list of names")
     if len(value) > ENTITIES_LIMIT:
-        raise fail(path, f"has {len(value)} entities, at most {ENTITIES_LIMIT} are allowed")
+        raise too_much(path, f"has {len(value)} entities, at most {ENTITIES_LIMIT} are allowed")
     found = []
     for i, entry in enumerate(value):
         name = entry.get("text", entry.get("name")) if isinstance(entry, Mapping) else entry
@@ -180,13 +194,19 @@ def weight(value: Any, path: str) -> float:
 
 def scopes(value: Any, path: str) -> Any:
     """How the memory's observations are scoped: a name, or lists of tags."""
-    if value is None or value in SCOPES:
+    if value is None or (isinstance(value, str) and value in SCOPES):
         return value
-    if isinstance(value, list) and all(
-        isinstance(group, list) and all(isinstance(tag, str) for tag in group) for group in value
-    ):
-        return value
-    raise fail(path, f"must be one of {', '.join(SCOPES)}, or a list of lists of tags")
+    if not isinstance(value, list):
+        raise fail(path, f"must be one of {', '.join(SCOPES)}, or a list of lists of tags")
+    if len(value) > SCOPES_LIMIT:
+        raise too_much(path, f"has {len(value)} lists, at most {SCOPES_LIMIT} are allowed")
+    found = []
+    for i, group in enumerate(value):
+        if not isinstance(group, list):
+            raise fail(f"{path}[{i}]", "must be a list of tags")
+        found.append(list(tags(group, f"{path}[{i}]")))
+    _sized(path, sum(len(tag) for group in found for tag in group), TAGS_SIZE_LIMIT)
+    return found
 
 
 def uuid(value: str | UUID, path: str) -> UUID:

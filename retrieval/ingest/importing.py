@@ -25,12 +25,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from retrieval.errors import InvalidInput, NotFound
+from retrieval.errors import InvalidInput, NotFound, TooMuch
 from retrieval.ingest import fields
 from retrieval.ingest.augment import prepare
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.facts import Fact, Link, Mention, Ref, new_ids
-from retrieval.ingest.fields import fail, with_key
+from retrieval.ingest.fields import fail, too_much, with_key
 from retrieval.ingest.naming import names
 from retrieval.ingest.writing import Change, write
 from retrieval.settings import RetainSettings
@@ -41,6 +41,11 @@ _FIELDS = frozenset(
     ("key", "text", "type", "context", "occurred_start", "occurred_end", "mentioned_at",
      "entities", "tags", "metadata", "document_id", "proof_count", "sources", "links")
 )  # fmt: skip
+IMPORT_LINKS_LIMIT = 100_000
+IMPORT_MENTIONS_LIMIT = 100_000
+IMPORT_SOURCES_LIMIT = 100_000
+"""Of all memories of one call together."""
+
 _LINK_FIELDS = frozenset(("to", "type", "weight"))
 _LINK_TYPES = {kind.wire: kind for kind in LinkType}
 
@@ -54,17 +59,13 @@ async def import_memories(
     has changed.
     """
     banks.check_id(bank_id)
-    facts, links = parse(memories, deps.settings, deps.clock())
+    facts, links = await deps.run(parse, memories, deps.settings, deps.clock())
     if not facts:
         return {"imported": 0, "ids": {}}
     settings = await settings_of(deps, tenant, bank_id)
     if settings.retain_recognise_names:
-        facts = [
-            replace(fact, mentions=tuple(map(Mention, names(fact.text))))
-            if item.get("entities") is None and fact.fact_type is not FactType.OBSERVATION
-            else fact
-            for fact, item in zip(facts, memories, strict=True)
-        ]
+        given = [item.get("entities") is not None for item in memories]
+        facts = await deps.run(_with_names, facts, given)
     prepared = await prepare(deps, settings, facts, tenant)
 
     async def work(change: Change) -> list[UUID]:
@@ -78,6 +79,16 @@ async def import_memories(
             for i, (fact, id) in enumerate(zip(facts, ids, strict=True))
         },
     }
+
+
+def _with_names(facts: Sequence[Fact], given: Sequence[bool]) -> list[Fact]:
+    """The facts with the names in their texts, where none were given."""
+    return [
+        fact
+        if known or fact.fact_type is FactType.OBSERVATION
+        else replace(fact, mentions=tuple(map(Mention, names(fact.text))))
+        for fact, known in zip(facts, given, strict=True)
+    ]
 
 
 async def settings_of(deps: IngestDeps, tenant: str, bank_id: str) -> RetainSettings:
@@ -96,13 +107,14 @@ def parse(
     if isinstance(memories, str | bytes) or not isinstance(memories, Sequence):
         raise InvalidInput("memories must be a list of objects", "memories")
     if len(memories) > settings.import_max_items:
-        raise InvalidInput(
+        raise TooMuch(
             f"memories: {len(memories)} items, at most {settings.import_max_items} at a time",
             "memories",
         )
     facts: list[Fact] = []
     links: list[Link] = []
     seen: dict[str, int] = {}
+    mentions = sources = 0
     for i, (item, id) in enumerate(zip(memories, new_ids(len(memories)), strict=True)):
         where = f"memories[{i}]"
         if not isinstance(item, Mapping):
@@ -113,11 +125,24 @@ def parse(
                 if key in seen:
                     raise fail(f"{where}.key", f"is the key of memories[{seen[key]}] too")
                 seen[key] = i
-            facts.append(_fact(item, id, key, where, now))
+            fact = _fact(item, id, key, where, now)
             links += _links(item.get("links"), id if key is None else key, f"{where}.links")
+            facts.append(fact)
+            _within("links", len(links), IMPORT_LINKS_LIMIT)
+            mentions += len(fact.mentions)
+            _within("entities", mentions, IMPORT_MENTIONS_LIMIT)
+            sources += len(fact.sources)
+            _within("sources", sources, IMPORT_SOURCES_LIMIT)
         except InvalidInput as error:
             raise with_key(error, key) from None
     return facts, links
+
+
+def _within(what: str, count: int, most: int) -> None:
+    if count > most:
+        raise TooMuch(
+            f"memories: more than {most} {what} in all: import in several calls", "memories"
+        )
 
 
 def _fact(item: Mapping[str, Any], id: UUID, key: str | None, where: str, now: datetime) -> Fact:
@@ -182,7 +207,9 @@ def _sources(value: Any, path: str) -> tuple[Ref, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise fail(path, "must be a list of keys")
     if len(value) > fields.SOURCES_LIMIT:
-        raise fail(path, f"has {len(value)} entries, at most {fields.SOURCES_LIMIT} are allowed")
+        raise too_much(
+            path, f"has {len(value)} entries, at most {fields.SOURCES_LIMIT} are allowed"
+        )
     return tuple(_ref(entry, f"{path}[{i}]") for i, entry in enumerate(value))
 
 
@@ -193,7 +220,7 @@ def _links(value: Any, source: Ref, path: str) -> list[Link]:
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise fail(path, "must be a list of objects")
     if len(value) > fields.LINKS_LIMIT:
-        raise fail(path, f"has {len(value)} entries, at most {fields.LINKS_LIMIT} are allowed")
+        raise too_much(path, f"has {len(value)} entries, at most {fields.LINKS_LIMIT} are allowed")
     links = []
     for i, link in enumerate(value):
         where = f"{path}[{i}]"

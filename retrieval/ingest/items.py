@@ -12,12 +12,13 @@ from uuid import uuid4
 import orjson
 
 from retrieval import zones
-from retrieval.errors import InvalidInput
+from retrieval.errors import InvalidInput, TooMuch
 from retrieval.ingest import fields
 from retrieval.ingest.extraction import Section
 from retrieval.ingest.fields import fail
 
 CONTENT_LIMIT = 5_000_000  # characters of one item
+DOCUMENT_LIMIT = 10_000_000  # of one document, with all that was appended to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +31,26 @@ class Item:
     dated: bool
     strategy: str | None = None
     append: bool = False
+    named: bool = False
+    """Did the caller name the document?"""
 
 
 def parse(
-    items: object, document_tags: Sequence[str] | None, now: datetime, most: int
+    items: object,
+    document_tags: Sequence[str] | None,
+    now: datetime,
+    most: int,
+    longest: int = CONTENT_LIMIT,
 ) -> list[Item]:
-    """The checked items; those without a document id share a new one."""
+    """The checked items; those without a document id share a new one.
+
+    InvalidInput names the item and the field; TooMuch above `most` items, or `longest` characters
+    in one.
+    """
     if isinstance(items, str | bytes) or not isinstance(items, Sequence):
         raise InvalidInput("items must be a list of objects", "items")
     if len(items) > most:
-        raise InvalidInput(f"items: {len(items)}, at most {most} at a time", "items")
+        raise TooMuch(f"items: {len(items)}, at most {most} at a time", "items")
     common = fields.tags(document_tags, "document_tags")
     fallback = str(uuid4())
     found = []
@@ -47,7 +58,7 @@ def parse(
         where = f"items[{i}]"
         if not isinstance(item, Mapping):
             raise fail(where, "must be an object")
-        found.append(_item(item, where, common, fallback, now))
+        found.append(_item(item, where, common, fallback, now, longest))
     return found
 
 
@@ -67,9 +78,14 @@ def placed(items: Sequence[Item], timezone: str | None) -> list[Item]:
 
 
 def _item(
-    item: Mapping[str, Any], where: str, common: tuple[str, ...], fallback: str, now: datetime
+    item: Mapping[str, Any],
+    where: str,
+    common: tuple[str, ...],
+    fallback: str,
+    now: datetime,
+    longest: int,
 ) -> Item:
-    content = fields.text(_content(item.get("content"), where), f"{where}.content", CONTENT_LIMIT)
+    content = fields.text(_content(item.get("content"), where), f"{where}.content", longest)
     document_id = fields.identifier(item.get("document_id"), f"{where}.document_id")
     mode = item.get("update_mode")
     if mode not in (None, "replace", "append"):
@@ -92,7 +108,15 @@ def _item(
         ),
     )
     strategy = fields.optional_text(item.get("strategy"), f"{where}.strategy", fields.TAG_LIMIT)
-    return Item(content, document_id or fallback, section, dated, strategy, mode == "append")
+    return Item(
+        content,
+        document_id or fallback,
+        section,
+        dated,
+        strategy,
+        mode == "append",
+        document_id is not None,
+    )
 
 
 def _content(value: Any, where: str) -> Any:

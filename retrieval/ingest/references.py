@@ -5,8 +5,11 @@ Called while the bank is locked. InvalidInput names the item and field that lead
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
+from typing import Final, TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -18,50 +21,80 @@ from retrieval.ingest.links import Edges
 from retrieval.store.pool import Connection
 from retrieval.types import FactType, LinkType
 
+T = TypeVar("T")
+
+
+_SLICE: Final = 2_000
+"""Ids and keys that are asked for at once: the driver writes and reads a statement in one go."""
+
+
+async def _ids_of(connection: Connection, bank: int, keys: Collection[str]) -> dict[str, UUID]:
+    """The ids of the stored memories with these keys."""
+    found: dict[str, UUID] = {}
+    for part in _slices(keys):
+        rows = await connection.fetch(
+            "select key, id from memory_units where bank = $1 and key = any($2)", bank, part
+        )
+        found.update((row["key"], row["id"]) for row in rows)
+    return found
+
+
+async def _stored(
+    connection: Connection, bank: int, ids: Collection[UUID]
+) -> dict[UUID, int | None]:
+    """Those of the ids that the bank has, with their ordinals."""
+    found: dict[UUID, int | None] = {}
+    for part in _slices(ids):
+        rows = await connection.fetch(
+            "select id, ordinal from memory_units where bank = $1 and id = any($2)", bank, part
+        )
+        found.update((row["id"], row["ordinal"]) for row in rows)
+    return found
+
+
+def _slices(values: Collection[T]) -> Iterator[list[T]]:
+    rest = iter(values)
+    while part := list(islice(rest, _SLICE)):
+        yield part
+
 
 async def with_known_ids(connection: Connection, bank: int, facts: Sequence[Fact]) -> list[Fact]:
     keys = [fact.key for fact in facts if fact.key is not None]
-    if not keys:
+    known = await _ids_of(connection, bank, keys)
+    if not known:
         return list(facts)
-    rows = await connection.fetch(
-        "select key, id from memory_units where bank = $1 and key = any($2)", bank, keys
-    )
-    known = {row["key"]: row["id"] for row in rows}
-    return [replace(fact, id=known[fact.key]) if fact.key in known else fact for fact in facts]
+
+    def with_ids() -> list[Fact]:
+        return [replace(fact, id=known[fact.key]) if fact.key in known else fact for fact in facts]
+
+    return await asyncio.to_thread(with_ids)
 
 
 async def keys(
     connection: Connection, bank: int, facts: Sequence[Fact], stated: Sequence[Link]
 ) -> dict[str, UUID]:
     """The ids behind every key that a source or link may name."""
-    own = {fact.key: fact.id for fact in facts if fact.key is not None}
-    wanted = {ref for fact in facts for ref in fact.sources if isinstance(ref, str)}
-    wanted |= {ref for link in stated for ref in (link.source, link.target) if isinstance(ref, str)}
-    rows = await connection.fetch(
-        "select key, id from memory_units where bank = $1 and key = any($2)",
-        bank,
-        list(wanted - own.keys()),
-    )
-    known = {row["key"]: row["id"] for row in rows} | own
+
+    def named() -> tuple[dict[str, UUID], set[str]]:
+        own = {fact.key: fact.id for fact in facts if fact.key is not None}
+        refs = {ref for fact in facts for ref in fact.sources if isinstance(ref, str)}
+        refs |= {ref for link in stated for ref in (link.source, link.target)
+                 if isinstance(ref, str)}  # fmt: skip
+        return own, refs
+
+    own, wanted = await asyncio.to_thread(named)
+    known = await _ids_of(connection, bank, wanted - own.keys()) | own
     ids = {ref: id for ref in wanted - known.keys() if (id := _as_id(ref)) is not None}
-    rows = await connection.fetch(
-        "select id from memory_units where bank = $1 and id = any($2)",
-        bank,
-        list(ids.values()),
-    )
-    stored = {row["id"] for row in rows}
+    stored = await _stored(connection, bank, set(ids.values()))
     return {**{ref: id for ref, id in ids.items() if id in stored}, **known}
 
 
 async def check_sources(connection: Connection, bank: int, facts: Sequence[Fact]) -> None:
     own = {fact.id for fact in facts}
     wanted = {ref for fact in facts for ref in fact.sources if isinstance(ref, UUID)} - own
-    if not wanted:
+    missing = wanted - (await _stored(connection, bank, wanted)).keys()
+    if not missing:
         return
-    rows = await connection.fetch(
-        "select id from memory_units where bank = $1 and id = any($2)", bank, list(wanted)
-    )
-    missing = wanted - {row["id"] for row in rows}
     for fact in facts:
         for i, ref in enumerate(fact.sources):
             if ref in missing:
@@ -76,6 +109,21 @@ async def stated(
     facts: Sequence[Fact],
 ) -> list[Link]:
     """The links by id, each (from, to, type) once, without loops."""
+    if not stated:
+        return []
+    found = await asyncio.to_thread(_by_id, stated, by_key)
+    own = {fact.id for fact in facts}
+    refs = (ref for link in found for ref in (link.source, link.target))
+    ends = {ref for ref in refs if isinstance(ref, UUID)} - own
+    missing = ends - (await _stored(connection, bank, ends)).keys()
+    for link in found if missing else ():
+        for ref in (link.source, link.target):
+            if ref in missing:
+                raise _nowhere(ref, link.where, link.source)
+    return found
+
+
+def _by_id(stated: Sequence[Link], by_key: Mapping[str, UUID]) -> list[Link]:
     found: dict[tuple[Ref, Ref, LinkType], Link] = {}
     for link in stated:
         source, target = (
@@ -88,16 +136,6 @@ async def stated(
             found.setdefault(
                 (source, target, link.type), replace(link, source=source, target=target)
             )
-    own = {fact.id for fact in facts}
-    ends = {ref for link in found.values() for ref in (link.source, link.target)} - own
-    rows = await connection.fetch(
-        "select id from memory_units where bank = $1 and id = any($2)", bank, list(ends)
-    )
-    missing = ends - {row["id"] for row in rows}
-    for link in found.values():
-        for ref in (link.source, link.target):
-            if ref in missing:
-                raise _nowhere(ref, link.where, link.source)
     return list(found.values())
 
 
@@ -124,12 +162,9 @@ async def with_proof(connection: Connection, bank: int, facts: Sequence[Fact]) -
     }
     if not open_ids:
         return list(facts)
-    rows = await connection.fetch(
-        "select id from memory_units where bank = $1 and id = any($2) and ordinal is not null",
-        bank,
-        list(open_ids),
-    )
-    live = {row["id"] for row in rows} | {fact.id for fact in facts}
+    stored = await _stored(connection, bank, [ref for ref in open_ids if isinstance(ref, UUID)])
+    live = {id for id, ordinal in stored.items() if ordinal is not None}
+    live |= {fact.id for fact in facts}
     return [
         replace(fact, proof_count=len(live.intersection(fact.sources)))
         if fact.fact_type is FactType.OBSERVATION and fact.proof_count is None and fact.sources
@@ -144,14 +179,12 @@ async def ordinals(
     """The stated links by ordinal; those with an invalidated end are left out."""
     known = dict(new)
     wanted = {ref for link in stated for ref in (link.source, link.target)} - known.keys()
-    if wanted:
-        rows = await connection.fetch(
-            "select id, ordinal from memory_units"
-            " where bank = $1 and id = any($2) and ordinal is not null",
-            bank,
-            list(wanted),
-        )
-        known.update((row["id"], row["ordinal"]) for row in rows)
+    stored = await _stored(connection, bank, [ref for ref in wanted if isinstance(ref, UUID)])
+    known.update((id, ordinal) for id, ordinal in stored.items() if ordinal is not None)
+    return await asyncio.to_thread(_edges, stated, known)
+
+
+def _edges(stated: Sequence[Link], known: Mapping[Ref, int]) -> Edges:
     live = [link for link in stated if link.source in known and link.target in known]
     n = len(live)
     return Edges(

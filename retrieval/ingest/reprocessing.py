@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from uuid import UUID
 
 from retrieval.errors import InvalidInput
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.extraction import Section
-from retrieval.ingest.items import parse
-from retrieval.ingest.retain import Anew, retain
+from retrieval.ingest.items import DOCUMENT_LIMIT, parse
+from retrieval.ingest.planning import Anew
+from retrieval.ingest.retain import retain
 from retrieval.store import banks, documents
 from retrieval.store.pool import Connection, read
 
@@ -40,6 +42,8 @@ async def reprocess(
     document_id: str,
     *,
     also: Callable[[Connection], Awaitable[None]] | None = None,
+    operation: UUID | None = None,
+    deadline: float | None = None,
 ) -> dict[str, int]:
     """Replaces the document's memories; the tokens that extraction cost.
 
@@ -51,12 +55,21 @@ async def reprocess(
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
         row = await require_text(connection, bank, document_id)
         items = _items(row)
-        common = parse(items[:1], None, row["updated_at"], 1)[0].section
+        common = parse(items[:1], None, row["updated_at"], 1, DOCUMENT_LIMIT)[0].section
         sections = await _sections(connection, bank, document_id, common)
         return items, Anew(row["updated_at"], sections)
 
     items, anew = await read(deps.pool, look)
-    return await retain(deps, tenant, bank_id, items, also=also, anew=anew)
+    return await retain(
+        deps,
+        tenant,
+        bank_id,
+        items,
+        also=also,
+        anew=anew,
+        operation=operation,
+        deadline=deadline,
+    )
 
 
 def _items(row: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from retrieval.ingest.facts import Fact, Link, Prepared
 from retrieval.ingest.subject import flags, subject
+from retrieval.store.copying import copy
 from retrieval.store.edge import iso, micros
 from retrieval.store.pool import Connection
 from retrieval.types import NO_PROOF, FactType, Ints
@@ -35,10 +36,11 @@ async def copy_units(
     now: datetime,
 ) -> None:
     """The facts' rows, from ordinal `first` on."""
-    await connection.copy_records_to_table(
+    await copy(
+        connection,
         "memory_units",
-        columns=_UNIT_COLUMNS,
-        records=[
+        _UNIT_COLUMNS,
+        (
             (
                 bank, fact.id, first + i, fact.key, fact.text, int(fact.fact_type),
                 fact.context, fact.occurred_start, fact.occurred_end, fact.mentioned_at,
@@ -50,7 +52,7 @@ async def copy_units(
             for i, (fact, signal, tokens) in enumerate(
                 zip(facts, prepared.signals, prepared.tokens.tolist(), strict=True)
             )
-        ],
+        ),
     )  # fmt: skip
 
 
@@ -60,31 +62,27 @@ async def copy_entities(
     facts: Sequence[Fact],
     named: Sequence[Sequence[tuple[int, str]]],
 ) -> None:
-    records = [
-        (bank, fact.id, number, mention)
-        for fact, found in zip(facts, named, strict=True)
-        for number, mention in found
-    ]
-    if records:
-        await connection.copy_records_to_table(
-            "unit_entities",
-            columns=("bank", "unit_id", "entity_no", "mention"),
-            records=records,
-        )
+    await copy(
+        connection,
+        "unit_entities",
+        ("bank", "unit_id", "entity_no", "mention"),
+        (
+            (bank, fact.id, number, mention)
+            for fact, found in zip(facts, named, strict=True)
+            for number, mention in found
+        ),
+    )
 
 
 async def copy_links(
     connection: Connection, bank: int, stated: Sequence[Link], now: datetime
 ) -> None:
-    if stated:
-        await connection.copy_records_to_table(
-            "links",
-            columns=("bank", "from_id", "to_id", "type", "weight", "created_at"),
-            records=[
-                (bank, link.source, link.target, int(link.type), link.weight, now)
-                for link in stated
-            ],
-        )
+    await copy(
+        connection,
+        "links",
+        ("bank", "from_id", "to_id", "type", "weight", "created_at"),
+        ((bank, link.source, link.target, int(link.type), link.weight, now) for link in stated),
+    )
 
 
 async def remember_observations(

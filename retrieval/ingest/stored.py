@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import numpy as np
 
-from retrieval import tokens
-from retrieval.ingest.augment import embedded, signals
+from retrieval.ingest.augment import prepare
 from retrieval.ingest.facts import Fact, Link, Mention, Prepared
 from retrieval.ingest.writing import Change
-from retrieval.keyword.analyser import Document
 from retrieval.store import segments
 from retrieval.store.pool import Connection
-from retrieval.types import FactType, LinkType
+from retrieval.types import FactType, Floats, LinkType
+
+_SLICE: Final = 1_000
+"""Rows that are read at once: the driver decodes an answer in one go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +33,29 @@ class Stored:
 
 async def load(connection: Connection, bank: int, ids: Sequence[UUID]) -> list[Stored]:
     """The memories with these ids, in their order; missing ones are left out."""
-    rows = await connection.fetch(
-        "select * from memory_units where bank = $1 and id = any($2)", bank, list(ids)
-    )
-    named: dict[UUID, list[tuple[int, str]]] = {row["id"]: [] for row in rows}
-    for row in await connection.fetch(
-        "select unit_id, entity_no, mention from unit_entities"
-        " where bank = $1 and unit_id = any($2) order by unit_id, entity_no",
-        bank,
-        list(named),
-    ):
-        named[row["unit_id"]].append((row["entity_no"], row["mention"]))
-    found = {row["id"]: _stored(row, named[row["id"]]) for row in rows}
+    found: dict[UUID, Stored] = {}
+    for at in range(0, len(ids), _SLICE):
+        part = list(ids[at : at + _SLICE])
+        rows = await connection.fetch(
+            "select * from memory_units where bank = $1 and id = any($2)", bank, part
+        )
+        mentions = await connection.fetch(
+            "select unit_id, entity_no, mention from unit_entities"
+            " where bank = $1 and unit_id = any($2) order by unit_id, entity_no",
+            bank,
+            part,
+        )
+        found |= await asyncio.to_thread(_all_stored, rows, mentions)
     return [found[id] for id in ids if id in found]
+
+
+def _all_stored(
+    rows: Sequence[Mapping[str, Any]], mentions: Sequence[Mapping[str, Any]]
+) -> dict[UUID, Stored]:
+    named: dict[UUID, list[tuple[int, str]]] = {row["id"]: [] for row in rows}
+    for row in mentions:
+        named[row["unit_id"]].append((row["entity_no"], row["mention"]))
+    return {row["id"]: _stored(row, named[row["id"]]) for row in rows}
 
 
 def _stored(row: Mapping[str, Any], named: Sequence[tuple[int, str]]) -> Stored:
@@ -98,19 +109,13 @@ async def again(change: Change, pairs: Sequence[tuple[Stored, Fact]]) -> Rewrite
     """
     facts = [fact for _, fact in pairs]
     ordinals = np.array([memory.ordinal for memory, _ in pairs], np.int32)
-    documents = [Document(fact.text, fact.context, signals(fact)) for fact in facts]
-    held, ours = change.held.vector_set, change.deps.vector_set
-    if held == ours:
-        vectors = await segments.vectors(change.connection, change.bank, held, ordinals)
-    else:  # the bank is being re-embedded
-        vectors = await embedded(change.deps.embedder, facts, change.held.tenant)
-    analyser = change.deps.analyser(change.settings)
-    postings = await asyncio.to_thread(analyser.weigh, documents)
-    counts = await asyncio.to_thread(tokens.counts, [fact.text for fact in facts])
+    held: Floats | None = None
+    if change.held.vector_set == change.deps.vector_set:  # else the bank is being re-embedded
+        held = await segments.vectors(
+            change.connection, change.bank, change.held.vector_set, ordinals
+        )
     return Rewrite(
-        Prepared(
-            facts, vectors, postings, counts, [d.text_signals for d in documents], analyser.version
-        ),
+        await prepare(change.deps, change.settings, facts, change.held.tenant, held),
         await outgoing(change.connection, change.bank, [fact.id for fact in facts]),
         {memory.fact.id: memory.named for memory, _ in pairs},
     )

@@ -2,15 +2,17 @@
 
 `submit` stores an operation in the database; a `Worker` in any process does it. The operation is
 marked done in the transaction that writes its memories, so after a crash it is done again as a
-whole or not at all.
+whole or not at all. What killed a process before is read in a process of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -18,15 +20,27 @@ from uuid import UUID, uuid4
 from retrieval.errors import Conflict, FourfoldError, InvalidInput, NeedsModel, NotFound
 from retrieval.ingest import reprocessing
 from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest.isolation import Child, Died
 from retrieval.ingest.items import parse
 from retrieval.ingest.retain import retain
-from retrieval.store import banks, operations
+from retrieval.store import answers, banks, operations, payloads
+from retrieval.store.answers import Key
 from retrieval.store.operations import Claim
 from retrieval.store.pool import Connection, Pool, write
+from retrieval.store.turns import Busy
+from retrieval.store.turns import let_go as let_go_turns
 
 log = logging.getLogger(__name__)
 
 RETAIN, REPROCESS = "retain", "reprocess"
+
+TURN_WAIT_S = 2.0
+"""A worker does not wait longer for others who write the same document: it has more to do."""
+BUSY_WAIT_S = 1.0
+"""Then the operation is put back, for so long."""
+LOOK_S = 2.0
+"""How often a worker looks whether what it does was cancelled."""
+TIDY_S = 3600.0
 
 
 async def submit(
@@ -37,17 +51,34 @@ async def submit(
     *,
     document_tags: Sequence[str] | None = None,
     operation_id: str | None = None,
+    key: Key | None = None,
 ) -> dict[str, Any]:
     """Checks the items and queues their retain: {operation_id, items_count}.
 
     The bank is made if there is none. The same `operation_id` again is the same operation;
-    Conflict if it names another. InvalidInput for what `retain` would refuse at once, and for two
-    items with one document id.
+    Conflict if it names another; the same `key` has the same answer. InvalidInput for what `retain`
+    would refuse at once, and for two items with one document id.
     """
     banks.check_id(bank_id)
     id = None if operation_id is None else _uuid(operation_id)
+
+    async def work() -> dict[str, Any]:
+        return await _submit(deps, tenant, bank_id, items, document_tags, id, key)
+
+    return await answers.once(deps.pool, tenant, bank_id, key, work)
+
+
+async def _submit(
+    deps: IngestDeps,
+    tenant: str,
+    bank_id: str,
+    items: Sequence[Mapping[str, Any]],
+    document_tags: Sequence[str] | None,
+    id: UUID | None,
+    key: Key | None,
+) -> dict[str, Any]:
     now = deps.clock()
-    checked = parse(items, document_tags, now, deps.settings.retain_max_items)
+    checked = await deps.run(parse, items, document_tags, now, deps.settings.retain_max_items)
     given = [item.get("document_id") for item in items if item.get("document_id") is not None]
     if len(set(given)) != len(given):
         raise InvalidInput("two items have the same document_id", "items")
@@ -63,7 +94,7 @@ async def submit(
         "now": now.isoformat(),
     }
 
-    async def work(connection: Connection) -> UUID:
+    async def work(connection: Connection) -> dict[str, Any]:
         bank = (await banks.ensure(connection, tenant, bank_id)).bank
         made, _ = await operations.create(
             connection,
@@ -73,11 +104,14 @@ async def submit(
             operation_id=id or uuid4(),
             items_count=len(items),
             document_id=checked[0].document_id if len(given) == 1 and len(checked) == 1 else None,
+            lanes=[item.document_id for item in checked if item.named],
         )
-        return made
+        answer = {"operation_id": str(made), "items_count": len(items)}
+        if key is not None:
+            await answers.keep(connection, bank, key, answer)
+        return answer
 
-    made = await write(deps.pool, work)
-    return {"operation_id": str(made), "items_count": len(items)}
+    return await write(deps.pool, work)
 
 
 async def submit_reprocess(
@@ -92,7 +126,13 @@ async def submit_reprocess(
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
         await reprocessing.require_text(connection, bank, document_id)
         made, _ = await operations.create(
-            connection, bank, REPROCESS, {}, items_count=1, document_id=document_id
+            connection,
+            bank,
+            REPROCESS,
+            {},
+            items_count=1,
+            document_id=document_id,
+            lanes=[document_id],
         )
         return made
 
@@ -122,6 +162,7 @@ class Worker:
         self._lease_s = lease_s
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._tidy_at = 0.0
 
     async def start(self) -> None:
         if self._task is None:
@@ -140,6 +181,9 @@ class Worker:
     async def _run(self) -> None:
         while not self._stopping.is_set():
             try:
+                if time.monotonic() >= self._tidy_at:
+                    self._tidy_at = time.monotonic() + TIDY_S
+                    await tidy(self._deps.pool)
                 worked = await self.step()
             except FourfoldError as error:
                 log.warning("background work is held up: %s", error)
@@ -153,57 +197,92 @@ class Worker:
 
     async def step(self) -> bool:
         """Does one operation; False if there was nothing to do."""
-        claimed = await operations.claim(self._deps.pool, self._lease_s, types=(RETAIN, REPROCESS))
+        pool = self._deps.pool
+        claimed = await operations.claim(pool, self._lease_s, types=(RETAIN, REPROCESS))
         if claimed is None:
             return False
-        keeping = asyncio.create_task(self._keep(claimed))
+        working = asyncio.create_task(self._do(claimed))
+        keeping = asyncio.create_task(self._keep(claimed, working))
         try:
-            await self._do(claimed)
+            await working
         except asyncio.CancelledError:
-            await self._give_back(claimed)
-            raise
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                await self._give_back(claimed)
+                raise
+            log.info("operation %s was cancelled or taken over", claimed.operation_id)
+        except Busy:
+            await operations.release(pool, claimed, BUSY_WAIT_S)
+        except Died as error:
+            log.warning("operation %s killed its process: %s", claimed.operation_id, error)
+            await operations.fail(pool, claimed, str(error), again=True, died=True)
         except Conflict as error:
             log.info("%s", error)
-            await operations.fail(self._deps.pool, claimed, str(error), again=True)
+            await operations.fail(pool, claimed, str(error), again=True)
         except (InvalidInput, NotFound, NeedsModel) as error:
-            await operations.fail(self._deps.pool, claimed, str(error), again=False)
+            await operations.fail(pool, claimed, str(error), again=False)
         except Exception as error:
             message = f"{type(error).__name__}: {error}".rstrip(": ")
             log.warning("operation %s failed: %s", claimed.operation_id, message)
-            await operations.fail(self._deps.pool, claimed, message, again=True)
+            await operations.fail(pool, claimed, message, again=True)
         finally:
             keeping.cancel()
         return True
 
     async def _do(self, claimed: Claim) -> None:
+        if not claimed.deaths:
+            await self._work(claimed, self._deps)
+            return
+        async with Child() as child:
+            await self._work(claimed, replace(self._deps, run=child.run))
+
+    async def _work(self, claimed: Claim, deps: IngestDeps) -> None:
         async def finish(connection: Connection) -> None:
             await operations.finish(connection, claimed)
 
         tenant, bank_id, payload = claimed.tenant, claimed.bank_id, claimed.payload
+        deadline = time.monotonic() + TURN_WAIT_S
         if claimed.type == REPROCESS:
             await reprocessing.reprocess(
-                self._deps, tenant, bank_id, claimed.document_id or "", also=finish
+                deps,
+                tenant,
+                bank_id,
+                claimed.document_id or "",
+                also=finish,
+                operation=claimed.operation_id,
+                deadline=deadline,
             )
         elif claimed.type == RETAIN:
             await retain(
-                self._deps,
+                deps,
                 tenant,
                 bank_id,
                 payload["items"],
                 document_tags=payload["document_tags"],
                 now=datetime.fromisoformat(payload["now"]),
                 also=finish,
+                operation=claimed.operation_id,
+                deadline=deadline,
             )
         else:
             raise InvalidInput(f"this server does not know operations of type {claimed.type!r}")
 
-    async def _keep(self, claimed: Claim) -> None:
-        """Renews the lease while the work goes on."""
+    async def _keep(self, claimed: Claim, working: asyncio.Task[None]) -> None:
+        """Renews the lease while the work goes on; stops work that is not ours any more."""
         while True:
-            await asyncio.sleep(self._lease_s / 3)
+            await asyncio.sleep(min(self._lease_s / 3, LOOK_S))
             with suppress(FourfoldError):
-                await operations.renew(self._deps.pool, claimed, self._lease_s)
+                if not await operations.renew(self._deps.pool, claimed, self._lease_s):
+                    working.cancel()
+                    return
 
     async def _give_back(self, claimed: Claim) -> None:
         with suppress(FourfoldError, OSError):
             await asyncio.shield(operations.release(self._deps.pool, claimed))
+
+
+async def tidy(pool: Pool) -> None:
+    """Lets go what is kept for a while only."""
+    await payloads.let_go(pool)
+    await answers.let_go(pool)
+    await let_go_turns(pool)

@@ -7,6 +7,7 @@ tombstones and the bank's new version, or nothing. Embedding and analysing come 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -84,6 +85,8 @@ class Change:
         self.settings: RetainSettings = deps.settings.with_overrides(held.config)
         self._next_ordinal = held.next_ordinal
         self._dead: list[int] = []
+        self.derived: list[UUID] = []
+        """The observations that this write removed with what they were made of."""
         self._touched = False
         self._wrote_document = False
         self._serving = (held.vector_set, held.analyser)
@@ -163,6 +166,7 @@ class Change:
             count += len(rows)
             await self._after_removal(rows)
             sources = [row["id"] for row in rows]
+            self.derived += sources
         return count
 
     async def _after_removal(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -213,13 +217,13 @@ class Change:
             return []
         self._touched = True
         connection, bank = self.connection, self.bank
-        analyser = self.deps.analyser(self.settings)
-        sets = await agreed(connection, self.held, self.deps.vector_set, analyser.version)
+        version = self.deps.analyser(self.settings).version
+        sets = await agreed(connection, self.held, self.deps.vector_set, version)
         self._serving = sets.serving
-        prepared = await weighed_by(analyser, prepared)
+        prepared = await weighed_by(self.deps, self.settings, prepared)
         facts = await references.with_known_ids(connection, bank, prepared.facts)
         by_key = await references.keys(connection, bank, facts, stated)
-        facts = references.with_sources(facts, by_key)
+        facts = await asyncio.to_thread(references.with_sources, facts, by_key)
         await references.check_sources(connection, bank, facts)
         old = await self._old([fact.id for fact in facts])
         edges = await references.stated(connection, bank, stated, by_key, facts)
@@ -254,7 +258,9 @@ class Change:
             [*edges, *incoming],
             {fact.id: first + i for i, fact in enumerate(facts)},
         )
-        columns = rows.columns(facts, prepared, documents, tags, named, self.now)
+        columns = await asyncio.to_thread(
+            rows.columns, facts, prepared, documents, tags, named, self.now
+        )
         await self._segment("columns", first, len(facts), columns)
         await self._segment(
             f"vectors:{sets.vectors}", first, len(facts), {"vectors": prepared.vectors}
@@ -314,7 +320,7 @@ class Change:
         """Document numbers by id, and the facts with their places inside their documents."""
         ids = list(dict.fromkeys(f.document_id for f in facts if f.document_id is not None))
         if not ids:
-            return {}, [_placed(fact, i) for i, fact in enumerate(facts)]
+            return {}, await asyncio.to_thread(_all_placed, facts, old, {})
         self._wrote_document = True
         numbers = await numbering.document_numbers(self.connection, self.bank, ids)
         places = {
@@ -326,18 +332,7 @@ class Change:
                 ids,
             )
         }
-        placed = []
-        for i, fact in enumerate(facts):
-            before = old.get(fact.id)
-            if fact.document_id is None:
-                placed.append(_placed(fact, i))
-            elif fact.position is None and before and before.document_id == fact.document_id:
-                placed.append(_placed(fact, before.position))
-            else:
-                fact = _placed(fact, places[fact.document_id])
-                assert fact.position is not None
-                places[fact.document_id] = max(places[fact.document_id], fact.position + 1)
-                placed.append(fact)
+        placed = await asyncio.to_thread(_all_placed, facts, old, places)
         await self.connection.execute(
             "update documents d set next_position = w.p, updated_at = now()"
             " from unnest($2::text[], $3::int[]) w(id, p)"
@@ -374,9 +369,27 @@ class Change:
         return resolution.entities
 
     async def _segment(self, kind: str, first: int, count: int, arrays: Mapping[str, Any]) -> None:
-        await segments.append(
-            self.connection, self.bank, kind, first, count, self.version, pack(arrays)
-        )
+        packed = await asyncio.to_thread(pack, arrays)
+        await segments.append(self.connection, self.bank, kind, first, count, self.version, packed)
+
+
+def _all_placed(
+    facts: Sequence[Fact], old: Mapping[UUID, _Old], places: dict[str, int]
+) -> list[Fact]:
+    """The facts with positions: `places` are the next ones of their documents, and go on."""
+    placed = []
+    for i, fact in enumerate(facts):
+        before = old.get(fact.id)
+        if fact.document_id is None:
+            placed.append(_placed(fact, i))
+        elif fact.position is None and before and before.document_id == fact.document_id:
+            placed.append(_placed(fact, before.position))
+        else:
+            document = fact.document_id
+            at = places[document] if fact.position is None else fact.position
+            places[document] = max(places[document], at + 1)
+            placed.append(_placed(fact, at))
+    return placed
 
 
 def _placed(fact: Fact, position: int) -> Fact:

@@ -71,7 +71,8 @@ async def begin(
         await connection.execute(
             "update operations set status = 'cancelled', updated_at = now(),"
             " error_message = 'replaced by a later one', lease = null, leased_until = null"
-            " where operation_id = any($1)",
+            " where bank = $1 and operation_id = any($2)",
+            held.bank,
             [row["operation_id"] for row in rows if row not in same[:1]],
         )
         if same:
@@ -82,10 +83,12 @@ async def begin(
         lease = uuid4()
         await connection.execute(
             "update operations set status = 'processing', lease = $2, updated_at = now(),"
-            " leased_until = now() + $3 * interval '1 second' where operation_id = $1",
+            " leased_until = now() + $3 * interval '1 second'"
+            " where operation_id = $1 and bank = $4",
             id,
             lease,
             lease_s,
+            held.bank,
         )
         return Claim(id, tenant, bank_id, kind, payload, retries, lease)
 

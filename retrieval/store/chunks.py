@@ -72,9 +72,7 @@ async def of_document(
 
     async def work(connection: Connection) -> dict[str, Any]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
-        if not await connection.fetchval(
-            "select true from documents where bank = $1 and document_id = $2", bank, document_id
-        ):
+        if not await documents.exists(connection, bank, document_id):
             raise documents.unknown(document_id)
         total = await connection.fetchval(
             "select count(*) from chunks where bank = $1 and document_id = $2", bank, document_id

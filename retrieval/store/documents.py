@@ -12,11 +12,21 @@ from retrieval.store.pool import Connection, Pool, read
 from retrieval.store.tags import condition
 from retrieval.types import FactType
 
+LIST_MOST = 1000
+"""Documents in one answer."""
+
 _TIME_FIELDS = ("created_at", "updated_at")
 
 
 def unknown(document_id: str) -> NotFound:
     return NotFound(f"there is no document {document_id!r}")
+
+
+async def exists(connection: Connection, bank: int, document_id: str) -> bool:
+    found = await connection.fetchval(
+        "select true from documents where bank = $1 and document_id = $2", bank, document_id
+    )
+    return bool(found)
 
 
 async def list_documents(
@@ -36,7 +46,7 @@ async def list_documents(
     """{items, total, limit, offset}, latest first by `time_field`, which is `updated_at` unless it
     says otherwise; `q` is a part of the id, folded as in lists of memories. start_date is
     inclusive, end_date exclusive."""
-    limit, offset = page(limit, offset)
+    limit, offset = page(limit, offset, LIST_MOST)
     column = "d." + one_of(time_field or "updated_at", _TIME_FIELDS, "time_field")
     values: list[Any] = []
 
@@ -67,7 +77,8 @@ async def list_documents(
             f"select count(*) from documents d where {test}", bank, *values
         )
         found = await connection.fetch(
-            "select d.*, coalesce(length(d.original_text), 0) as text_length,"
+            "select d.document_id, d.content_hash, d.created_at, d.updated_at, d.retain_params,"
+            " d.metadata, d.tags, coalesce(length(d.original_text), 0) as text_length,"
             " (select count(*) from memory_units m where m.bank = d.bank"
             "   and m.document_id = d.document_id and m.ordinal is not null) as units"
             f" from documents d where {test} order by {column} desc, d.document_no desc"

@@ -1,13 +1,15 @@
 """Work that goes on in the background, as rows: a worker that dies loses nothing.
 
 A worker claims one waiting operation at a time under a lease and renews it while it works. A lease
-that ran out puts the operation back into the queue; `finish` is part of the transaction that does
-the work, so it is done once. Tenants take turns.
+that ran out puts the operation back into the queue, but not for ever: whoever's lease runs out may
+have been killed by the work. `finish` is part of the transaction that does the work, so it is done
+once. Tenants take turns, and the operations that write one document go in the order in which they
+were asked for. What is done loses its payload at once, what failed after a while.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -23,12 +25,21 @@ MAX_RETRIES = 3
 RETRY_WAIT_S = 5.0
 """Wait before the first retry; it doubles with each."""
 
+DEATHS_MOST = 3
+"""An operation whose process died so often while it had it has failed."""
+
+_DIED = (
+    "the process that worked on it died {} times: it is not tried again by itself, since it may be"
+    " what killed them"
+)
+
 STATUSES = ("pending", "processing", "completed", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """An operation that is ours until its lease runs out. `retries`: earlier failures."""
+    """An operation that is ours until its lease runs out. `retries`: earlier failures; `deaths`:
+    how often the process that had it died."""
 
     operation_id: UUID
     tenant: str
@@ -38,6 +49,7 @@ class Claim:
     retries: int
     lease: UUID
     document_id: str | None = None
+    deaths: int = 0
 
 
 async def create(
@@ -49,13 +61,18 @@ async def create(
     operation_id: UUID | None = None,
     items_count: int = 0,
     document_id: str | None = None,
+    lanes: Sequence[str] = (),
 ) -> tuple[UUID, bool]:
-    """(operation id, made now). An id that exists for the same bank and type is that operation;
-    Conflict if it is something else."""
+    """(operation id, made now). An id that exists in the bank with this type is that operation;
+    Conflict if it is something else.
+
+    `lanes`: the documents it writes; it waits for earlier operations that write one of them.
+    """
     id = operation_id or uuid4()
-    made = await connection.fetchval(
+    place = await connection.fetchval(
         "insert into operations (operation_id, bank, type, payload, items_count, document_id)"
-        " values ($1, $2, $3, $4, $5, $6) on conflict (operation_id) do nothing returning true",
+        " values ($1, $2, $3, $4, $5, $6) on conflict (bank, operation_id) do nothing"
+        " returning place",
         id,
         bank,
         type,
@@ -63,13 +80,22 @@ async def create(
         items_count,
         document_id,
     )
-    if not made:
-        row = await connection.fetchrow(
-            "select bank, type from operations where operation_id = $1", id
+    if place is None:
+        found = await connection.fetchval(
+            "select type from operations where bank = $1 and operation_id = $2", bank, id
         )
-        if row is None or (row["bank"], row["type"]) != (bank, type):
+        if found != type:
             raise Conflict(f"operation_id {id} is in use for something else")
-    return id, bool(made)
+        return id, False
+    await connection.execute(
+        "insert into operation_lanes (bank, lane, place, operation_id)"
+        " select distinct $1::bigint, lane, $2::bigint, $3::uuid from unnest($4::text[]) lane",
+        bank,
+        place,
+        id,
+        list(lanes),
+    )
+    return id, True
 
 
 async def claim(
@@ -79,38 +105,63 @@ async def claim(
 
     `types`: what the caller can do; None for everything.
 
-    Oldest first within a tenant; the tenant with the fewest running comes first.
+    Oldest first within a tenant; the tenant with the fewest running comes first. Nothing is claimed
+    whose document an earlier operation has yet to write.
     """
     lease = uuid4()
+    wanted = None if types is None else list(types)
 
     async def work(connection: Connection) -> Claim | None:
+        await _bury(connection, wanted)
         row = await connection.fetchrow(
             "with running as (select b.tenant_id, count(*) as n from operations o"
             "  join banks b using (bank) where o.status = 'processing' and o.leased_until > now()"
             "  group by b.tenant_id),"
-            " next as (select o.operation_id from operations o join banks b using (bank)"
+            " next as (select o.bank, o.operation_id from operations o join banks b using (bank)"
             "  left join running r on r.tenant_id = b.tenant_id"
             "  where ((o.status = 'pending' and coalesce(o.next_retry_at, now()) <= now())"
             "   or (o.status = 'processing' and o.leased_until <= now()))"
             "   and ($3::text[] is null or o.type = any($3))"
-            "  order by coalesce(r.n, 0), o.created_at, o.operation_id"
+            "   and not exists (select from operation_lanes mine join operation_lanes first"
+            "    on first.bank = mine.bank and first.lane = mine.lane and first.place < mine.place"
+            "    where mine.bank = o.bank and mine.operation_id = o.operation_id)"
+            "  order by coalesce(r.n, 0), o.place"
             "  limit 1 for update of o skip locked)"
             " update operations o set status = 'processing', lease = $2,"
+            "  deaths = deaths + (o.status = 'processing')::int,"
             "  leased_until = now() + $1 * interval '1 second', updated_at = now()"
-            " from next, banks b where o.operation_id = next.operation_id and b.bank = o.bank"
+            " from next, banks b where o.bank = next.bank and o.operation_id = next.operation_id"
+            "  and b.bank = o.bank"
             " returning o.*, b.tenant_id, b.bank_id",
             lease_s,
             lease,
-            None if types is None else list(types),
+            wanted,
         )
         if row is None:
             return None
         return Claim(
             row["operation_id"], row["tenant_id"], row["bank_id"], row["type"],
-            row["payload"], row["retry_count"], lease, row["document_id"],
+            row["payload"], row["retry_count"], lease, row["document_id"], row["deaths"],
         )  # fmt: skip
 
     return await write(pool, work)
+
+
+async def _bury(connection: Connection, types: Sequence[str] | None) -> None:
+    """Ends operations that outlived too many of those who worked on them."""
+    await connection.execute(
+        "with dead as (select bank, operation_id from operations"
+        "  where status = 'processing' and leased_until <= now() and deaths + 1 >= $1"
+        "   and ($2::text[] is null or type = any($2)) for update skip locked),"
+        " failed as (update operations o set status = 'failed', deaths = deaths + 1,"
+        "   error_message = $3, lease = null, leased_until = null, updated_at = now()"
+        "  from dead where o.bank = dead.bank and o.operation_id = dead.operation_id)"
+        " delete from operation_lanes l using dead"
+        " where l.bank = dead.bank and l.operation_id = dead.operation_id",
+        DEATHS_MOST,
+        types,
+        _DIED.format(DEATHS_MOST),
+    )
 
 
 async def renew(pool: Pool, claimed: Claim, lease_s: float = LEASE_S) -> bool:
@@ -134,46 +185,64 @@ async def finish(
 ) -> None:
     """Completes the operation inside the transaction that did its work.
 
-    Conflict, which undoes that work, if the operation is not ours any more: somebody else does it.
+    Conflict, which undoes that work, if the operation is not ours any more: somebody else does it,
+    or it was cancelled.
     """
-    done = await connection.fetchval(
+    bank = await connection.fetchval(
         "update operations set status = 'completed', result_metadata = $3, error_message = null,"
-        " leased_until = null, lease = null, updated_at = now()"
-        " where operation_id = $1 and lease = $2 and status = 'processing' returning true",
+        " payload = '{}', leased_until = null, lease = null, updated_at = now()"
+        " where operation_id = $1 and lease = $2 and status = 'processing' returning bank",
         claimed.operation_id,
         claimed.lease,
         None if result is None else dict(result),
     )
-    if not done:
-        raise Conflict(f"operation {claimed.operation_id} was taken over")
+    if bank is None:
+        raise Conflict(f"operation {claimed.operation_id} was taken over or cancelled")
+    await _leave_lanes(connection, bank, claimed.operation_id)
 
 
-async def release(pool: Pool, claimed: Claim) -> None:
-    """Puts an operation that was not done back into the queue, at once."""
+async def _leave_lanes(connection: Connection, bank: int, id: UUID) -> None:
+    await connection.execute(
+        "delete from operation_lanes where bank = $1 and operation_id = $2", bank, id
+    )
+
+
+async def release(pool: Pool, claimed: Claim, wait_s: float = 0.0) -> None:
+    """Puts an operation that was not done back into the queue, for `wait_s` from now on."""
 
     async def work(connection: Connection) -> None:
         await connection.execute(
             "update operations set status = 'pending', leased_until = null, lease = null,"
+            " next_retry_at = case when $3 > 0 then now() + $3 * interval '1 second' end,"
             " updated_at = now()"
             " where operation_id = $1 and lease = $2 and status = 'processing'",
             claimed.operation_id,
             claimed.lease,
+            wait_s,
         )
 
     await write(pool, work)
 
 
-async def fail(pool: Pool, claimed: Claim, message: str, *, again: bool) -> None:
-    """Records a failure; with `again` it is tried anew later, MAX_RETRIES times."""
+async def fail(
+    pool: Pool, claimed: Claim, message: str, *, again: bool, died: bool = False
+) -> None:
+    """Records a failure; with `again` it is tried anew later, MAX_RETRIES times.
+
+    `died`: the process that did the work is gone, which may happen DEATHS_MOST times.
+    """
     retry = again and claimed.retries < MAX_RETRIES
+    if died and claimed.deaths + 1 >= DEATHS_MOST:
+        retry, message = False, f"{_DIED.format(claimed.deaths + 1)}: {message}"
     wait_s = RETRY_WAIT_S * 2**claimed.retries
 
     async def work(connection: Connection) -> None:
-        await connection.execute(
+        bank = await connection.fetchval(
             "update operations set status = $3, error_message = $4, leased_until = null,"
             " lease = null, updated_at = now(), retry_count = retry_count + $5,"
-            " next_retry_at = case when $6 then now() + $7 * interval '1 second' end"
-            " where operation_id = $1 and lease = $2 and status = 'processing'",
+            " next_retry_at = case when $6 then now() + $7 * interval '1 second' end,"
+            " deaths = deaths + $8"
+            " where operation_id = $1 and lease = $2 and status = 'processing' returning bank",
             claimed.operation_id,
             claimed.lease,
             "pending" if retry else "failed",
@@ -181,12 +250,22 @@ async def fail(pool: Pool, claimed: Claim, message: str, *, again: bool) -> None
             1 if retry else 0,
             retry,
             wait_s,
+            int(died),
         )
+        if bank is not None and not retry:
+            await _leave_lanes(connection, bank, claimed.operation_id)
 
     await write(pool, work)
 
 
 # The API's views
+
+
+_SHOWN = (
+    "operation_id, type, items_count, document_id, created_at, updated_at, status, error_message,"
+    " retry_count, next_retry_at, progress"
+)
+"""All but the payload, which may be megabytes."""
 
 
 def _view(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,7 +313,8 @@ async def list_operations(
             f"select count(*) from operations where {where}", bank, status, type
         )
         found = await connection.fetch(
-            f"select * from operations where {where} order by created_at desc, operation_id"
+            f"select {_SHOWN} from operations where {where}"
+            " order by created_at desc, place desc"
             " limit $4 offset $5",
             bank,
             status,
@@ -257,7 +337,10 @@ async def get(
     async def work(connection: Connection) -> dict[str, Any]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
         row = await connection.fetchrow(
-            "select * from operations where bank = $1 and operation_id = $2", bank, id
+            f"select {_SHOWN}, result_metadata from operations"
+            " where bank = $1 and operation_id = $2",
+            bank,
+            id,
         )
         if row is None:
             return {"operation_id": str(id), "id": str(id), "status": "not_found"}
@@ -265,57 +348,112 @@ async def get(
         if row["status"] == "completed":
             view["completed_at"] = iso(row["updated_at"])
         if include_payload:
-            view["task_payload"] = row["payload"]
+            view["task_payload"] = await connection.fetchval(
+                "select payload from operations where bank = $1 and operation_id = $2", bank, id
+            )
         return view
 
     return await read(pool, work)
 
 
 async def _settle(
-    pool: Pool, tenant: str, bank_id: str, operation_id: str, sql: str, refused: str, message: str
+    pool: Pool,
+    tenant: str,
+    bank_id: str,
+    operation_id: str,
+    settle: Callable[[Connection, int, UUID], Awaitable[object]],
+    refused: str,
+    message: str,
 ) -> dict[str, Any]:
+    """Runs `settle` with the operation locked; Conflict if it says that it did nothing."""
     id = as_uuid(operation_id, "operation_id")
 
     async def work(connection: Connection) -> dict[str, Any]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
-        row = await connection.fetchrow(
+        status = await connection.fetchval(
             "select status from operations where bank = $1 and operation_id = $2 for update",
             bank,
             id,
         )
-        if row is None:
+        if status is None:
             raise NotFound(f"there is no operation {id}")
-        if not await connection.fetchval(sql, bank, id):
-            raise Conflict(f"operation {id} is {row['status']}: {refused}")
+        if not await settle(connection, bank, id):
+            raise Conflict(f"operation {id} is {status}: {refused}")
         return {"success": True, "message": message, "operation_id": str(id)}
 
     return await write(pool, work)
 
 
 async def cancel(pool: Pool, tenant: str, bank_id: str, operation_id: str) -> dict[str, Any]:
-    """Takes a waiting operation out of the queue; Conflict in any other status."""
+    """Takes an operation out of the queue; one that is worked on stops before it commits anything.
+
+    Conflict if it has ended.
+    """
+
+    async def settle(connection: Connection, bank: int, id: UUID) -> object:
+        done = await connection.fetchval(
+            "update operations set status = 'cancelled', lease = null, leased_until = null,"
+            " updated_at = now() where bank = $1 and operation_id = $2"
+            " and status in ('pending', 'processing') returning true",
+            bank,
+            id,
+        )
+        await _leave_lanes(connection, bank, id)
+        return done
+
     return await _settle(
         pool,
         tenant,
         bank_id,
         operation_id,
-        "update operations set status = 'cancelled', updated_at = now()"
-        " where bank = $1 and operation_id = $2 and status = 'pending' returning true",
-        "only a pending one can be cancelled",
+        settle,
+        "only one that has not ended can be cancelled",
         "the operation was cancelled",
     )
 
 
 async def retry(pool: Pool, tenant: str, bank_id: str, operation_id: str) -> dict[str, Any]:
-    """Queues a failed or cancelled operation again; Conflict in any other status."""
+    """Queues a failed or cancelled operation again, behind what waits.
+
+    Conflict in any other status, and where its payload was let go.
+    """
+
+    async def settle(connection: Connection, bank: int, id: UUID) -> object:
+        row = await connection.fetchrow(
+            "select status, type, document_id, payload->'items' as items from operations"
+            " where bank = $1 and operation_id = $2",
+            bank,
+            id,
+        )
+        if row["status"] not in ("failed", "cancelled"):
+            return False
+        if row["type"] == "retain" and not row["items"]:
+            raise Conflict(f"operation {id} keeps its content no more: send it again")
+        place = await connection.fetchval(
+            "update operations set status = 'pending', retry_count = 0, deaths = 0,"
+            " next_retry_at = null, error_message = null, updated_at = now(),"
+            " place = nextval(pg_get_serial_sequence('operations', 'place'))"
+            " where bank = $1 and operation_id = $2 returning place",
+            bank,
+            id,
+        )
+        lanes = {item.get("document_id") for item in row["items"] or ()} | {row["document_id"]}
+        await connection.execute(
+            "insert into operation_lanes (bank, lane, place, operation_id)"
+            " select $1, lane, $2, $3 from unnest($4::text[]) lane",
+            bank,
+            place,
+            id,
+            [lane for lane in lanes if lane is not None],
+        )
+        return True
+
     return await _settle(
         pool,
         tenant,
         bank_id,
         operation_id,
-        "update operations set status = 'pending', retry_count = 0, next_retry_at = null,"
-        " error_message = null, updated_at = now() where bank = $1 and operation_id = $2"
-        " and status in ('failed', 'cancelled') returning true",
+        settle,
         "only a failed or cancelled one can be tried again",
         "the operation was queued again",
     )
@@ -323,13 +461,21 @@ async def retry(pool: Pool, tenant: str, bank_id: str, operation_id: str) -> dic
 
 async def delete(pool: Pool, tenant: str, bank_id: str, operation_id: str) -> dict[str, Any]:
     """Forgets an operation; Conflict while it is being worked on."""
+
+    async def settle(connection: Connection, bank: int, id: UUID) -> object:
+        return await connection.fetchval(
+            "delete from operations where bank = $1 and operation_id = $2"
+            " and status <> 'processing' returning true",
+            bank,
+            id,
+        )
+
     return await _settle(
         pool,
         tenant,
         bank_id,
         operation_id,
-        "delete from operations where bank = $1 and operation_id = $2"
-        " and status <> 'processing' returning true",
+        settle,
         "it cannot be deleted while it is being worked on",
         "the operation was deleted",
     )

@@ -1,25 +1,42 @@
-"""Documents and their chunks. Ids of both may contain slashes."""
+"""Documents, their chunks and their history. Ids may contain slashes, encoded or not; one that ends
+like the name of a part (`/chunks`) is told from it by encoding the slash."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Awaitable
+from typing import Annotated, Any
 
 from fastapi import Query
 from starlette.responses import Response
 
+from retrieval.errors import NotFound
 from retrieval.ingest import worker
-from retrieval.store import chunks, documents
+from retrieval.store import chunks, documents, history
 from retrieval.types import TagsMatch
 from serve.errors import json_response
 from serve.routes.recall import BANK
 from serve.routing import Router
-from serve.services import Given, Tenant
+from serve.services import Given, Services, Tenant
 from serve.wire.common import Natural
 from serve.wire.tags import TagList
 from serve.wire.writes import DocumentPatch
 
 router = Router(tags=["documents"])
 _DOCUMENT = f"{BANK}/documents/{{document_id:path}}"
+
+
+async def _either(
+    services: Services, tenant: str, bank_id: str, other: str, part: Awaitable[dict[str, Any]]
+) -> Response:
+    """The part of a document that the address names; where there is no such document, the one
+    whose id the address is as a whole: ids may end like the names of parts."""
+    try:
+        return json_response(await part)
+    except NotFound as error:
+        try:
+            return json_response(await documents.get(services.pool, tenant, bank_id, other))
+        except NotFound:
+            raise error from None
 
 
 @router.get(f"{BANK}/documents", operation_id="list_documents")
@@ -64,10 +81,12 @@ async def list_chunks(
     offset: Annotated[Natural, Query()] = 0,
 ) -> Response:
     """A document's chunks in order."""
-    return json_response(
-        await chunks.of_document(
-            services.pool, tenant, bank_id, document_id, limit=limit, offset=offset
-        )
+    return await _either(
+        services,
+        tenant,
+        bank_id,
+        f"{document_id}/chunks",
+        chunks.of_document(services.pool, tenant, bank_id, document_id, limit=limit, offset=offset),
     )
 
 
@@ -83,9 +102,25 @@ async def reprocess(bank_id: str, document_id: str, tenant: Tenant, services: Gi
         )
 
 
-@router.get(f"{_DOCUMENT}/history", include_in_schema=False)
-async def history(bank_id: str, document_id: str) -> Response:
-    return json_response({"detail": "the history of documents is not built here."}, 501)
+@router.get(f"{_DOCUMENT}/history", operation_id="get_document_history")
+async def list_history(
+    bank_id: str,
+    document_id: str,
+    tenant: Tenant,
+    services: Given,
+    limit: Annotated[int, Query(ge=1, le=history.KEPT)] = 100,
+    offset: Annotated[Natural, Query()] = 0,
+) -> Response:
+    """What happened to a document, newest first."""
+    return await _either(
+        services,
+        tenant,
+        bank_id,
+        f"{document_id}/history",
+        history.of_document(
+            services.pool, tenant, bank_id, document_id, limit=limit, offset=offset
+        ),
+    )
 
 
 @router.get(_DOCUMENT, operation_id="get_document")

@@ -59,7 +59,7 @@ async def get_operation(
 
 @router.delete(_OPERATION, operation_id="cancel_operation")
 async def cancel(bank_id: str, operation_id: str, tenant: Tenant, services: Given) -> Response:
-    """Cancels an operation that has not begun."""
+    """Cancels an operation that has not ended; one that runs stops before it stores anything."""
     return json_response(await operations.cancel(services.pool, tenant, bank_id, operation_id))
 
 

@@ -1,0 +1,36 @@
+"""What operations keep of the content that they were given, and until when.
+
+A completed operation keeps nothing. One that failed or was cancelled can be tried again for a
+while, and keeps its content so long, unless what it is about is deleted.
+"""
+
+from __future__ import annotations
+
+from retrieval.store.pool import Connection, Pool, write
+
+KEPT_S = 7 * 24 * 3600.0
+"""How long a failed or cancelled operation can be tried again."""
+
+
+async def let_go(pool: Pool, kept_s: float = KEPT_S) -> None:
+    """Drops the payloads of operations that ended `kept_s` ago."""
+    await write(
+        pool,
+        lambda connection: connection.execute(
+            "update operations set payload = '{}' where status in ('failed', 'cancelled')"
+            " and payload <> '{}' and updated_at < now() - $1 * interval '1 second'",
+            kept_s,
+        ),
+    )
+
+
+async def forget(connection: Connection, bank: int, document_id: str | None = None) -> None:
+    """Drops what ended operations of the bank keep of a document; of everything without one."""
+    await connection.execute(
+        "update operations set payload = '{}' where bank = $1"
+        " and status in ('failed', 'cancelled') and payload <> '{}'"
+        " and ($2::text is null or payload->'items' @> jsonb_build_array("
+        "  jsonb_build_object('document_id', $2::text)))",
+        bank,
+        document_id,
+    )
