@@ -42,9 +42,9 @@ from retrieval.store.heads import BankHead
 from retrieval.store.pool import Pool, PoolSettings, open_pool
 from retrieval.store.tenants import DEFAULT_TENANT
 from serve import metrics
-from serve.company import Company
-from serve.door import Door, Limits, Share
+from serve.admission import AdmissionController, Limits, LimitShare
 from serve.inference import name_of, open_embedder, open_reranker
+from serve.membership import Membership
 from serve.services import Services, Writer
 from serve.settings import Settings
 from serve.settings.model import RESIDENT
@@ -245,8 +245,10 @@ async def open_writer(
     return LocalWriter(deps)
 
 
-def recall_door(settings: Settings, pool: Pool, share: Callable[[], Share] = Share) -> Door:
-    """The door of recalls; a tenant's own limits win over those of the settings."""
+def recall_admission(
+    settings: Settings, pool: Pool, share: Callable[[], LimitShare] = LimitShare
+) -> AdmissionController:
+    """Admission of recalls; a tenant's own limits win over those of the settings."""
     common = settings.limits
 
     async def limits(tenant: str) -> Limits:
@@ -258,11 +260,13 @@ def recall_door(settings: Settings, pool: Pool, share: Callable[[], Share] = Sha
         )
 
     most, line = settings.recall.recall_max_concurrent, common.recall_queue_max
-    return Door(most, line, limits=limits, share=share)
+    return AdmissionController(most, line, limits=limits, share=share)
 
 
-def write_door(settings: Settings, pool: Pool, share: Callable[[], Share] = Share) -> Door:
-    """The door of writes; only tenants with limits of their own have any."""
+def write_admission(
+    settings: Settings, pool: Pool, share: Callable[[], LimitShare] = LimitShare
+) -> AdmissionController:
+    """Admission of writes; only tenants with limits of their own have any."""
 
     async def limits(tenant: str) -> Limits:
         own = await tenant_limits.of(pool, tenant)
@@ -273,7 +277,13 @@ def write_door(settings: Settings, pool: Pool, share: Callable[[], Share] = Shar
         )
 
     most, line = settings.limits.write_max_concurrent, settings.limits.write_queue_max
-    return Door(most, line, limits=limits, share=share)
+    return AdmissionController(most, line, limits=limits, share=share)
+
+
+def read_admission(settings: Settings) -> AdmissionController:
+    """Admission of lists, statistics and single reads: bounds and turns, no rates."""
+    common = settings.limits
+    return AdmissionController(common.read_max_concurrent, common.read_queue_max)
 
 
 def _first(own: N | None, common: N) -> N:
@@ -299,15 +309,16 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
             retriever = open_retriever(settings, pool, residency, embedder, stack)
         if writer is None:
             writer = await open_writer(settings, pool, residency, embedder, stack)
-    company = Company(pool)
-    await company.join(stack)
+    membership = Membership(pool)
+    await membership.join(stack)
     return Services(
         settings=settings,
         pool=pool,
         recaller=RecallEngine(pool, retriever, reranker, settings.recall),
         writer=writer,
-        recall_door=recall_door(settings, pool, company.share),
-        write_door=write_door(settings, pool, company.share),
+        recall_admission=recall_admission(settings, pool, membership.share),
+        write_admission=write_admission(settings, pool, membership.share),
+        read_admission=read_admission(settings),
         models={
             "embedder": "in the retriever" if embedder is None else embedder.model_id,
             "reranker": name_of(reranker),
