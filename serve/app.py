@@ -7,6 +7,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from serve import errors, reference, routes
 from serve.bodies import Bodies, BodyMemory
+from serve.brake import Brake
 from serve.guard import Guard
 from serve.routes.recall import DEGRADED_HEADER
 from serve.routes.service import API_VERSION, BUILD_HEADER
@@ -33,6 +34,7 @@ def create(settings: Settings, services: Services | None = None) -> FastAPI:
         server.max_body_bytes,
         BodyMemory(max(server.body_memory_bytes, 2 * server.max_body_bytes)),
     )
+    app.state.brake = Brake(settings.limits.refusals_per_s)
     errors.install(app)
     if server.enable_docs:
         reference.install(app)

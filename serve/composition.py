@@ -33,6 +33,7 @@ from retrieval.keyword import backends
 from retrieval.keyword.analyser import Analyser
 from retrieval.keyword.backends import KeywordBackend
 from retrieval.maintenance.upkeep import Upkeep
+from retrieval.pacing import Pace
 from retrieval.protocols import Embedder, Reranker
 from retrieval.recall import RecallEngine, Retriever
 from retrieval.retriever import LocalRetriever
@@ -205,6 +206,7 @@ def open_retriever(
     residency: Residency,
     embedder: Embedder,
     stack: AsyncExitStack,
+    pace: Pace | None = None,
 ) -> LocalRetriever:
     timex.warm()
     if settings.banks.bank_warm:
@@ -227,6 +229,7 @@ def open_retriever(
         analyser,
         keyword_backend(settings),
         threads[1],
+        pace,
     )
 
 
@@ -294,6 +297,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
     """Everything that the endpoints call, with what is not `elsewhere` in this process."""
     pool = await open_database(settings, stack)
     parts: list[Any] = []
+    pace = Pace()
     reranker = elsewhere.reranker
     if reranker is None:
         reranker = await open_reranker(settings, stack)
@@ -306,7 +310,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
             parts.append(embedder)
         residency = await open_residency(settings, pool, elsewhere.ranges, stack)
         if retriever is None:
-            retriever = open_retriever(settings, pool, residency, embedder, stack)
+            retriever = open_retriever(settings, pool, residency, embedder, stack, pace)
         if writer is None:
             writer = await open_writer(settings, pool, residency, embedder, stack)
     membership = Membership(pool)
@@ -314,7 +318,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
     return Services(
         settings=settings,
         pool=pool,
-        recaller=RecallEngine(pool, retriever, reranker, settings.recall),
+        recaller=RecallEngine(pool, retriever, reranker, settings.recall, pace),
         writer=writer,
         recall_admission=recall_admission(settings, pool, membership.share),
         write_admission=write_admission(settings, pool, membership.share),

@@ -98,7 +98,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
 
 
 def json_response(
-    content: Any, status: int = 200, headers: dict[str, str] | None = None
+    content: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """`content` as JSON; what orjson cannot write is a fault of ours."""
     return Response(orjson.dumps(content), status, headers, "application/json")

@@ -22,8 +22,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serve import structure
 from serve.bodies import SMALL_BYTES, Bodies, declared
+from serve.brake import Brake
 from serve.errors import LengthRequired, TooLarge, json_response, problems, refusal
-from serve.services import authenticate, tenant_of
+from serve.services import TENANT, authenticate, tenant_of
 from serve.structure import Bounds
 
 IGNORED_HEADER = "X-Ignored-Params"
@@ -155,8 +156,7 @@ class Endpoint(APIRoute):
                 del body
                 return await handle(request)
 
-        async def answer(request: Request) -> Response:
-            request = StrictRequest(request.scope, request.receive)
+        async def answered(request: StrictRequest) -> Response:
             if b"%00" in request.scope["query_string"]:
                 return json_response({"detail": NO_NUL}, 400)
             _restore_slashes(request.scope["path_params"])
@@ -164,14 +164,25 @@ class Endpoint(APIRoute):
                 response = await prepared(request)
             except RequestValidationError as error:
                 return problems(error.errors())
-            except HTTPException:
-                raise
+            except HTTPException as error:
+                return json_response({"detail": error.detail}, error.status_code, error.headers)
             except ClientDisconnect:
-                return Response(status_code=499)  # nobody reads it
+                raise
             except Exception as error:
                 return refusal(error)
             if request.scope["query_string"] or request.ignored:
                 _name_ignored(request, response, queries)
+            return response
+
+        async def answer(request: Request) -> Response:
+            request = StrictRequest(request.scope, request.receive)
+            try:
+                response = await answered(request)
+            except ClientDisconnect:
+                return Response(status_code=499)  # nobody reads it
+            if response.status_code >= 400:
+                brake: Brake = request.app.state.brake
+                await brake.hold(request.scope.get(TENANT, ""))
             return response
 
         return answer

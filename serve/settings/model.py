@@ -305,6 +305,9 @@ class Limits(Section):
     """Lists, statistics and single reads at once per process; the rest wait."""
     read_queue_max: Count = 64
     """Reads of one tenant that may wait in one process; above it 503."""
+    refusals_per_s: Count = 50
+    """Refusals (4xx, 503) that one tenant, or all without a key, get at once; each one beyond is
+    held back for a second. 0 = none is."""
     require_api_key: Flag = False
     """true: a request needs a key made with `fourfold keys`; its tenant is the key's."""
 

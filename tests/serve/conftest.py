@@ -44,6 +44,7 @@ def settings_for(dsn: str, **sections: dict[str, Any]) -> Settings:
         "rerankers": {"members": [{"provider": "rrf"}]},
         **sections,
         "server": {"allowed_hosts": ["test"], **sections.get("server", {})},
+        "limits": {"refusals_per_s": 0, **sections.get("limits", {})},
     }
     return parse(tree, {})
 
