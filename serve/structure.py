@@ -37,7 +37,7 @@ def check(text: bytes, bounds: Bounds) -> None:
     """TooMuch where `text` goes beyond the bounds. Any bytes will do: what is no JSON is measured
     as if it were. Long texts are read in blocks that let other threads run in between."""
     if len(text) <= bounds.depth or text.count(b"[") + text.count(b"{") <= bounds.depth:
-        if text.count(b",") > bounds.values:
+        if text.count(b",") >= bounds.values:
             _check_blocks(text, bounds)
         return
     _check_blocks(text, bounds)
