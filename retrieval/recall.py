@@ -25,6 +25,7 @@ import numpy as np
 from retrieval import explain, extras, tokens, trace, zones
 from retrieval.bank.selection import places
 from retrieval.errors import InvalidInput
+from retrieval.pacing import Pace
 from retrieval.protocols import Reranker
 from retrieval.ranking import packing, survival
 from retrieval.ranking.document import document
@@ -93,11 +94,13 @@ class RecallEngine:
         retriever: Retriever,
         reranker: Reranker,
         settings: RecallSettings,
+        pace: Pace | None = None,
     ) -> None:
         self._pool = pool
         self._retriever = retriever
         self._reranker = reranker
         self._settings = settings
+        self._pace = pace or Pace()
 
     async def recall(self, query: RecallQuery) -> RecallResult:
         """Raises InvalidInput, NotFound, Overloaded, DeadlineExceeded, Unavailable."""
@@ -127,6 +130,7 @@ class RecallEngine:
             scores = await self._rerank(query, shortlist, settings)
         if scores.degraded:
             degraded.append("rerank")
+        await self._pace.turn(query.tenant)
         with clock.step("combined_scoring"):
             ranked = rank(query, shortlist, scores, settings)
             order, dropped = ranked.order, dict(ranked.dropped)
@@ -148,6 +152,7 @@ class RecallEngine:
             rows = await self._rows(shortlist, kept)
             visibility = Visibility(query.filters)
             shown = await extras.sources(self._pool, shortlist.head, visibility, rows.values())
+            await self._pace.turn(query.tenant)
             body = await self._answer(query, shortlist, ranked, rows, merged, shown)
             body |= await extras.fetch(self._pool, query, shortlist, order, rows, visibility, shown)
         body["results_truncated"] = packed.truncated

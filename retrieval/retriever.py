@@ -20,12 +20,12 @@ from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.split import SplitIndex
 from retrieval.errors import FourfoldError, Moved, Unavailable
-from retrieval.inline import Inline
 from retrieval.keyword import elsewhere
 from retrieval.keyword.analyser import Analyser, Query
 from retrieval.keyword.backends import KeywordBackend
 from retrieval.keyword.bm25 import ScoredMatches
 from retrieval.metadata import compiled
+from retrieval.pacing import Pace
 from retrieval.protocols import Embedder
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
 from retrieval.reading import NO_TERMS, Asked, Reading
@@ -71,6 +71,7 @@ class LocalRetriever:
         analysers: Callable[[BankHead], Analyser],
         keyword: KeywordBackend | None = None,
         long_executor: Executor | None = None,
+        pace: Pace | None = None,
     ) -> None:
         """`executor`: for array work of a few milliseconds, best one thread, since most of it holds
         the interpreter; `long_executor`: for that of banks above LONG_SIZE, None takes the same."""
@@ -80,9 +81,9 @@ class LocalRetriever:
         self._settings = settings
         self._executor = executor
         self._long_executor = long_executor or executor
+        self._pace = pace or Pace()
         self._analysers = analysers
         self._keyword = keyword
-        self._inline = Inline()
 
     async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
         """See retrieval.recall.Retriever."""
@@ -340,7 +341,8 @@ class LocalRetriever:
         """Array work: inline where it is short, otherwise off the event loop."""
         threads = self._threads(bank)
         if threads is None:
-            return await self._inline.run(function, *args)
+            await self._pace.turn(bank.head.tenant)
+            return function(*args)
         return await asyncio.get_running_loop().run_in_executor(threads, function, *args)
 
     def _threads(self, bank: ResidentBank) -> Executor | None:

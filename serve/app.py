@@ -2,37 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 
-from serve import errors, routes
-from serve.routes.service import API_VERSION
-from serve.routing import Addresses
+from serve import errors, reference, routes
+from serve.bodies import Bodies, BodyMemory
+from serve.brake import Brake
+from serve.guard import Guard
+from serve.routes.recall import DEGRADED_HEADER
+from serve.routes.service import API_VERSION, BUILD_HEADER
+from serve.routing import IGNORED_HEADER, Addresses
 from serve.services import Services
 from serve.settings import Settings
 
 
 def create(settings: Settings, services: Services | None = None) -> FastAPI:
     """The application. `services` may come later, as `app.state.services`, before it serves."""
-
-    @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        yield
-
+    server = settings.server
     app = FastAPI(
         title="Fourfold",
         summary="A GPU-batched recall server for the memory of AI agents.",
         version=API_VERSION,
-        lifespan=lifespan,
         redirect_slashes=False,
+        openapi_url="/openapi.json" if server.enable_docs else None,
+        docs_url=None,
+        redoc_url=None,
     )
     app.state.services = services
-    app.state.max_body_bytes = settings.server.max_body_bytes
+    app.state.bodies = Bodies(
+        min(server.max_small_body_bytes, server.max_body_bytes),
+        server.max_body_bytes,
+        BodyMemory(max(server.body_memory_bytes, 2 * server.max_body_bytes)),
+    )
+    app.state.brake = Brake(settings.limits.refusals_per_s)
     errors.install(app)
-    base = settings.server.base_path.rstrip("/")
+    if server.enable_docs:
+        reference.install(app)
+    base = server.base_path.rstrip("/")
     app.add_middleware(Addresses, banks=f"{base}/v1/default/banks/")
+    if server.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=server.cors_origins,
+            allow_methods=["*"],
+            allow_headers=["authorization", "content-encoding", "x-request-timeout-s"],
+            expose_headers=[IGNORED_HEADER, DEGRADED_HEADER, BUILD_HEADER, "Retry-After"],
+        )
+    keyless = not settings.limits.require_api_key
+    app.add_middleware(
+        Guard,
+        hosts=server.allowed_hosts if keyless else None,
+        origins=server.cors_origins if keyless else None,
+    )
     for router in routes.ROUTERS:
         app.include_router(router, prefix=base)
     return app

@@ -21,6 +21,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its boxes break long paths into lines
     help="A recall server for the memory of AI agents.",
 )
 keys = typer.Typer(no_args_is_help=True, help="API keys of tenants, in the server's database.")

@@ -33,6 +33,7 @@ from retrieval.keyword import backends
 from retrieval.keyword.analyser import Analyser
 from retrieval.keyword.backends import KeywordBackend
 from retrieval.maintenance.upkeep import Upkeep
+from retrieval.pacing import Pace
 from retrieval.protocols import Embedder, Reranker
 from retrieval.recall import RecallEngine, Retriever
 from retrieval.retriever import LocalRetriever
@@ -42,9 +43,9 @@ from retrieval.store.heads import BankHead
 from retrieval.store.pool import Pool, PoolSettings, open_pool
 from retrieval.store.tenants import DEFAULT_TENANT
 from serve import metrics
-from serve.company import Company
-from serve.door import Door, Limits, Share
+from serve.admission import AdmissionController, Limits, LimitShare
 from serve.inference import name_of, open_embedder, open_reranker
+from serve.membership import Membership
 from serve.services import Services, Writer
 from serve.settings import Settings
 from serve.settings.model import RESIDENT
@@ -205,6 +206,7 @@ def open_retriever(
     residency: Residency,
     embedder: Embedder,
     stack: AsyncExitStack,
+    pace: Pace | None = None,
 ) -> LocalRetriever:
     timex.warm()
     if settings.banks.bank_warm:
@@ -227,6 +229,7 @@ def open_retriever(
         analyser,
         keyword_backend(settings),
         threads[1],
+        pace,
     )
 
 
@@ -245,8 +248,10 @@ async def open_writer(
     return LocalWriter(deps)
 
 
-def recall_door(settings: Settings, pool: Pool, share: Callable[[], Share] = Share) -> Door:
-    """The door of recalls; a tenant's own limits win over those of the settings."""
+def recall_admission(
+    settings: Settings, pool: Pool, share: Callable[[], LimitShare] = LimitShare
+) -> AdmissionController:
+    """Admission of recalls; a tenant's own limits win over those of the settings."""
     common = settings.limits
 
     async def limits(tenant: str) -> Limits:
@@ -258,11 +263,13 @@ def recall_door(settings: Settings, pool: Pool, share: Callable[[], Share] = Sha
         )
 
     most, line = settings.recall.recall_max_concurrent, common.recall_queue_max
-    return Door(most, line, limits=limits, share=share)
+    return AdmissionController(most, line, limits=limits, share=share)
 
 
-def write_door(settings: Settings, pool: Pool, share: Callable[[], Share] = Share) -> Door:
-    """The door of writes; only tenants with limits of their own have any."""
+def write_admission(
+    settings: Settings, pool: Pool, share: Callable[[], LimitShare] = LimitShare
+) -> AdmissionController:
+    """Admission of writes; only tenants with limits of their own have any."""
 
     async def limits(tenant: str) -> Limits:
         own = await tenant_limits.of(pool, tenant)
@@ -273,7 +280,13 @@ def write_door(settings: Settings, pool: Pool, share: Callable[[], Share] = Shar
         )
 
     most, line = settings.limits.write_max_concurrent, settings.limits.write_queue_max
-    return Door(most, line, limits=limits, share=share)
+    return AdmissionController(most, line, limits=limits, share=share)
+
+
+def read_admission(settings: Settings) -> AdmissionController:
+    """Admission of lists, statistics and single reads: bounds and turns, no rates."""
+    common = settings.limits
+    return AdmissionController(common.read_max_concurrent, common.read_queue_max)
 
 
 def _first(own: N | None, common: N) -> N:
@@ -284,6 +297,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
     """Everything that the endpoints call, with what is not `elsewhere` in this process."""
     pool = await open_database(settings, stack)
     parts: list[Any] = []
+    pace = Pace()
     reranker = elsewhere.reranker
     if reranker is None:
         reranker = await open_reranker(settings, stack)
@@ -296,18 +310,19 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
             parts.append(embedder)
         residency = await open_residency(settings, pool, elsewhere.ranges, stack)
         if retriever is None:
-            retriever = open_retriever(settings, pool, residency, embedder, stack)
+            retriever = open_retriever(settings, pool, residency, embedder, stack, pace)
         if writer is None:
             writer = await open_writer(settings, pool, residency, embedder, stack)
-    company = Company(pool)
-    await company.join(stack)
+    membership = Membership(pool)
+    await membership.join(stack)
     return Services(
         settings=settings,
         pool=pool,
-        recaller=RecallEngine(pool, retriever, reranker, settings.recall),
+        recaller=RecallEngine(pool, retriever, reranker, settings.recall, pace),
         writer=writer,
-        recall_door=recall_door(settings, pool, company.share),
-        write_door=write_door(settings, pool, company.share),
+        recall_admission=recall_admission(settings, pool, membership.share),
+        write_admission=write_admission(settings, pool, membership.share),
+        read_admission=read_admission(settings),
         models={
             "embedder": "in the retriever" if embedder is None else embedder.model_id,
             "reranker": name_of(reranker),

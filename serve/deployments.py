@@ -213,8 +213,8 @@ def application(settings: Settings) -> serve.Application:
     ranges = alone("Ranges", RangesReplica, stages.ranges)
     retriever = alone("Retriever", RetrieverReplica, stages.retriever, embedder, ranges)
     ingest = alone("Ingest", IngestReplica, stages.ingest, embedder, ranges)
-    door = stages.recall.model_copy(update={"replicas": settings.server.workers})
-    ingress = _deployed("Recall", serve.ingress()(RecallReplica), door, settings)
+    ingress_stage = stages.recall.model_copy(update={"replicas": settings.server.workers})
+    ingress = _deployed("Recall", serve.ingress()(RecallReplica), ingress_stage, settings)
     return ingress.bind(settings, retriever, embedder, reranker, ingest, ranges)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import httpx
 from rich.console import Console
 
-from serve import haproxy
+from serve import haproxy, terminal
 from serve.maintain import keyword_findings
 from serve.settings import Settings, SettingsError, load
 
@@ -36,7 +36,7 @@ Finding = tuple[str, str, str]
 
 def run(config: Path | None, data: Path, console: Console | None = None) -> int:
     """Prints the findings; 1 if the server would not start."""
-    out = console or Console()
+    out = console or terminal.console()
     marks = {"ok": "[green]ok   [/]", "note": "[yellow]note [/]", "wrong": "[red]wrong[/]"}
     wrong = 0
     for state, what, sentence in findings(config, data):
@@ -59,7 +59,7 @@ def findings(config: Path | None, data: Path) -> Iterator[Finding]:
     for check in (
         _machine,
         _device,
-        _door,
+        _proxy,
         _embedder,
         _reranker,
         _database,
@@ -112,14 +112,14 @@ def _device(settings: Settings, _data: Path) -> Iterator[Finding]:
         yield "note", "device", "there is a GPU, and these settings do not use it"
 
 
-def _door(settings: Settings, _data: Path) -> Iterator[Finding]:
+def _proxy(settings: Settings, _data: Path) -> Iterator[Finding]:
     binary = haproxy.available()
     if not settings.server.haproxy:
-        yield "note", "door", "Ray's own proxy, by the settings: about ten times the CPU time"
+        yield "note", "proxy", "Ray's own, by the settings: about ten times the CPU time"
     elif binary is None:
-        yield "note", "door", "Ray's own proxy: no HAProxy comes with Ray for this platform"
+        yield "note", "proxy", "Ray's own: no HAProxy comes with Ray for this platform"
     else:
-        yield "ok", "door", binary
+        yield "ok", "proxy", binary
 
 
 def _embedder(settings: Settings, _data: Path) -> Iterator[Finding]:

@@ -20,13 +20,73 @@ from retrieval.store.answers import KeyReused
 
 log = logging.getLogger(__name__)
 
+
+class Unauthorized(errors.FourfoldError):
+    """No key, or one that is not valid (401)."""
+
+
+class ForeignOrigin(errors.FourfoldError):
+    """A web page of somebody else asks for a change (403)."""
+
+
+class SlowBody(errors.FourfoldError):
+    """The body does not come (408)."""
+
+    def __init__(self, bytes_per_s: int) -> None:
+        super().__init__(
+            f"the request body comes too slowly: at least {bytes_per_s} bytes a second"
+        )
+
+
+class LengthRequired(errors.FourfoldError):
+    """A body without a length where none is read (411)."""
+
+
+class TooLarge(errors.FourfoldError):
+    """The body is larger than may be (413)."""
+
+    def __init__(self, limit: int, whose: str = "") -> None:
+        super().__init__(f"the request body is larger than {whose}{limit} bytes")
+
+
+class UnsupportedEncoding(errors.FourfoldError):
+    """A body in an encoding that is not read (415)."""
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__(f"content-encoding {encoding!r} is not read: use gzip, deflate or none")
+
+
+class BadEncoding(errors.FourfoldError):
+    """A body that is not what its content-encoding says (400)."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"content-encoding: {why}")
+
+
+class Misdirected(errors.FourfoldError):
+    """The request is for a host that is not this server (421)."""
+
+
+class HeadersTooLarge(errors.FourfoldError):
+    """More or longer header fields than are read (431)."""
+
+
 STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.TooMuch, 413),
     (KeyReused, 422),
     (errors.InvalidInput, 400),
     (errors.NeedsModel, 400),
+    (BadEncoding, 400),
+    (Unauthorized, 401),
+    (ForeignOrigin, 403),
     (errors.NotFound, 404),
+    (SlowBody, 408),
     (errors.Conflict, 409),
+    (LengthRequired, 411),
+    (TooLarge, 413),
+    (UnsupportedEncoding, 415),
+    (Misdirected, 421),
+    (HeadersTooLarge, 431),
     (errors.RateLimited, 429),
     (errors.Overloaded, 503),
     (errors.Unavailable, 503),
@@ -40,12 +100,8 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
 """First match wins. What is not here is a fault of ours: 500 with a sentence, no detail."""
 
 
-class Unauthorized(errors.FourfoldError):
-    """No key, or one that is not valid (401)."""
-
-
 def json_response(
-    content: Any, status: int = 200, headers: dict[str, str] | None = None
+    content: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """`content` as JSON; what orjson cannot write is a fault of ours."""
     return Response(orjson.dumps(content), status, headers, "application/json")
@@ -53,11 +109,9 @@ def json_response(
 
 def refusal(error: Exception) -> Response:
     """The answer to a request that ended in `error`."""
-    if isinstance(error, Unauthorized):
-        return json_response({"detail": str(error)}, 401, {"WWW-Authenticate": "Bearer"})
     for kind, status in STATUS:
         if isinstance(error, kind):
-            return json_response(_body(error), status, _retry_after(error, status))
+            return json_response(_body(error), status, _headers(error, status))
     log.error("unexpected error", exc_info=error)
     return json_response({"detail": "an unexpected error happened; the server's log has it"}, 500)
 
@@ -70,11 +124,20 @@ def _body(error: Exception) -> dict[str, Any]:
     return body
 
 
-def _retry_after(error: Exception, status: int) -> dict[str, str] | None:
-    if status not in (429, 503):
-        return None
-    seconds = getattr(error, "retry_after_s", 1.0)
-    return {"Retry-After": str(max(1, math.ceil(seconds)))}
+def _headers(error: Exception, status: int) -> dict[str, str] | None:
+    """What a status obliges to say beside the sentence."""
+    if status in (429, 503):
+        seconds = getattr(error, "retry_after_s", 1.0)
+        return {"Retry-After": str(max(1, math.ceil(seconds)))}
+    return _ALWAYS.get(status)
+
+
+_ALWAYS = {
+    401: {"WWW-Authenticate": "Bearer"},
+    408: {"Connection": "close"},
+    413: {"Connection": "close"},
+    415: {"Accept-Encoding": "gzip, deflate"},
+}
 
 
 def problems(found: Sequence[Any]) -> Response:
@@ -120,6 +183,8 @@ def install(app: FastAPI) -> None:
         if error.status_code == 405:
             allowed = _methods(request)
             headers["Allow"] = ", ".join(allowed)
+            if "GET" in allowed:
+                headers["Allow"] += ", HEAD"
             detail = f"{request.method} cannot be used here: use {' or '.join(allowed)}"
         elif error.status_code == 404 and detail == "Not Found":  # the framework's own
             detail = "there is nothing at this address: /docs shows what there is"

@@ -181,7 +181,10 @@ def _environment(settings: Settings, data: Path, folder: Path) -> Mapping[str, s
         "PYTHONPATH": os.pathsep.join(filter(None, (_checkout(), os.environ.get("PYTHONPATH")))),
     }
     binary = haproxy.available() if settings.server.haproxy else None
-    return own | dict(haproxy.environment(binary, folder / "h") if binary else {})
+    if binary is None:
+        return own
+    per_address = settings.server.max_connections_per_address
+    return own | dict(haproxy.environment(binary, folder / "h", per_address))
 
 
 def _checkout() -> str:

@@ -55,12 +55,12 @@ MODEL = Histogram(
     buckets=(0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 50, 200, 1_000, 5_000, 20_000),
     registry=registry,
 )  # fmt: skip
-INSIDE = Gauge(
-    "fourfold_door_inside", "Requests running, by door", ("door",), registry=registry,
+RUNNING = Gauge(
+    "fourfold_admission_running", "Requests running", ("controller",), registry=registry,
     multiprocess_mode="livesum",
 )  # fmt: skip
 WAITING = Gauge(
-    "fourfold_door_waiting", "Requests waiting, by door", ("door",), registry=registry,
+    "fourfold_admission_waiting", "Requests in line", ("controller",), registry=registry,
     multiprocess_mode="livesum",
 )  # fmt: skip
 

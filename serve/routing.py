@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from itertools import islice
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote
 
@@ -12,48 +14,112 @@ from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from pydantic_core import SchemaValidator, ValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from serve.errors import json_response, problems, refusal
+from serve import structure
+from serve.bodies import SMALL_BYTES, Bodies, declared
+from serve.brake import Brake
+from serve.errors import LengthRequired, TooLarge, json_response, problems, refusal
+from serve.services import TENANT, authenticate, tenant_of
+from serve.structure import Bounds
 
 IGNORED_HEADER = "X-Ignored-Params"
 _NAMED_AT_MOST = 20
 NO_NUL = "addresses must not contain NUL"
 
+DEPTH_MAX = 64
+"""Levels of objects and lists in a body."""
+SMALL_BOUNDS = Bounds(DEPTH_MAX, containers=50_000, values=100_000)
+LARGE_BOUNDS = Bounds(DEPTH_MAX, containers=250_000, values=1_000_000)
+"""Of bodies of all routes, and of those that store memories in bulk. At their bounds they are
+parsed in about 5 and 50 ms."""
+ERRORS_MAX = 1_000
+"""Of more problems than this none is described: each description costs some microseconds."""
+
 
 class StrictRequest(Request):
-    """A request whose body is bounded, and JSON in the strict sense: no NaN, no lone surrogates.
+    """A request whose body was read by its route, before the framework asks for it."""
 
-    NUL characters, which no text needs and the database refuses, are left out of every string.
-    """
+    ignored: Sequence[str] = ()
+    """Unknown names at the top of the body, the first ones."""
 
-    async def body(self) -> bytes:
-        if not hasattr(self, "_body"):
-            limit = self.app.state.max_body_bytes
-            if int(self.headers.get("content-length") or 0) > limit:
-                raise _too_large(limit)
-            parts, size = [], 0
-            async for part in self.stream():
-                size += len(part)
-                if size > limit:
-                    raise _too_large(limit)
-                parts.append(part)
-            self._body = b"".join(parts)
-        return self._body
+    def took(
+        self, body: bytes, model: BaseModel | None = None, ignored: Sequence[str] = ()
+    ) -> None:
+        """The framework finds `model` for the body's JSON; without one, the bytes."""
+        self._body = body if model is None else body[:1]  # not kept: it may be large
+        if model is not None:
+            self._json = model
+        self.ignored = ignored
 
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
-            body = await self.body()
-            self._json = orjson.loads(body)
-            if b"\\u0000" in body:
-                self._json = _without_nul(self._json)
+            self._json = orjson.loads(await self.body())
         return self._json
 
 
-def _too_large(limit: int) -> HTTPException:
-    return HTTPException(413, f"the request body is larger than {limit} bytes")
+class Reading:
+    """How the JSON body of one route is read: within bounds, checked against its model.
+
+    NUL characters, which no text needs and the database refuses, are left out of every string.
+    Lists are checked up to their first wrong entry.
+    """
+
+    def __init__(self, model: type[BaseModel]) -> None:
+        self.large: bool = getattr(model, "LARGE", False)
+        self._bounds = LARGE_BOUNDS if self.large else SMALL_BOUNDS
+        self._names = frozenset(
+            name
+            for field, info in model.model_fields.items()
+            for name in (field, info.alias)
+            if name
+        )
+        self._validator = SchemaValidator(_failing_fast(model.__pydantic_core_schema__))
+
+    def __call__(self, body: bytes) -> tuple[BaseModel, list[str]]:
+        """The body as the route's model, and names that it ignored. RequestValidationError."""
+        try:
+            structure.check(body, self._bounds)
+            content = orjson.loads(body)
+        except structure.TooMuch as error:
+            raise _invalid("body_too_complex", ("body",), f"the body has {error}") from None
+        except orjson.JSONDecodeError as error:
+            sentence = f"the body is no JSON: {error.msg}"
+            raise _invalid("json_invalid", ("body", error.pos), sentence) from None
+        if b"\\u0000" in body:
+            content = _without_nul(content)
+        try:
+            model: BaseModel = self._validator.validate_python(content)
+        except ValidationError as error:
+            if (count := error.error_count()) > ERRORS_MAX:
+                sentence = f"{count:,} values of the body are wrong, too many to name them"
+                raise _invalid("too_many_errors", ("body",), sentence) from None
+            found = error.errors(include_url=False, include_input=False)
+            raise RequestValidationError(
+                [{**problem, "loc": ("body", *problem["loc"])} for problem in found]
+            ) from None
+        unknown = (name for name in content if name not in self._names)
+        return model, list(islice(unknown, _NAMED_AT_MOST))
+
+
+def _failing_fast(schema: Any) -> Any:
+    """The schema, with lists that end at their first wrong entry: a body of a million wrong ones
+    would be a million errors."""
+    if isinstance(schema, dict):
+        copy = {key: _failing_fast(value) for key, value in schema.items()}
+        return {**copy, "fail_fast": True} if copy.get("type") in _LISTS else copy
+    return [_failing_fast(part) for part in schema] if isinstance(schema, list) else schema
+
+
+_LISTS = ("list", "set", "frozenset")
+
+
+def _invalid(kind: str, loc: tuple[str | int, ...], sentence: str) -> RequestValidationError:
+    return RequestValidationError([{"type": kind, "loc": loc, "msg": sentence}])
 
 
 def _without_nul(value: Any) -> Any:
@@ -65,31 +131,76 @@ def _without_nul(value: Any) -> Any:
 
 
 class Endpoint(APIRoute):
-    """A route that reads strictly, answers every error by the table, and names what it ignored."""
+    """A route that knows whose a request is before it reads anything, reads strictly, answers every
+    error by the table, and names what it ignored."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         queries = frozenset(_query_names(self.dependant))
-        fields = _body_names(self)
+        needs_tenant = _needs_tenant(self.dependant)
+        reading = _reading_of(self)
 
-        async def answer(request: Request) -> Response:
-            request = StrictRequest(request.scope, request.receive)
+        async def prepared(request: StrictRequest) -> Response:
+            tenant = await authenticate(request) if needs_tenant else ""
+            if reading is None:
+                _refuse_body(request)
+                return await handle(request)
+            bodies: Bodies = request.app.state.bodies
+            async with bodies.read(request, tenant, large=reading.large) as body:
+                if not body or not _is_json(request):
+                    request.took(body)
+                elif len(body) <= SMALL_BYTES:
+                    request.took(body, *reading(body))
+                else:
+                    request.took(body, *await asyncio.to_thread(reading, body))
+                del body
+                return await handle(request)
+
+        async def answered(request: StrictRequest) -> Response:
             if b"%00" in request.scope["query_string"]:
                 return json_response({"detail": NO_NUL}, 400)
             _restore_slashes(request.scope["path_params"])
             try:
-                response = await handle(request)
+                response = await prepared(request)
             except RequestValidationError as error:
                 return problems(error.errors())
-            except HTTPException:
+            except HTTPException as error:
+                return json_response({"detail": error.detail}, error.status_code, error.headers)
+            except ClientDisconnect:
                 raise
             except Exception as error:
                 return refusal(error)
-            if request.scope["query_string"] or fields is not None:
-                _name_ignored(request, response, queries, fields)
+            if request.scope["query_string"] or request.ignored:
+                _name_ignored(request, response, queries)
+            return response
+
+        async def answer(request: Request) -> Response:
+            request = StrictRequest(request.scope, request.receive)
+            try:
+                response = await answered(request)
+            except ClientDisconnect:
+                return Response(status_code=499)  # nobody reads it
+            if response.status_code >= 400:
+                brake: Brake = request.app.state.brake
+                await brake.hold(request.scope.get(TENANT, ""))
             return response
 
         return answer
+
+
+def _refuse_body(request: Request) -> None:
+    """No body of any size is waited for where none is read."""
+    length = declared(request.headers)
+    if length is None:
+        raise LengthRequired("this address reads no body")
+    if length > SMALL_BYTES:
+        raise TooLarge(SMALL_BYTES)
+
+
+def _is_json(request: Request) -> bool:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    main, _, sub = kind.partition("/")
+    return main == "application" and (sub == "json" or sub.endswith("+json"))
 
 
 class Addresses:
@@ -127,19 +238,12 @@ def _restore_slashes(parameters: dict[str, Any]) -> None:
             parameters[name] = value.replace("\0", "/")
 
 
-def _name_ignored(
-    request: StrictRequest,
-    response: Response,
-    queries: frozenset[str],
-    fields: frozenset[str] | None,
-) -> None:
-    ignored = [name for name in request.query_params if name not in queries]
-    body = getattr(request, "_json", None)
-    if fields is not None and isinstance(body, dict):
-        ignored += [name for name in body if name not in fields]
+def _name_ignored(request: StrictRequest, response: Response, queries: frozenset[str]) -> None:
+    unknown = (name for name in request.query_params if name not in queries)
+    ignored = [*islice(unknown, _NAMED_AT_MOST), *request.ignored]
     if ignored:
-        names = [quote(name[:100], safe="[]") for name in dict.fromkeys(ignored)]
-        response.headers[IGNORED_HEADER] = ", ".join(names[:_NAMED_AT_MOST])
+        names = [quote(name[:100], safe="[]") for name in dict.fromkeys(ignored[:_NAMED_AT_MOST])]
+        response.headers[IGNORED_HEADER] = ", ".join(names)
 
 
 def _query_names(dependant: Dependant) -> list[str]:
@@ -147,14 +251,13 @@ def _query_names(dependant: Dependant) -> list[str]:
     return own + [name for inner in dependant.dependencies for name in _query_names(inner)]
 
 
-def _body_names(route: APIRoute) -> frozenset[str] | None:
-    """The field names of the route's JSON body; None if it has none."""
+def _needs_tenant(dependant: Dependant) -> bool:
+    return dependant.call is tenant_of or any(map(_needs_tenant, dependant.dependencies))
+
+
+def _reading_of(route: APIRoute) -> Reading | None:
     kind = route.body_field.field_info.annotation if route.body_field else None
-    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
-        return None
-    return frozenset(
-        name for field, info in kind.model_fields.items() for name in (field, info.alias) if name
-    )
+    return Reading(kind) if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
 class Router(APIRouter):

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
-from starlette.exceptions import HTTPException
 
 from retrieval.recall import RecallResult
 from retrieval.store import limits, tenants
 from retrieval.store.answers import Key
 from retrieval.store.pool import Pool
 from retrieval.types import RecallQuery
-from serve.door import Door
+from serve.admission import AdmissionController
 from serve.errors import Unauthorized
 from serve.settings import Settings
 
@@ -101,8 +100,10 @@ class Services:
     pool: Pool
     recaller: Recaller
     writer: Writer
-    recall_door: Door
-    write_door: Door
+    recall_admission: AdmissionController
+    write_admission: AdmissionController
+    read_admission: AdmissionController = field(default_factory=lambda: AdmissionController(4, 32))
+    """Lists, statistics, single reads."""
     models: Mapping[str, Any] = field(default_factory=dict)
     """What the models are, for /health and /version."""
     parts: tuple[Any, ...] = ()
@@ -118,21 +119,27 @@ async def _services(request: Request) -> Services:
 Given = Annotated[Services, Depends(_services)]
 
 
-async def _tenant(request: Request, services: Given) -> str:
-    tenant = await _owner(request, services)
-    limit = (await limits.of(services.pool, tenant)).max_body_bytes
-    if limit and len(await request.body()) > limit:
-        raise HTTPException(413, f"the request body is larger than this tenant's {limit} bytes")
+TENANT = "fourfold.tenant"
+"""Key of a request's scope: whose it is, found out before its body is read."""
+
+
+async def authenticate(request: Request) -> str:
+    """Whose request it is, by its key; noted in its scope. Unauthorized."""
+    tenant = await _owner(request, request.app.state.services)
+    request.scope[TENANT] = tenant
+    return tenant
+
+
+async def tenant_of(request: Request) -> str:
+    """Whose request it is, once it was authenticated."""
+    tenant: str = request.scope[TENANT]
     return tenant
 
 
 async def _owner(request: Request, services: Services) -> str:
-    """Whose key the request carries."""
     if not services.settings.limits.require_api_key:
         return tenants.DEFAULT_TENANT
-    header = request.headers.get("authorization", "").strip()
-    scheme, _, rest = header.partition(" ")
-    key = rest.strip() if scheme.lower() == "bearer" else header
+    key = bearer(request)
     if not key:
         raise Unauthorized("an API key is needed: send `Authorization: Bearer <key>`")
     tenant = await tenants.tenant_of(services.pool, key)
@@ -141,7 +148,36 @@ async def _owner(request: Request, services: Services) -> str:
     return tenant
 
 
-Tenant = Annotated[str, Depends(_tenant)]
+def bearer(request: Request) -> str:
+    """The key that a request carries, behind `Bearer` or bare; empty if none."""
+    header = request.headers.get("authorization", "").strip()
+    scheme, _, rest = header.partition(" ")
+    return rest.strip() if scheme.lower() == "bearer" else header
+
+
+Tenant = Annotated[str, Depends(tenant_of)]
+"""Whose request it is, for routes that see to their admission themselves."""
+
+
+async def _reading(tenant: Tenant, services: Given) -> AsyncIterator[str]:
+    async with services.read_admission.enter(tenant):
+        yield tenant
+
+
+async def _changing(tenant: Tenant, services: Given) -> AsyncIterator[str]:
+    async with services.write_admission.enter(tenant):
+        yield tenant
+
+
+Reader = Annotated[str, Depends(_reading, scope="function")]
+"""The tenant, admitted among those that read, until the endpoint is done."""
+Changer = Annotated[str, Depends(_changing, scope="function")]
+"""The tenant, admitted among those that write, until the endpoint is done."""
+
+
+async def largest_body(services: Services, tenant: str) -> int:
+    """Bytes that a body of the tenant may have by its own limits; 0: no limit of its own."""
+    return (await limits.of(services.pool, tenant)).max_body_bytes or 0
 
 
 async def most_items(services: Services, tenant: str, common: int) -> int:

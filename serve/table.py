@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from serve import terminal
+
 _ARMS = ("semantic", "bm25", "graph", "temporal")
 _SHARES = {"recency": 0.2, "temporal": 0.2, "proof": 0.1}
 """How far each signal (0 to 1, neutral at 0.5) moves a score: factor 1 + share (signal - 0.5)."""
@@ -17,7 +19,7 @@ _LEFT_OUT_SHOWN = 15
 
 def show(answer: Mapping[str, Any], *, explain: bool, console: Console | None = None) -> None:
     """Prints the results; with `explain` why each stands where it does, and what was left out."""
-    out = console or Console()
+    out = console or terminal.console()
     results: Sequence[Mapping[str, Any]] = answer["results"]
     if not results:
         out.print("nothing found")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import Query
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -12,20 +9,20 @@ from retrieval.store import banks, stats
 from serve.errors import json_response
 from serve.routes.recall import BANK
 from serve.routing import Router
-from serve.services import Given, Services, Tenant
+from serve.services import Changer, Given, Reader, Services
 from serve.wire.banks import BackgroundBody, BankBody, ConfigBody, DispositionBody
-from serve.wire.common import Natural
+from serve.wire.pages import Offset, PageSize
 
 router = Router(tags=["banks"])
 
 
 @router.get("/v1/default/banks", operation_id="list_banks")
 async def list_banks(
-    tenant: Tenant,
+    tenant: Reader,
     services: Given,
     q: str | None = None,
-    limit: Annotated[Natural, Query()] = 100,
-    offset: Annotated[Natural, Query()] = 0,
+    limit: PageSize = 100,
+    offset: Offset = 0,
 ) -> Response:
     """The tenant's banks, latest write first."""
     return json_response(
@@ -34,31 +31,31 @@ async def list_banks(
 
 
 @router.put(BANK, operation_id="create_or_update_bank")
-async def put_bank(bank_id: str, body: BankBody, tenant: Tenant, services: Given) -> Response:
+async def put_bank(bank_id: str, body: BankBody, tenant: Changer, services: Given) -> Response:
     """Makes a bank, or changes what is given of it."""
     return json_response(await banks.put(services.pool, tenant, bank_id, body.changes))
 
 
 @router.patch(BANK, operation_id="update_bank")
-async def patch_bank(bank_id: str, body: BankBody, tenant: Tenant, services: Given) -> Response:
+async def patch_bank(bank_id: str, body: BankBody, tenant: Changer, services: Given) -> Response:
     """Changes what is given of a bank that exists."""
     return json_response(await banks.patch(services.pool, tenant, bank_id, body.changes))
 
 
 @router.delete(BANK, operation_id="delete_bank")
-async def delete_bank(bank_id: str, tenant: Tenant, services: Given) -> Response:
+async def delete_bank(bank_id: str, tenant: Changer, services: Given) -> Response:
     """Ends a bank and all that it holds."""
     return json_response(await banks.delete(services.pool, tenant, bank_id))
 
 
 @router.get(f"{BANK}/profile", operation_id="get_bank_profile", deprecated=True)
-async def profile(bank_id: str, tenant: Tenant, services: Given) -> Response:
+async def profile(bank_id: str, tenant: Reader, services: Given) -> Response:
     return json_response(await banks.profile(services.pool, tenant, bank_id))
 
 
 @router.put(f"{BANK}/profile", operation_id="update_bank_disposition", deprecated=True)
 async def put_profile(
-    bank_id: str, body: DispositionBody, tenant: Tenant, services: Given
+    bank_id: str, body: DispositionBody, tenant: Changer, services: Given
 ) -> Response:
     change = {"disposition": body.disposition.model_dump()}
     return json_response(await banks.put(services.pool, tenant, bank_id, change))
@@ -66,7 +63,7 @@ async def put_profile(
 
 @router.post(f"{BANK}/background", operation_id="add_bank_background", deprecated=True)
 async def background(
-    bank_id: str, body: BackgroundBody, tenant: Tenant, services: Given
+    bank_id: str, body: BackgroundBody, tenant: Changer, services: Given
 ) -> Response:
     found = await banks.put(services.pool, tenant, bank_id, {"background": body.content})
     return json_response({"mission": found["mission"], "background": found["background"]})
@@ -78,7 +75,7 @@ def _config_open(services: Services) -> None:
 
 
 @router.get(f"{BANK}/config", operation_id="get_bank_config")
-async def config(bank_id: str, tenant: Tenant, services: Given) -> Response:
+async def config(bank_id: str, tenant: Reader, services: Given) -> Response:
     """A bank's settings, resolved, and its own overrides."""
     _config_open(services)
     settings = services.settings
@@ -88,7 +85,9 @@ async def config(bank_id: str, tenant: Tenant, services: Given) -> Response:
 
 
 @router.patch(f"{BANK}/config", operation_id="update_bank_config")
-async def patch_config(bank_id: str, body: ConfigBody, tenant: Tenant, services: Given) -> Response:
+async def patch_config(
+    bank_id: str, body: ConfigBody, tenant: Changer, services: Given
+) -> Response:
     """Sets overrides; null removes one."""
     _config_open(services)
     settings = services.settings
@@ -100,7 +99,7 @@ async def patch_config(bank_id: str, body: ConfigBody, tenant: Tenant, services:
 
 
 @router.delete(f"{BANK}/config", operation_id="reset_bank_config")
-async def reset_config(bank_id: str, tenant: Tenant, services: Given) -> Response:
+async def reset_config(bank_id: str, tenant: Changer, services: Given) -> Response:
     """Removes all overrides."""
     _config_open(services)
     settings = services.settings
@@ -111,7 +110,7 @@ async def reset_config(bank_id: str, tenant: Tenant, services: Given) -> Respons
 
 @router.get(f"{BANK}/stats", operation_id="get_agent_stats")
 async def bank_stats(
-    bank_id: str, tenant: Tenant, services: Given, refresh: bool = False
+    bank_id: str, tenant: Reader, services: Given, refresh: bool = False
 ) -> Response:
     """Counts of a bank's contents. `refresh` is accepted: they are always new."""
     return json_response(await stats.stats(services.pool, tenant, bank_id))

@@ -16,8 +16,8 @@ from retrieval.types import TagsMatch
 from serve.errors import json_response
 from serve.routes.recall import BANK
 from serve.routing import Router
-from serve.services import Given, Services, Tenant
-from serve.wire.common import Natural
+from serve.services import Given, Reader, Services, Tenant
+from serve.wire.pages import PAGE_MAX, Offset, PageSize
 from serve.wire.tags import TagList
 from serve.wire.writes import DocumentPatch
 
@@ -42,7 +42,7 @@ async def _either(
 @router.get(f"{BANK}/documents", operation_id="list_documents")
 async def list_documents(
     bank_id: str,
-    tenant: Tenant,
+    tenant: Reader,
     services: Given,
     q: str | None = None,
     tags: TagList = None,
@@ -50,8 +50,8 @@ async def list_documents(
     time_field: str | None = None,
     start_date: str | None = None,
     end_date: str | None = None,
-    limit: Annotated[Natural, Query()] = 100,
-    offset: Annotated[Natural, Query()] = 0,
+    limit: PageSize = 100,
+    offset: Offset = 0,
 ) -> Response:
     """The bank's documents, last changed first; with a time field, latest by that."""
     return json_response(
@@ -75,10 +75,10 @@ async def list_documents(
 async def list_chunks(
     bank_id: str,
     document_id: str,
-    tenant: Tenant,
+    tenant: Reader,
     services: Given,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-    offset: Annotated[Natural, Query()] = 0,
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
+    offset: Offset = 0,
 ) -> Response:
     """A document's chunks in order."""
     return await _either(
@@ -96,7 +96,7 @@ async def reprocess(bank_id: str, document_id: str, tenant: Tenant, services: Gi
 
     With the bank's settings of today; edits of single memories do not outlive it.
     """
-    async with services.write_door.enter(tenant):
+    async with services.write_admission.enter(tenant):
         return json_response(
             await worker.submit_reprocess(services.pool, tenant, bank_id, document_id)
         )
@@ -109,7 +109,7 @@ async def list_history(
     tenant: Tenant,
     services: Given,
     limit: Annotated[int, Query(ge=1, le=history.KEPT)] = 100,
-    offset: Annotated[Natural, Query()] = 0,
+    offset: Offset = 0,
 ) -> Response:
     """What happened to a document, newest first."""
     return await _either(
@@ -124,7 +124,7 @@ async def list_history(
 
 
 @router.get(_DOCUMENT, operation_id="get_document")
-async def get_document(bank_id: str, document_id: str, tenant: Tenant, services: Given) -> Response:
+async def get_document(bank_id: str, document_id: str, tenant: Reader, services: Given) -> Response:
     """One document with its text."""
     return json_response(await documents.get(services.pool, tenant, bank_id, document_id))
 
@@ -134,7 +134,7 @@ async def patch_document(
     bank_id: str, document_id: str, body: DocumentPatch, tenant: Tenant, services: Given
 ) -> Response:
     """Sets a document's tags or observation scopes, and those of its memories."""
-    async with services.write_door.enter(tenant):
+    async with services.write_admission.enter(tenant):
         changed = await services.writer.patch_document(
             tenant, bank_id, document_id, body.tags, body.observation_scopes
         )
@@ -146,11 +146,11 @@ async def delete_document(
     bank_id: str, document_id: str, tenant: Tenant, services: Given
 ) -> Response:
     """Removes a document and its memories."""
-    async with services.write_door.enter(tenant):
+    async with services.write_admission.enter(tenant):
         return json_response(await services.writer.delete_document(tenant, bank_id, document_id))
 
 
 @router.get("/v1/default/chunks/{chunk_id:path}", operation_id="get_chunk")
-async def get_chunk(chunk_id: str, tenant: Tenant, services: Given) -> Response:
+async def get_chunk(chunk_id: str, tenant: Reader, services: Given) -> Response:
     """One chunk by its id, which names bank, document and place."""
     return json_response(await chunks.get(services.pool, tenant, chunk_id))

@@ -11,8 +11,8 @@ from retrieval.store import entities
 from serve.errors import json_response
 from serve.routes.recall import BANK
 from serve.routing import Router
-from serve.services import Given, Tenant
-from serve.wire.common import Natural
+from serve.services import Given, Reader, Tenant
+from serve.wire.pages import Offset, PageSize
 from serve.wire.tags import Counted
 from serve.wire.writes import MergeBody, SplitBody
 
@@ -22,11 +22,11 @@ router = Router(tags=["entities"])
 @router.get(f"{BANK}/entities", operation_id="list_entities")
 async def list_entities(
     bank_id: str,
-    tenant: Tenant,
+    tenant: Reader,
     services: Given,
     wanted: Counted,
-    limit: Annotated[Natural, Query()] = 100,
-    offset: Annotated[Natural, Query()] = 0,
+    limit: PageSize = 100,
+    offset: Offset = 0,
 ) -> Response:
     """The bank's entities, most mentioned first.
 
@@ -42,7 +42,7 @@ async def list_entities(
 @router.get(f"{BANK}/entities/graph", operation_id="get_entity_graph")
 async def graph(
     bank_id: str,
-    tenant: Tenant,
+    tenant: Reader,
     services: Given,
     wanted: Counted,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
@@ -58,7 +58,7 @@ async def graph(
 
 @router.get(f"{BANK}/entities/{{entity_id}}", operation_id="get_entity")
 async def get_entity(
-    bank_id: str, entity_id: str, tenant: Tenant, services: Given, wanted: Counted
+    bank_id: str, entity_id: str, tenant: Reader, services: Given, wanted: Counted
 ) -> Response:
     """One entity, as seen in the memories that match a tag filter."""
     found = await entities.get(services.pool, tenant, bank_id, entity_id, wanted=wanted)
@@ -70,7 +70,7 @@ async def merge(
     bank_id: str, entity_id: str, body: MergeBody, tenant: Tenant, services: Given
 ) -> Response:
     """Makes other entities the same as this one, which keeps its id and name; answers it."""
-    async with services.write_door.enter(tenant):
+    async with services.write_admission.enter(tenant):
         merged = await services.writer.merge_entities(tenant, bank_id, entity_id, body.others)
     return json_response(merged)
 
@@ -84,7 +84,7 @@ async def split(
     Without `memory_ids`: the memories that call it so. What was merged under that name is apart
     again.
     """
-    async with services.write_door.enter(tenant):
+    async with services.write_admission.enter(tenant):
         other = await services.writer.split_entity(
             tenant, bank_id, entity_id, body.name, body.memory_ids
         )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from fastapi import Query
 from starlette.responses import Response
 
 from retrieval.errors import InvalidInput
@@ -13,8 +12,8 @@ from retrieval.types import FactType, TagsMatch
 from serve.errors import json_response
 from serve.routes.recall import BANK
 from serve.routing import Router
-from serve.services import Given, Tenant
-from serve.wire.common import Natural
+from serve.services import Given, Reader, Tenant
+from serve.wire.pages import Offset, PageSize
 from serve.wire.tags import TagList
 from serve.wire.writes import MemoryPatch
 
@@ -24,7 +23,7 @@ router = Router(tags=["memory"])
 @router.get(f"{BANK}/memories/list", operation_id="list_memories")
 async def list_memories(
     bank_id: str,
-    tenant: Tenant,
+    tenant: Reader,
     services: Given,
     type: str | None = None,
     q: str | None = None,
@@ -37,8 +36,8 @@ async def list_memories(
     end_date: str | None = None,
     tags: TagList = None,
     tags_match: TagsMatch = TagsMatch.ANY,
-    limit: Annotated[Natural, Query()] = 100,
-    offset: Annotated[Natural, Query()] = 0,
+    limit: PageSize = 100,
+    offset: Offset = 0,
 ) -> Response:
     """Memories by filter, newest mention first; with a time field, by that."""
     return json_response(
@@ -71,14 +70,14 @@ def fact_type(name: str) -> FactType:
 
 
 @router.get(f"{BANK}/memories/{{memory_id}}", operation_id="get_memory")
-async def get_memory(bank_id: str, memory_id: str, tenant: Tenant, services: Given) -> Response:
+async def get_memory(bank_id: str, memory_id: str, tenant: Reader, services: Given) -> Response:
     """One memory."""
     found = await memories.get(services.pool, tenant, bank_id, memory_id)
     return json_response(found)
 
 
 @router.get(f"{BANK}/memories/{{memory_id}}/history", operation_id="get_observation_history")
-async def history(bank_id: str, memory_id: str, tenant: Tenant, services: Given) -> Response:
+async def history(bank_id: str, memory_id: str, tenant: Reader, services: Given) -> Response:
     """How an observation changed."""
     found = await memories.history(services.pool, tenant, bank_id, memory_id)
     return json_response(found)
@@ -89,7 +88,7 @@ async def patch_memory(
     bank_id: str, memory_id: str, body: MemoryPatch, tenant: Tenant, services: Given
 ) -> Response:
     """Changes, invalidates or restores one memory."""
-    async with services.write_door.enter(tenant):
+    async with services.write_admission.enter(tenant):
         changed = await services.writer.patch_memory(tenant, bank_id, memory_id, body.changes)
     return json_response(changed)
 
@@ -97,7 +96,7 @@ async def patch_memory(
 @router.delete(f"{BANK}/memories/{{memory_id}}", operation_id="delete_memory")
 async def delete_memory(bank_id: str, memory_id: str, tenant: Tenant, services: Given) -> Response:
     """Removes one memory, its links and what was derived from it."""
-    async with services.write_door.enter(tenant):
+    async with services.write_admission.enter(tenant):
         return json_response(await services.writer.delete_memory(tenant, bank_id, memory_id))
 
 
@@ -106,7 +105,7 @@ async def delete_memory(bank_id: str, memory_id: str, tenant: Tenant, services: 
 )
 async def delete_derived(bank_id: str, memory_id: str, tenant: Tenant, services: Given) -> Response:
     """Removes the observations built on one memory."""
-    async with services.write_door.enter(tenant):
+    async with services.write_admission.enter(tenant):
         return json_response(await services.writer.delete_derived(tenant, bank_id, memory_id))
 
 
@@ -114,24 +113,24 @@ async def delete_derived(bank_id: str, memory_id: str, tenant: Tenant, services:
 async def clear(bank_id: str, tenant: Tenant, services: Given, type: str | None = None) -> Response:
     """Removes all memories of a bank, or all of one type; the bank stays."""
     kind = None if type is None else fact_type(type).wire
-    async with services.write_door.enter(tenant):
+    async with services.write_admission.enter(tenant):
         return json_response(await services.writer.clear(tenant, bank_id, kind))
 
 
 @router.delete(f"{BANK}/observations", operation_id="clear_observations")
 async def clear_observations(bank_id: str, tenant: Tenant, services: Given) -> Response:
     """Removes all observations of a bank."""
-    async with services.write_door.enter(tenant):
+    async with services.write_admission.enter(tenant):
         return json_response(await services.writer.clear(tenant, bank_id, "observation"))
 
 
 @router.get(f"{BANK}/observations/scopes", operation_id="list_observation_scopes")
 async def observation_scopes(
     bank_id: str,
-    tenant: Tenant,
+    tenant: Reader,
     services: Given,
-    limit: Annotated[Natural, Query()] = 100,
-    offset: Annotated[Natural, Query()] = 0,
+    limit: PageSize = 100,
+    offset: Offset = 0,
 ) -> Response:
     """The tag sets that observations have, most used first."""
     return json_response(
@@ -144,12 +143,12 @@ async def observation_scopes(
 @router.get(f"{BANK}/tags", operation_id="list_tags")
 async def list_tags(
     bank_id: str,
-    tenant: Tenant,
+    tenant: Reader,
     services: Given,
     q: str | None = None,
     source: Literal["memories", "mental_models"] = "memories",
-    limit: Annotated[Natural, Query()] = 100,
-    offset: Annotated[Natural, Query()] = 0,
+    limit: PageSize = 100,
+    offset: Offset = 0,
 ) -> Response:
     """The bank's tags, most used first."""
     return json_response(

@@ -11,8 +11,8 @@ from retrieval.store import operations
 from serve.errors import json_response
 from serve.routes.recall import BANK
 from serve.routing import Router
-from serve.services import Given, Tenant
-from serve.wire.common import Natural
+from serve.services import Changer, Given, Reader
+from serve.wire.pages import Offset
 
 router = Router(tags=["operations"])
 _OPERATION = f"{BANK}/operations/{{operation_id}}"
@@ -21,12 +21,12 @@ _OPERATION = f"{BANK}/operations/{{operation_id}}"
 @router.get(f"{BANK}/operations", operation_id="list_operations")
 async def list_operations(
     bank_id: str,
-    tenant: Tenant,
+    tenant: Reader,
     services: Given,
     status: str | None = None,
     type: str | None = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    offset: Annotated[Natural, Query()] = 0,
+    offset: Offset = 0,
     exclude_parents: bool = False,
 ) -> Response:
     """The bank's operations, newest first."""
@@ -41,7 +41,7 @@ async def list_operations(
 async def get_operation(
     bank_id: str,
     operation_id: str,
-    tenant: Tenant,
+    tenant: Reader,
     services: Given,
     include_payload: bool = False,
 ) -> Response:
@@ -58,18 +58,18 @@ async def get_operation(
 
 
 @router.delete(_OPERATION, operation_id="cancel_operation")
-async def cancel(bank_id: str, operation_id: str, tenant: Tenant, services: Given) -> Response:
+async def cancel(bank_id: str, operation_id: str, tenant: Changer, services: Given) -> Response:
     """Cancels an operation that has not ended; one that runs stops before it stores anything."""
     return json_response(await operations.cancel(services.pool, tenant, bank_id, operation_id))
 
 
 @router.post(f"{_OPERATION}/retry", operation_id="retry_operation")
-async def retry(bank_id: str, operation_id: str, tenant: Tenant, services: Given) -> Response:
+async def retry(bank_id: str, operation_id: str, tenant: Changer, services: Given) -> Response:
     """Queues a failed operation again."""
     return json_response(await operations.retry(services.pool, tenant, bank_id, operation_id))
 
 
 @router.delete(f"{_OPERATION}/delete", operation_id="delete_operation")
-async def delete(bank_id: str, operation_id: str, tenant: Tenant, services: Given) -> Response:
+async def delete(bank_id: str, operation_id: str, tenant: Changer, services: Given) -> Response:
     """Forgets an operation that has ended."""
     return json_response(await operations.delete(services.pool, tenant, bank_id, operation_id))

@@ -41,7 +41,7 @@ async def recall(
     now = _anchor(body.query_timestamp)
     query = body.to_query(tenant, bank_id, now=now, deadline=deadline)
     with metrics.measured("recall"):
-        async with services.recall_door.enter(tenant, deadline):
+        async with services.recall_admission.enter(tenant, deadline):
             if body.nothing_asked:
                 await banks.head(services.pool, tenant, bank_id)
                 return Response(b'{"results":[]}', media_type="application/json")

@@ -59,7 +59,7 @@ async def retain(
     tags = body.document_tags or []
     deadline = time.monotonic() + services.settings.database.db_acquire_timeout_s
     with metrics.measured("retain"):
-        async with services.write_door.enter(tenant, deadline):
+        async with services.write_admission.enter(tenant, deadline):
             if body.is_async:
                 accepted = await services.writer.retain_later(
                     tenant, bank_id, items, tags, body.operation_id, key
@@ -94,6 +94,6 @@ async def import_memories(
         raise TooMuch(f"memories: {len(body.memories)} items, at most {most} at once", "memories")
     deadline = time.monotonic() + services.settings.database.db_acquire_timeout_s
     with metrics.measured("import"):
-        async with services.write_door.enter(tenant, deadline):
+        async with services.write_admission.enter(tenant, deadline):
             done = await services.writer.import_memories(tenant, bank_id, body.memories)
     return json_response(done)

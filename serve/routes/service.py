@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from typing import Any
 
+from fastapi import Request
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from retrieval.errors import FourfoldError
 from retrieval.store.pool import read, refuses_writes
 from serve import metrics
-from serve.errors import json_response
+from serve.errors import Unauthorized, json_response
 from serve.routing import Router
-from serve.services import Given, Services
+from serve.services import Given, Services, bearer
 
 API_VERSION = "0.9.1"
 """The line of the public API that is spoken here; our own build is in a header."""
@@ -92,9 +95,20 @@ async def version(services: Given) -> Response:
 
 
 @router.get("/metrics", operation_id="metrics_endpoint_metrics_get")
-async def scrape(services: Given) -> Response:
+async def scrape(request: Request, services: Given) -> Response:
     """Prometheus metrics of this node's processes."""
-    for name, door in (("recall", services.recall_door), ("write", services.write_door)):
-        metrics.INSIDE.labels(name).set(door.running)
-        metrics.WAITING.labels(name).set(door.waiting)
+    server = services.settings.server
+    if not server.enable_metrics:
+        raise HTTPException(404, "metrics are switched off")
+    if server.metrics_api_key is not None:
+        wanted = server.metrics_api_key.get_secret_value()
+        if not secrets.compare_digest(bearer(request).encode(), wanted.encode()):
+            raise Unauthorized("metrics need a key: send `Authorization: Bearer <key>`")
+    for name, admission in (
+        ("recall", services.recall_admission),
+        ("write", services.write_admission),
+        ("read", services.read_admission),
+    ):
+        metrics.RUNNING.labels(name).set(admission.running)
+        metrics.WAITING.labels(name).set(admission.waiting)
     return Response(metrics.render(), media_type=metrics.CONTENT_TYPE)

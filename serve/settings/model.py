@@ -45,6 +45,13 @@ def _only_false(value: bool) -> bool:
     return value
 
 
+def _listed(value: Any) -> Any:
+    """A list that the environment writes with commas."""
+    if not isinstance(value, str):
+        return value
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
 Flag = Annotated[bool, BeforeValidator(_boolean)]
 Never = Annotated[Flag, AfterValidator(_only_false)]
 Text = Annotated[str | None, BeforeValidator(_blank_is_unset)]
@@ -53,6 +60,7 @@ Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Listed = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 Maybe = Annotated[int | None, BeforeValidator(_blank_is_unset)]
 
 
@@ -81,10 +89,30 @@ class Server(Section):
     """How many such older files are kept."""
     access_log: Flag = False
     """Log every request."""
-    max_body_bytes: Positive = 64 * 2**20
-    """Largest request body; above it the answer is 413."""
+    max_body_bytes: Positive = 16 * 2**20
+    """Largest body of a retain or an import, decoded; above it the answer is 413."""
+    max_small_body_bytes: Positive = 2**20
+    """Largest body of every other request, recalls among them."""
+    body_memory_bytes: Positive = 64 * 2**20
+    """Bodies above 64 KiB that a process holds at once; a tenant may hold as many bytes as are
+    left free, and is asked to come again (503) beyond. At least twice max_body_bytes is used."""
+    allowed_hosts: Listed = ()
+    """Without required keys, names under which the server may be asked beside its addresses and
+    localhost: `host`, `.domain` for all of a domain, `*` for any; with commas. Others get 421."""
+    cors_origins: Listed = ()
+    """Origins such as https://app.example.org whose pages may use the API, `*` for all; with
+    commas. Empty: none."""
+    enable_docs: Flag = True
+    """Serve /docs, /redoc and /openapi.json."""
+    enable_metrics: Flag = True
+    """Serve /metrics."""
+    metrics_api_key: Secret = None
+    """Key that a scrape of /metrics has to bring as its bearer token; unset: none."""
+    max_connections_per_address: Count = 512
+    """TCP connections of one client address at once, loopback excepted (HAProxy only); 0 = no
+    limit, where every client comes through one proxy."""
     haproxy: Flag = True
-    """HAProxy and throughput mode in front (Linux): about a tenth of the CPU time at the door."""
+    """HAProxy and throughput mode in front (Linux): about a tenth of the CPU time per request."""
     sample_bank: Flag = True
     """Load the sample bank into an empty data folder on the first start."""
     enable_bank_config_api: Flag = True
@@ -119,13 +147,6 @@ RESIDENT: Final = "bm25"
 """The keyword back-end that needs nothing of the database."""
 
 
-def _listed(value: Any) -> Any:
-    """A list that the environment writes with commas."""
-    if not isinstance(value, str):
-        return value
-    return tuple(part.strip() for part in value.split(",") if part.strip())
-
-
 class Banks(Section):
     """What a replica keeps of banks in memory."""
 
@@ -133,7 +154,7 @@ class Banks(Section):
     """Budget of resident banks; the least recently used leave first."""
     gpu_bank_memory_bytes: Annotated[int, Field(ge=1)] = 8 * 2**30
     """GPU memory of the vectors of resident banks."""
-    bank_warm: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
+    bank_warm: Listed = ()
     """Banks that a retriever loads at its start, most important first, as long as there is room:
     `bank`, or `tenant/bank`; separated by commas in the environment."""
     vector_backend: Literal["auto", "cpu", "gpu"] = "auto"
@@ -146,7 +167,7 @@ class Banks(Section):
     inverted lists: from 400,000 memories on in less than half of the time, for a fifth more of
     their memory; 0 = always exactly."""
     bank_ivf_recall: Annotated[float, Field(gt=0, le=1)] = 0.95
-    """Share of the true hits for which inverted lists are read, as measured on the bank."""
+    """LimitShare of the true hits for which inverted lists are read, as measured on the bank."""
     vector_extension: Literal["pgvector", "vchord", "pgvectorscale", "scann"] = "pgvector"
     """Accepted for compatibility: vectors are served from memory."""
     text_search_extension: Literal[
@@ -301,7 +322,7 @@ class Limits(Section):
     """What keeps one tenant from the others, and the process from drowning."""
 
     recall_queue_max: Count = 256
-    """Recalls that may wait at the door of one process; above it 503."""
+    """Recalls of one tenant that may wait in one process; above it 503."""
     tenant_max_concurrent: Count = 0
     """Recalls of one tenant at once, running and waiting, in all processes; 0 = no limit."""
     tenant_requests_per_s: Annotated[float, Field(ge=0)] = 0.0
@@ -311,7 +332,14 @@ class Limits(Section):
     write_max_concurrent: Positive = 8
     """Writes at once per process; the rest wait."""
     write_queue_max: Count = 64
-    """Writes that may wait; above it 503."""
+    """Writes of one tenant that may wait in one process; above it 503."""
+    read_max_concurrent: Positive = 4
+    """Lists, statistics and single reads at once per process; the rest wait."""
+    read_queue_max: Count = 64
+    """Reads of one tenant that may wait in one process; above it 503."""
+    refusals_per_s: Count = 50
+    """Refusals (4xx, 503) that one tenant, or all without a key, get at once; each one beyond is
+    held back for a second. 0 = none is."""
     require_api_key: Flag = False
     """true: a request needs a key made with `fourfold keys`; its tenant is the key's."""
 
@@ -345,7 +373,7 @@ class Stage(Section):
     replicas: Positive = 1
     cpus: Annotated[float, Field(ge=0)] = 0.0
     gpus: Annotated[float, Field(ge=0)] = 0.0
-    """Share of a GPU to schedule by; memory is bounded by the byte budgets."""
+    """LimitShare of a GPU to schedule by; memory is bounded by the byte budgets."""
     max_ongoing: Positive = 64
     """Calls at once per replica."""
     max_queued: Positive = 256
@@ -356,7 +384,7 @@ class Stage(Section):
 class Stages(Section):
     """One entry per stage. Everything inline is one process: the cheapest on a small machine."""
 
-    recall: Stage = Stage(max_ongoing=512, max_queued=1024)
+    recall: Stage = Stage(max_ongoing=8192, max_queued=8192)
     retriever: Stage = Stage()
     embedder: Stage = Stage()
     reranker: Stage = Stage()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
 from serve.wire.common import Body, Name, local_moment, moment
@@ -35,8 +35,8 @@ def _tags(value: Any) -> Any:
         return value
     if value.strip().startswith("["):
         try:
-            return json.loads(value)
-        except ValueError:
+            return orjson.loads(value)
+        except orjson.JSONDecodeError:
             return [value]
     return [value]
 
@@ -107,6 +107,9 @@ class ItemBody(Body):
 
 
 class RetainBody(Body):
+    LARGE: ClassVar[bool] = True
+    """Bodies of this kind may be as large as the server allows (serve/routing.py)."""
+
     items: list[ItemBody]
     is_async: Annotated[bool, Field(alias="async")] = False
     document_tags: Tags | None = None
@@ -115,6 +118,8 @@ class RetainBody(Body):
 
 class ImportBody(BaseModel):
     """Structured memories that need no extraction; each item is checked by the importer."""
+
+    LARGE: ClassVar[bool] = True
 
     memories: list[dict[str, Any]]
 

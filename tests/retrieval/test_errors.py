@@ -12,6 +12,7 @@ pytestmark = pytest.mark.unit
 
 EVERY = [
     errors.InvalidInput("types: one of world, experience", "types"),
+    errors.TooMuch("items: at most 10", "items"),
     errors.NotFound("no bank named 'x'"),
     errors.Conflict("the key is in use"),
     errors.Overloaded("the queue is full", 2.5),

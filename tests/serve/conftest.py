@@ -43,6 +43,8 @@ def settings_for(dsn: str, **sections: dict[str, Any]) -> Settings:
         "database": {"database_url": dsn, "db_pool_min_size": 1, "db_pool_max_size": 10},
         "rerankers": {"members": [{"provider": "rrf"}]},
         **sections,
+        "server": {"allowed_hosts": ["test"], **sections.get("server", {})},
+        "limits": {"refusals_per_s": 0, **sections.get("limits", {})},
     }
     return parse(tree, {})
 

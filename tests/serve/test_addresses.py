@@ -114,9 +114,9 @@ async def test_nothing_is_there(live: Live) -> None:
     [
         ("POST", f"{B}/a", "DELETE, PATCH, PUT"),
         ("PATCH", f"{B}/a/memories", "DELETE, POST"),
-        ("POST", B, "GET"),
-        ("PUT", "/health", "GET"),
-        ("DELETE", f"{B}/a%2Fb/stats", "GET"),
+        ("POST", B, "GET, HEAD"),
+        ("PUT", "/health", "GET, HEAD"),
+        ("DELETE", f"{B}/a%2Fb/stats", "GET, HEAD"),
     ],
 )
 async def test_another_method_is_named(live: Live, method: str, path: str, allowed: str) -> None:
@@ -126,7 +126,7 @@ async def test_another_method_is_named(live: Live, method: str, path: str, allow
 
 
 async def test_a_prefix_before_every_address(live: Live) -> None:
-    settings = parse({"server": {"base_path": "/memory/"}}, {})
+    settings = parse({"server": {"base_path": "/memory/", "allowed_hosts": "test"}}, {})
     api = app.create(settings, live.services)
     transport = httpx.ASGITransport(api)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from serve import table
 from serve.cli import app
 
 pytestmark = pytest.mark.unit
@@ -27,3 +28,30 @@ def test_wrong_settings_are_one_sentence(
     assert said in done.output
     assert done.output.count("error:") == 1
     assert not (tmp_path / "data").exists()
+
+
+LONG = "x" * 180
+
+
+def test_long_paths_stay_on_one_line_where_nobody_looks(tmp_path: Path) -> None:
+    data = tmp_path / LONG
+    said = CliRunner().invoke(app, ["doctor", "--data", str(data)]).output
+    assert any(str(data.resolve()) in line for line in said.splitlines())
+    missing = tmp_path / LONG / "config.yaml"
+    said = CliRunner().invoke(app, ["doctor", "--config", str(missing)]).output
+    assert any(f"cannot read {missing}" in line for line in said.splitlines())
+    said = CliRunner().invoke(app, ["serve", "--config", str(missing)]).output
+    assert any(f"cannot read {missing}" in line for line in said.splitlines())
+    said = CliRunner().invoke(app, ["import", "bank", str(missing)]).output
+    assert any(str(missing) in line for line in said.splitlines())
+
+
+def test_a_table_in_a_file_has_a_line_for_each_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    results = [
+        {"text": f"memory {i} " + "word " * 60, "scores": {"final": 0.5}, "type": "world"}
+        for i in range(3)
+    ]
+    table.show({"results": results}, explain=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert max(map(len, lines)) < 1_000

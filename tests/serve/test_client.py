@@ -522,17 +522,21 @@ async def test_what_the_client_can_send_is_read(live: Live) -> None:
 
 async def test_it_waits_and_tries_again_when_told_to(live: Live, address: str) -> None:
     """A recall that meets a busy server is repeated by the client, and then answered."""
-    door = live.services.recall_door
-    before, door._running_max, door._waiting_max = (door._running_max, door._waiting_max), 1, 0
+    admission = live.services.recall_admission
+    before, admission._running_max, admission._waiting_max = (
+        (admission._running_max, admission._waiting_max),
+        1,
+        0,
+    )
     client: Any = Hindsight(base_url=address, timeout=60)
     try:
-        async with door.enter("another"):
+        async with admission.enter("another"):
             asking = asyncio.create_task(client.arecall("sample", "flood"))
             await asyncio.sleep(0.3)
             assert not asking.done()
         assert (await asking).results
     finally:
-        door._running_max, door._waiting_max = before
+        admission._running_max, admission._waiting_max = before
         await client.aclose()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID, uuid4
@@ -427,11 +428,11 @@ async def test_the_service(live: Live) -> None:
 
 
 async def test_a_body_that_is_too_large(live: Live) -> None:
-    limit = live.api.state.max_body_bytes
+    before = live.api.state.bodies
     try:
-        live.api.state.max_body_bytes = 100
+        live.api.state.bodies = replace(before, large_max=100)
         url = f"{B}/large/memories"
         await ask(live, "POST", url, 413, json={"items": [{"content": "x" * 200}]})
     finally:
-        live.api.state.max_body_bytes = limit
+        live.api.state.bodies = before
     await ask(live, "GET", f"{B}/large/profile", 404)

@@ -14,7 +14,7 @@ from retrieval.recall import RecallResult
 from retrieval.store import limits, tenants
 from retrieval.types import RecallQuery
 from serve import app, composition
-from serve.door import Door, Limits
+from serve.admission import AdmissionController, Limits
 from serve.services import Services
 from tests.serve.conftest import B, Live, settings_for
 
@@ -38,13 +38,22 @@ class Held:
 
 @asynccontextmanager
 async def served(
-    live: Live, recaller: Any, door: Door, writes: Door | None = None, **limits: Any
+    live: Live,
+    recaller: Any,
+    controller: AdmissionController,
+    writes: AdmissionController | None = None,
+    **limits: Any,
 ) -> AsyncIterator[httpx.AsyncClient]:
     dsn = live.services.settings.database.database_url
     assert dsn is not None
     settings = settings_for(dsn.get_secret_value(), limits=limits)
     services = Services(
-        settings, live.services.pool, recaller, live.services.writer, door, writes or Door(4, 4)
+        settings,
+        live.services.pool,
+        recaller,
+        live.services.writer,
+        controller,
+        writes or AdmissionController(4, 4),
     )
     async with AsyncExitStack() as stack:
         transport = httpx.ASGITransport(app.create(settings, services))
@@ -63,7 +72,7 @@ async def test_keys(live: Live) -> None:
     key = await tenants.create_key(pool, "keyed", "test")
     recaller = Held()
     recaller.go.set()
-    async with served(live, recaller, Door(4, 4), require_api_key=True) as http:
+    async with served(live, recaller, AdmissionController(4, 4), require_api_key=True) as http:
         for wrong in (None, "ff_wrong"):
             refused = await ask(http, wrong)
             assert refused.status_code == 401
@@ -79,7 +88,9 @@ async def test_keys(live: Live) -> None:
 
 async def test_a_tenant_does_not_see_anothers_bank(live: Live) -> None:
     key = await tenants.create_key(live.services.pool, "stranger", "test")
-    async with served(live, live.services.recaller, Door(4, 4), require_api_key=True) as http:
+    async with served(
+        live, live.services.recaller, AdmissionController(4, 4), require_api_key=True
+    ) as http:
         headers = {"Authorization": f"Bearer {key}"}
         for path in ("memories/list", "profile", "stats", "documents"):
             answer = await http.get(f"{B}/sample/{path}", headers=headers)
@@ -93,7 +104,7 @@ async def test_a_tenant_does_not_see_anothers_bank(live: Live) -> None:
 
 async def test_a_full_line_is_503_and_a_tenants_limit_429(live: Live) -> None:
     recaller = Held()
-    async with served(live, recaller, Door(1, 1)) as http:
+    async with served(live, recaller, AdmissionController(1, 1)) as http:
         waiting = [asyncio.create_task(ask(http)) for _ in range(2)]
         await recaller.arrived.wait()
         await asyncio.sleep(0.05)
@@ -104,7 +115,7 @@ async def test_a_full_line_is_503_and_a_tenants_limit_429(live: Live) -> None:
         assert {answer.status_code for answer in await asyncio.gather(*waiting)} == {200}
 
     recaller = Held()
-    async with served(live, recaller, Door(4, 4, limits=Limits(at_once=1))) as http:
+    async with served(live, recaller, AdmissionController(4, 4, limits=Limits(at_once=1))) as http:
         first = asyncio.create_task(ask(http))
         await recaller.arrived.wait()
         refused = await ask(http)
@@ -121,12 +132,12 @@ async def test_a_tenants_own_limits_are_in_the_database(live: Live) -> None:
     other = await tenants.create_key(pool, "unbounded", "test")
     recaller = Held()
     recaller.go.set()
-    door = composition.recall_door(settings, pool)
+    controller = composition.recall_admission(settings, pool)
     async with served(
         live,
         recaller,
-        door,
-        composition.write_door(settings, pool),
+        controller,
+        composition.write_admission(settings, pool),
         require_api_key=True,
     ) as http:
         assert (await ask(http, key)).status_code == 200
@@ -159,17 +170,17 @@ async def test_a_tenants_own_limits_are_in_the_database(live: Live) -> None:
 
         await limits.change(pool, "bounded", dict.fromkeys(own))
         assert {(await ask(http, key)).status_code for _ in range(4)} == {200}
-    assert door.running == 0
+    assert controller.running == 0
 
 
 async def test_a_client_that_goes_away_gives_its_place_back(live: Live) -> None:
     recaller = Held()
-    door = Door(1, 1)
-    async with served(live, recaller, door) as http:
+    controller = AdmissionController(1, 1)
+    async with served(live, recaller, controller) as http:
         task = asyncio.create_task(ask(http))
         await recaller.arrived.wait()
-        assert door.running == 1
+        assert controller.running == 1
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert door.running == 0
+        assert controller.running == 0

@@ -250,7 +250,9 @@ async def test_time_and_patience_that_run_out(server: Server) -> None:
 async def waiting(http: httpx.AsyncClient, connection: Any) -> list[Any]:
     """Recalls inside the server, and statements of theirs that the database still works on."""
     scrape = (await http.get("/metrics")).text
-    inside = [line for line in scrape.splitlines() if 'door_inside{door="recall"' in line]
+    inside = [
+        line for line in scrape.splitlines() if 'admission_running{controller="recall"' in line
+    ]
     assert inside
     statements = await connection.fetch(
         "select query from pg_stat_activity where state = 'active' and wait_event_type = 'Lock'"

@@ -1,4 +1,4 @@
-"""The processes that let requests in, and the part of every tenant's limits that falls to each.
+"""The ingress processes of one database, and the part of every tenant's limits that falls to each.
 
 A limit holds for all of them together. Each counts for itself, by its share: no request waits for
 a count that lies elsewhere. A process that comes or goes is noticed within `BEAT_S`, one that died
@@ -14,9 +14,9 @@ import time
 from contextlib import AsyncExitStack
 from uuid import uuid4
 
-from retrieval.store import doors
+from retrieval.store import heartbeats
 from retrieval.store.pool import Pool
-from serve.door import Share
+from serve.admission import LimitShare
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ FRESH_S = 7.0
 FORGET_S = 600.0
 
 
-class Company:
+class Membership:
     """This process among the others, once `join` was called."""
 
     def __init__(self, pool: Pool, beat_s: float = BEAT_S, fresh_s: float = FRESH_S) -> None:
@@ -34,11 +34,11 @@ class Company:
         self._beat_s = beat_s
         self._fresh_s = fresh_s
         self._id = uuid4()
-        self._share = Share()
+        self._share = LimitShare()
         self._said = math.inf
         self._wary_until = -math.inf
 
-    def share(self) -> Share:
+    def share(self) -> LimitShare:
         """What was found last; all, as long as nothing was."""
         return self._share
 
@@ -56,7 +56,7 @@ class Company:
 
     async def _beat(self) -> None:
         try:
-            found = Share(*await doors.present(self._pool, self._id, self._fresh_s))
+            found = LimitShare(*await heartbeats.beat(self._pool, self._id, self._fresh_s))
         except Exception as error:  # whatever it is, requests go on by the last count
             log.warning("the other processes could not be counted: %s", error)
             return
@@ -65,14 +65,14 @@ class Company:
             # Nobody heard of us; the others may be there as well, and not have got through yet.
             self._wary_until = now + self._fresh_s
         self._said = now
-        if found.size < self._share.size and now < self._wary_until:
+        if found.world_size < self._share.world_size and now < self._wary_until:
             return
-        if found.size != self._share.size:
-            log.info("tenants' limits are shared by %d processes", found.size)
+        if found.world_size != self._share.world_size:
+            log.info("tenants' limits are shared by %d processes", found.world_size)
         self._share = found
 
     async def _leave(self) -> None:
         try:
-            await doors.leave(self._pool, self._id, FORGET_S)
+            await heartbeats.leave(self._pool, self._id, FORGET_S)
         except Exception as error:
             log.info("could not say that this process goes: %s", error)

@@ -1,0 +1,160 @@
+"""What is refused before it is routed, HEAD, CORS, and the pages that show the API."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from serve import app
+from serve.settings import parse
+
+pytestmark = pytest.mark.unit
+
+RECALL = "/v1/default/banks/b/memories/recall"
+
+
+@asynccontextmanager
+async def served(**sections: dict[str, Any]) -> AsyncIterator[httpx.AsyncClient]:
+    """The application without services: what reaches an endpoint of a bank fails with 500."""
+    api = app.create(parse(sections, {}))
+    transport = httpx.ASGITransport(api, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        yield http
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1", "127.0.0.1:8888", "10.1.2.3:80", "[::1]", "[::1]:8888", "[fe80::1]",
+        "localhost", "LocalHost:8888", "localhost.", "app.localhost",
+        "memory.example.org", "memory.example.org:443",
+        "a.b.corp.example", "corp.example",
+    ],
+)  # fmt: skip
+async def test_a_host_that_is_ours(host: str) -> None:
+    names = "memory.example.org, .corp.example"
+    async with served(server={"allowed_hosts": names}) as http:
+        assert (await http.get("/openapi.json", headers={"host": host})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example", "evil.example:8888", "127.0.0.1.evil.example", "localhost.evil.example",
+        "memory.example.org.evil.example", "xcorp.example", "", " ", "a@127.0.0.1", "127.0.0.1/x",
+        "127.0.0.1:x", "[::1", "evil.example, 127.0.0.1", "fourfold", "notlocalhost",
+    ],
+)  # fmt: skip
+async def test_a_host_that_is_not(host: str) -> None:
+    names = "memory.example.org, .corp.example"
+    async with served(server={"allowed_hosts": names}) as http:
+        answer = await http.get("/openapi.json", headers={"host": host})
+        assert answer.status_code == 421
+        assert "ALLOWED_HOSTS" in answer.json()["detail"]
+    keyed = {"require_api_key": True}
+    async with served(limits=keyed) as http:  # a page has no key
+        assert (await http.get("/openapi.json", headers={"host": host})).status_code == 200
+    async with served(server={"allowed_hosts": "*"}) as http:
+        assert (await http.get("/openapi.json", headers={"host": host})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://127.0.0.1:3000"},  # another port is another page
+        {"origin": "http://[::1"},
+        {"sec-fetch-site": "cross-site"},
+    ],
+)
+async def test_a_foreign_page_changes_nothing(sent: dict[str, str]) -> None:
+    async with served() as http:
+        for method in ("POST", "PUT", "PATCH", "DELETE"):
+            answer = await http.request(method, RECALL, headers=sent, json={"query": "x"})
+            assert answer.status_code == 403
+            assert "CORS_ORIGINS" in answer.json()["detail"]
+        assert (await http.get("/openapi.json", headers=sent)).status_code == 200
+    async with served(limits={"require_api_key": True}) as http:
+        assert (await http.post(RECALL, headers=sent, json={"query": "x"})).status_code != 403
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {},
+        {"origin": "http://127.0.0.1"},
+        {"sec-fetch-site": "same-origin"},
+        {"sec-fetch-site": "none"},
+        {"origin": "https://app.example.org", "sec-fetch-site": "cross-site"},
+    ],
+)
+async def test_a_page_of_ours_may(sent: dict[str, str]) -> None:
+    async with served(server={"cors_origins": "https://app.example.org"}) as http:
+        answer = await http.post("/v1/default/banks/b/reflect", headers=sent)
+        assert answer.status_code == 400  # it came through: reflect needs a model
+
+
+async def test_cors_is_off_unless_it_is_set() -> None:
+    asked = {
+        "origin": "https://app.example.org",
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization,content-type",
+    }
+    async with served() as http:
+        answer = await http.options(RECALL, headers=asked)
+        assert answer.status_code == 405
+        assert "access-control-allow-origin" not in answer.headers
+    async with served(server={"cors_origins": ["https://app.example.org"]}) as http:
+        answer = await http.options(RECALL, headers=asked)
+        assert answer.status_code == 200
+        assert answer.headers["access-control-allow-origin"] == "https://app.example.org"
+        assert "authorization" in answer.headers["access-control-allow-headers"]
+        other = await http.options(RECALL, headers={**asked, "origin": "https://evil.example"})
+        assert "access-control-allow-origin" not in other.headers
+        read = await http.get("/openapi.json", headers={"origin": "https://app.example.org"})
+        assert read.headers["access-control-allow-origin"] == "https://app.example.org"
+        assert "Retry-After" in read.headers["access-control-expose-headers"]
+
+
+async def test_head_wherever_get_is() -> None:
+    async with served() as http:
+        for path in ("/openapi.json", "/docs", "/redoc", "/docs-assets/swagger-ui.css"):
+            got, head = await http.get(path), await http.head(path)
+            assert (head.status_code, head.content) == (200, b"")
+            assert head.headers["content-length"] == str(len(got.content))
+        assert (await http.head("/nowhere")).status_code == 404
+        wrong = await http.head(RECALL.replace("recall", "import"))
+        assert wrong.status_code in (405, 500)  # `import` may be read as a memory's id
+
+
+async def test_headers_are_bounded() -> None:
+    async with served() as http:
+        many = {f"x-{i}": "y" for i in range(150)}
+        assert (await http.get("/openapi.json", headers=many)).status_code == 431
+        long = {f"x-{i}": "y" * 8_000 for i in range(10)}
+        assert (await http.get("/openapi.json", headers=long)).status_code == 431
+
+
+async def test_pages_load_nothing_from_elsewhere() -> None:
+    async with served() as http:
+        for page in ("/docs", "/redoc"):
+            shown = (await http.get(page)).text
+            loaded = re.findall(r'(?:src|href|url)(?:=|: )"?\'?([^"\'\s>]+)', shown)
+            assert loaded
+            for address in loaded:
+                assert address.startswith(("/", "data:")), address
+                assert not address.startswith("//"), address
+                if address.startswith("/"):
+                    assert (await http.get(address)).status_code == 200, address
+
+
+async def test_pages_and_metrics_can_be_switched_off() -> None:
+    async with served(server={"enable_docs": False}) as http:
+        for path in ("/docs", "/redoc", "/openapi.json", "/docs-assets/swagger-ui.css"):
+            assert (await http.get(path)).status_code == 404
