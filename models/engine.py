@@ -26,7 +26,17 @@ from models.device import Machine, Owner, keep_freed_memory, resolve
 from models.lanes import Limits
 from models.pack import Pack, Tokens, pack
 from models.settings import Compute
-from models.types import DeviceLost, Floats, Load, Observe, Priority, Unavailable, ignore
+from models.types import (
+    DeviceLost,
+    Floats,
+    Load,
+    ModelError,
+    Observe,
+    Priority,
+    Unavailable,
+    WrongModel,
+    ignore,
+)
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +84,8 @@ class Engine:
     async def start(self, load: Callable[[Machine], Loaded]) -> None:
         """Loads on the owner thread and warms up. Calling it again does nothing.
 
-        Raises what `load` raises, Unavailable after `init_timeout_s`.
+        Raises the ModelError or OSError that `load` raises, WrongModel for whatever else goes
+        wrong, Unavailable after `init_timeout_s`.
         """
         self._starting = self._starting or asyncio.Lock()
         async with self._starting:
@@ -92,9 +103,13 @@ class Engine:
                 self._owner.close()
                 limit = f"it was not loaded within {self._compute.init_timeout_s:g} s"
                 raise Unavailable(self._name, limit) from error
-            except BaseException:
+            except (ModelError, OSError, asyncio.CancelledError):
                 self._owner.close()
                 raise
+            except Exception as error:  # weights and configuration that do not fit each other
+                self._owner.close()
+                reason = f"{type(error).__name__}: {error}"
+                raise WrongModel(f"{self._name} cannot be loaded: {reason}") from error
             self._machine, self._loaded = machine, loaded
             self._batcher = Batcher(
                 self._run, self._limits(machine, loaded), name=self._name, observe=self._observe

@@ -51,8 +51,7 @@ class Shape:
         """Raises WrongModel where `supports(config)` is false."""
         if not supports(config):
             raise WrongModel(f"no packed forward for model type {config.get('model_type')!r}")
-        roberta = FAMILIES[config["model_type"]] == "roberta"
-        first = int(config.get("pad_token_id", 1)) + 1 if roberta else 0
+        first = first_position(config)
         return cls(
             layers=int(config["num_hidden_layers"]),
             heads=int(config["num_attention_heads"]),
@@ -63,12 +62,19 @@ class Shape:
         )
 
 
+def first_position(config: Mapping[str, Any]) -> int:
+    """The row of the table of positions that the first token uses."""
+    roberta = FAMILIES.get(config["model_type"]) == "roberta"
+    return int(config.get("pad_token_id", 1)) + 1 if roberta else 0
+
+
 def supports(config: Mapping[str, Any]) -> bool:
     """Whether a model configuration describes an encoder that this module computes exactly."""
     return (
         config.get("model_type") in FAMILIES
         and config.get("position_embedding_type", "absolute") == "absolute"
         and config.get("hidden_act", "gelu") == "gelu"
+        and config.get("pad_token_id", 1) is not None
         and not config.get("is_decoder", False)
         and not config.get("add_cross_attention", False)
     )
@@ -177,6 +183,7 @@ class PackedEncoder:
         self._words = _own(tensors, "embeddings.word_embeddings.weight").to(device, dtype)
         positions = _own(tensors, "embeddings.position_embeddings.weight").float()
         types = _own(tensors, "embeddings.token_type_embeddings.weight").float()
+        _require_fit(config, self._words, positions, types)
         # Row type x positions + position; kept in fp32, it is small.
         self._places = (types[:, None, :] + positions[None, :, :]).flatten(0, 1).to(device)
         self._positions = len(positions)
@@ -342,6 +349,20 @@ def _without_prefix(weights: Mapping[str, Tensor], prefix: str) -> Mapping[str, 
     if not any(name.startswith(start) for name in weights):
         return weights
     return {name.removeprefix(start): t for name, t in weights.items() if name.startswith(start)}
+
+
+def _require_fit(
+    config: Mapping[str, Any], words: Tensor, positions: Tensor, types: Tensor
+) -> None:
+    """A wrong width would not fail, but give other numbers."""
+    tables = {"vocab_size": words, "max_position_embeddings": positions, "type_vocab_size": types}
+    for name, table in tables.items():
+        shape = (config.get(name, len(table)), config["hidden_size"])
+        if tuple(table.shape) != shape:
+            raise WrongModel(
+                f"the weights do not fit the configuration: {name} has a table of "
+                f"{tuple(table.shape)}, not {shape}"
+            )
 
 
 def _affine(tensors: Mapping[str, Tensor], name: str) -> Affine:

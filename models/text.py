@@ -175,8 +175,8 @@ def _max_length(folder: ModelFolder, own: Options, tokenizers: int) -> int:
     config = folder.config
     positions = config.get("max_position_embeddings")
     limits = [own.max_tokens] if own.max_tokens else [tokenizers, positions]
-    if packed.supports(config):
-        limits.append(packed.Shape.of(config).positions)
+    if positions and packed.supports(config):
+        limits.append(int(positions) - packed.first_position(config))
     # Tokenizers without a limit say 10^30.
     known = [int(n) for n in limits if n and 0 < int(n) < 1 << 30]
     return min(known, default=DEFAULT_TOKENS)
