@@ -11,11 +11,9 @@ import httpx
 import numpy as np
 import pytest
 
-from models.llm import ChatLLM, LLMSettings
 from models.remote import OpenAIEmbedder, RemoteReranker
-from models.settings import EmbedderSettings, RerankerSettings, SettingsError
-from models.types import BadOutput, Overloaded, RemoteError, Unavailable
-from retrieval.protocols import LLM
+from models.settings import EmbedderSettings, RerankerSettings
+from models.types import BadOutput, Overloaded, Unavailable
 
 pytestmark = pytest.mark.unit
 
@@ -175,44 +173,3 @@ async def test_vectors_that_are_none_are_errors(row: Any) -> None:
     client = OpenAIEmbedder(EmbedderSettings(provider="openai"), transport)
     with pytest.raises(BadOutput):
         await client.start()
-
-
-async def test_chat() -> None:
-    answers = iter(
-        [
-            {"message": {"content": "[1]"}, "finish_reason": "stop"},
-            {"message": {"content": "[1"}, "finish_reason": "length"},
-            {"message": {"content": " "}, "finish_reason": "stop"},
-        ]
-    )
-    transport, seen = over(lambda _: httpx.Response(200, json={"choices": [next(answers)]}))
-    llm = ChatLLM(LLMSettings(model="m", url="http://x.test/v1"), transport)
-    seam: LLM = llm
-    with pytest.raises(Unavailable):
-        await llm.check_health()
-    await llm.start()
-    await llm.check_health()
-    assert await seam.complete("be brief", "one?", max_tokens=5) == "[1]"
-    body = json.loads(seen[0].content)
-    assert [message["role"] for message in body["messages"]] == ["system", "user"]
-    assert (body["model"], body["max_tokens"], body["temperature"]) == ("m", 5, 0.0)
-    assert str(seen[0].url) == "http://x.test/v1/chat/completions"
-    with pytest.raises(BadOutput, match="cut at 5"):
-        await llm.complete("", "", max_tokens=5)
-    with pytest.raises(BadOutput, match="empty"):
-        await llm.complete("", "", max_tokens=5)
-    await llm.close()
-
-
-async def test_chat_refusals_keep_their_message() -> None:
-    refusal = {"error": {"message": "no such model", "type": "invalid"}}
-    transport, _ = over(lambda _: httpx.Response(404, json=refusal))
-    llm = ChatLLM(LLMSettings(model="m"), transport)
-    await llm.start()
-    with pytest.raises(RemoteError, match="no such model"):
-        await llm.complete("", "", max_tokens=5)
-    await llm.close()
-    wrongs: list[dict[str, Any]] = [{"model": ""}, {"model": "m", "url": "x"}]
-    for wrong in [*wrongs, {"model": "m", "timeout_s": 0}]:
-        with pytest.raises(SettingsError):
-            LLMSettings(**wrong)
