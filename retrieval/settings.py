@@ -8,7 +8,7 @@ configuration of the Hindsight API where it has the setting.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -112,6 +112,10 @@ class RetainSettings:
     retain_recognise_names: bool = True
     retain_date_text: bool = False
     retain_extract_causal_links: bool = True
+    entity_labels: Sequence[Mapping[str, Any]] | None = None
+    entities_allow_free_form: bool = True
+    llm_output_language: str | None = None
+    on_chunk_failure: Literal["fail", "chunk"] = "fail"
     semantic_link_min_similarity: float = 0.7
     semantic_link_top_k: int = 50
     store_document_text: bool = True

@@ -45,6 +45,7 @@ from serve import metrics
 from serve.company import Company
 from serve.door import Door, Limits, Share
 from serve.inference import name_of, open_embedder, open_reranker
+from serve.llm import LanguageModels, open_models
 from serve.services import Services, Writer
 from serve.settings import Settings
 from serve.settings.model import RESIDENT
@@ -231,10 +232,22 @@ def open_retriever(
 
 
 async def open_writer(
-    settings: Settings, pool: Pool, residency: Residency, embedder: Embedder, stack: AsyncExitStack
+    settings: Settings,
+    pool: Pool,
+    residency: Residency,
+    embedder: Embedder,
+    llm: LanguageModels,
+    stack: AsyncExitStack,
 ) -> LocalWriter:
     """The writer, and beside it the worker of queued operations and the upkeep of banks."""
-    deps = IngestDeps(pool, embedder, residency, settings.retain, committed=residency.refresh)
+    deps = IngestDeps(
+        pool,
+        embedder,
+        residency,
+        settings.retain,
+        extractor=llm.extractor,
+        committed=residency.refresh,
+    )
     if settings.worker.worker_enabled:
         worker = Worker(deps, poll_s=settings.worker.worker_poll_interval_ms / 1000)
         await worker.start()
@@ -288,6 +301,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
     if reranker is None:
         reranker = await open_reranker(settings, stack)
         parts.append(reranker)
+    llm = await open_models(settings, pool, stack)
     retriever, writer = elsewhere.retriever, elsewhere.writer
     embedder = elsewhere.embedder
     if retriever is None or writer is None:
@@ -298,7 +312,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         if retriever is None:
             retriever = open_retriever(settings, pool, residency, embedder, stack)
         if writer is None:
-            writer = await open_writer(settings, pool, residency, embedder, stack)
+            writer = await open_writer(settings, pool, residency, embedder, llm, stack)
     company = Company(pool)
     await company.join(stack)
     return Services(
@@ -308,6 +322,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         writer=writer,
         recall_door=recall_door(settings, pool, company.share),
         write_door=write_door(settings, pool, company.share),
+        llm=llm,
         models={
             "embedder": "in the retriever" if embedder is None else embedder.model_id,
             "reranker": name_of(reranker),
@@ -331,7 +346,8 @@ async def open_writer_alone(settings: Settings, elsewhere: Stages, stack: AsyncE
     pool = await open_database(settings, stack)
     embedder = elsewhere.embedder or await open_embedder(settings, stack)
     residency = await open_residency(settings, pool, elsewhere.ranges, stack)
-    return await open_writer(settings, pool, residency, embedder, stack)
+    llm = await open_models(settings, pool, stack)
+    return await open_writer(settings, pool, residency, embedder, llm, stack)
 
 
 async def check_health(services: Services) -> None:

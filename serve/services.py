@@ -16,6 +16,7 @@ from retrieval.store.pool import Pool
 from retrieval.types import RecallQuery
 from serve.door import Door
 from serve.errors import Unauthorized
+from serve.llm import LanguageModels
 from serve.settings import Settings
 
 
@@ -96,6 +97,8 @@ class Services:
     writer: Writer
     recall_door: Door
     write_door: Door
+    llm: LanguageModels = field(default_factory=LanguageModels)
+    """Language models that the endpoints ask themselves."""
     models: Mapping[str, Any] = field(default_factory=dict)
     """What the models are, for /health and /version."""
     parts: tuple[Any, ...] = ()

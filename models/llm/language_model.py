@@ -7,6 +7,7 @@ another member. Members have the circuit breaker of rerankers: wrong keys open i
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -130,6 +131,7 @@ class LanguageModel:
         tools: Sequence[Mapping[str, Any]] = (),
         tool_choice: str = "auto",
         deadline: float | None = None,
+        about: Mapping[str, str] | None = None,
     ) -> Completion:
         """One call. `turn` is a name of Turn in lower case; `schema` a name and a JSON schema.
 
@@ -148,6 +150,7 @@ class LanguageModel:
                 tools,
                 tool_choice,
                 deadline,
+                about or {},
             )
         )
 
@@ -180,7 +183,8 @@ class LanguageModel:
                 "" if failure is None else str(failure) or type(failure).__name__,
                 "" if failure is None else type(failure).__name__,
             )
-            await self._accounting.settle(record, reserved)
+            # Also where the caller went away: what was reserved must not stay so.
+            await asyncio.shield(self._accounting.settle(record, reserved))
 
     async def _asked(self, question: Question, at_once: int, spent: Spent) -> Completion:
         errors: list[ModelError] = []

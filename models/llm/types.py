@@ -14,7 +14,7 @@ ModelError
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Literal
 
@@ -125,6 +125,7 @@ class Question:
     tools: Sequence[Mapping[str, Any]] = ()
     tool_choice: str = "auto"
     deadline: float | None = None
+    about: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from retrieval.ingest.extraction import FactExtractor
 from retrieval.keyword.analyser import Analyser
-from retrieval.protocols import LLM, Embedder, Neighbours
+from retrieval.protocols import Embedder, Neighbours
 from retrieval.settings import RetainSettings
 from retrieval.store.heads import BankHead, vector_set
 from retrieval.store.pool import Pool
@@ -61,14 +62,14 @@ class Turns:
 
 @dataclass(frozen=True, slots=True)
 class IngestDeps:
-    """`llm` may be None: extraction then stores chunks as they are. `committed` is told the head of
+    """`extractor` may be None: chunks are then stored as they are. `committed` is told the head of
     a bank after each write to it; it must return at once."""
 
     pool: Pool
     embedder: Embedder
     neighbours: Neighbours
     settings: RetainSettings = field(default_factory=RetainSettings)
-    llm: LLM | None = None
+    extractor: FactExtractor | None = None
     analyser: Callable[[RetainSettings], Analyser] = analyser_for
     clock: Callable[[], datetime] = utc_now
     turns: Turns = field(default_factory=Turns)

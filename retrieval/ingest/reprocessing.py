@@ -12,7 +12,7 @@ from typing import Any
 
 from retrieval.errors import InvalidInput
 from retrieval.ingest.deps import IngestDeps
-from retrieval.ingest.extraction import Section
+from retrieval.ingest.extract.section import Section
 from retrieval.ingest.items import parse
 from retrieval.ingest.retain import Anew, retain
 from retrieval.store import banks, documents

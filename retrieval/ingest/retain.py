@@ -7,7 +7,6 @@ content behind the stored text. All items of a call are stored or none.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,9 @@ from retrieval.ingest import stored as stored_facts
 from retrieval.ingest.augment import prepare, together
 from retrieval.ingest.chunking import chunk
 from retrieval.ingest.deps import IngestDeps
-from retrieval.ingest.extraction import Extractor, Section, Usage
+from retrieval.ingest.extract.by_model import Chunk, Job
+from retrieval.ingest.extract.section import Section
+from retrieval.ingest.extraction import Extraction
 from retrieval.ingest.facts import ExtractedFact, Fact, Link, new_ids
 from retrieval.ingest.importing import settings_of
 from retrieval.ingest.items import Item, parse
@@ -74,14 +75,16 @@ async def retain(
     """
     banks.check_id(bank_id)
     checked = parse(items, document_tags, now or deps.clock(), deps.settings.retain_max_items)
-    usage = Usage()
     settings = await settings_of(deps, tenant, bank_id)
+    job = Job(tenant, bank_id, narrator=bank_id, pool=deps.pool, fresh=anew is not None)
+    extraction = Extraction(deps.extractor, job)
+    usage = extraction.outcome.usage
     if not checked and also is None:
         await banks.ensure(deps.pool, tenant, bank_id)
         return usage.wire()
     for _ in range(_ATTEMPTS):
         try:
-            await _store(deps, tenant, bank_id, settings, checked, usage, also, anew)
+            await _store(deps, tenant, bank_id, settings, checked, extraction, also, anew)
             return usage.wire()
         except _Stale:
             continue
@@ -230,7 +233,7 @@ async def _store(
     bank_id: str,
     settings: RetainSettings,
     items: Sequence[Item],
-    usage: Usage,
+    extraction: Extraction,
     also: Callable[[Connection], Awaitable[None]] | None,
     anew: Anew | None,
 ) -> None:
@@ -247,11 +250,17 @@ async def _store(
     stored = await read(deps.pool, look)
     plans = [_plan(id, group, stored.get(id), settings, anew) for id, group in groups.items()]
     todo = [(plan, piece) for plan in plans for piece in plan.changed]
-    found = await asyncio.gather(
-        *(
-            Extractor(piece.settings, deps.llm, usage).facts(piece.text, piece.section)
-            for _, piece in todo
-        )
+    found = await extraction.facts(
+        [
+            Chunk(
+                piece.text,
+                piece.section,
+                piece.settings,
+                plan.document_id,
+                f"chunk {piece.index} of document {plan.document_id!r}",
+            )
+            for plan, piece in todo
+        ]
     )
     for (plan, piece), extracted in zip(todo, found, strict=True):
         _add_facts(plan, bank_id, piece, extracted)
@@ -314,8 +323,10 @@ def _add_facts(plan: _Plan, bank_id: str, piece: _Piece, found: Sequence[Extract
                 document_id=plan.document_id,
                 chunk_id=_chunk_id(bank_id, plan.document_id, piece.index),
                 position=piece.index * FACTS_PER_CHUNK + min(j, FACTS_PER_CHUNK - 1),
-                tags=section.tags,
-                metadata=section.metadata,
+                tags=tuple(dict.fromkeys((*section.tags, *fact.tags))),
+                metadata={**(section.metadata or {}), "extraction": "failed"}
+                if fact.raw
+                else section.metadata,
                 mentions=fact.mentions,
                 observation_scopes=section.observation_scopes,
             )

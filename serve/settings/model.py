@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from retrieval.settings import RecallSettings, RetainSettings
+from serve.settings.llm import LLMSection
 
 
 def _boolean(value: Any) -> Any:
@@ -346,6 +347,7 @@ class Settings(BaseModel):
     rerankers: Rerankers = Rerankers()
     recall: RecallSettings = RecallSettings()
     retain: RetainSettings = RetainSettings()
+    llm: LLMSection = LLMSection()
     limits: Limits = Limits()
     worker: Worker = Worker()
     stages: Stages = Stages()
