@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
+from uuid import uuid4
 
 import orjson
 
@@ -76,7 +77,14 @@ async def retain(
     banks.check_id(bank_id)
     checked = parse(items, document_tags, now or deps.clock(), deps.settings.retain_max_items)
     settings = await settings_of(deps, tenant, bank_id)
-    job = Job(tenant, bank_id, narrator=bank_id, pool=deps.pool, fresh=anew is not None)
+    job = Job(
+        tenant,
+        bank_id,
+        narrator=bank_id,
+        pool=deps.pool,
+        fresh=anew is not None,
+        trace_id=str(uuid4()),
+    )
     extraction = Extraction(deps.extractor, job)
     usage = extraction.outcome.usage
     if not checked and also is None:

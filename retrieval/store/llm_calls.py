@@ -16,6 +16,7 @@ from uuid import uuid4
 from retrieval.errors import InvalidInput, RateLimited
 from retrieval.store import banks
 from retrieval.store.edge import iso, listing, page, parse_time
+from retrieval.store.memories import as_uuid
 from retrieval.store.pool import Connection, Pool, read, write
 
 PERIODS = {"1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
@@ -217,8 +218,12 @@ class RequestFilter:
     provider: str | None = None
     trace_id: str | None = None
     document_id: str | None = None
+    memory_id: str | None = None
+    """Calls about the document that this memory is of."""
     start_date: str | None = None
     end_date: str | None = None
+    call_type: str | None = None
+    """embedding, rerank, decision or llm; only those of language models are kept."""
 
 
 async def list_requests(
@@ -227,13 +232,18 @@ async def list_requests(
     bank_id: str,
     shown: RequestFilter = RequestFilter(),
     *,
+    grouped: bool = False,
     limit: int = 50,
     offset: int = 0,
 ) -> dict[str, Any]:
-    """{bank_id, total, limit, offset, items}, newest first; empty where nothing is traced."""
+    """{bank_id, total, limit, offset, items}, newest first; empty where nothing is traced.
+
+    `grouped` counts and pages whole runs of an operation instead of calls.
+    """
     limit, offset = page(limit, offset, 500)
     start = None if shown.start_date is None else parse_time(shown.start_date, "start_date")
     end = None if shown.end_date is None else parse_time(shown.end_date, "end_date")
+    memory = None if shown.memory_id is None else as_uuid(shown.memory_id, "memory_id")
     where = (
         "tenant_id = $1 and bank_id = $2 and ($3::text is null or status = $3)"
         " and ($4::text is null or operation = $4) and ($5::text is null or scope = $5)"
@@ -241,20 +251,28 @@ async def list_requests(
         " and ($8::text is null or document_id = $8)"
         " and ($9::timestamptz is null or started_at >= $9)"
         " and ($10::timestamptz is null or started_at < $10)"
+        " and coalesce($11, 'llm') = 'llm'"
+        " and ($12::uuid is null or document_id = (select m.document_id from memory_units m"
+        "  join banks b using (bank)"
+        "  where b.tenant_id = $1 and b.bank_id = $2 and m.id = $12))"
     )
     values = (
         tenant, bank_id, shown.status, shown.operation, shown.scope, shown.provider,
-        shown.trace_id, shown.document_id, start, end,
+        shown.trace_id, shown.document_id, start, end, shown.call_type, memory,
     )  # fmt: skip
+    unit = "coalesce(nullif(trace_id, ''), id::text)" if grouped else "id::text"
 
     async def work(connection: Connection) -> dict[str, Any]:
         await banks.head_of(connection, tenant, bank_id)
         total = await connection.fetchval(
-            f"select count(*) from llm_requests where {where}", *values
+            f"select count(distinct {unit}) from llm_requests where {where}", *values
         )
         rows = await connection.fetch(
-            f"select * from llm_requests where {where} order by started_at desc, id"
-            " limit $11 offset $12",
+            f"with found as (select *, {unit} as unit from llm_requests where {where}),"
+            " shown as (select unit, max(started_at) as latest from found group by unit"
+            "  order by latest desc, unit limit $13 offset $14)"
+            " select found.* from found join shown using (unit)"
+            " order by shown.latest desc, unit, started_at desc, id",
             *values,
             limit,
             offset,
@@ -295,7 +313,14 @@ def _view(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def stats(
-    pool: Pool, tenant: str, bank_id: str, *, period: str = "7d", now: datetime
+    pool: Pool,
+    tenant: str,
+    bank_id: str,
+    *,
+    period: str = "7d",
+    operation: str | None = None,
+    call_type: str | None = None,
+    now: datetime,
 ) -> dict[str, Any]:
     """Calls of a period in buckets of an hour (1d) or a day: {bank_id, period, trunc, start,
     buckets}. InvalidInput for another period."""
@@ -311,11 +336,14 @@ async def stats(
             " sum(input_tokens)::bigint as input, sum(output_tokens)::bigint as output,"
             " sum(cached_tokens)::bigint as cached, sum(thoughts_tokens)::bigint as thoughts"
             " from llm_requests where tenant_id = $1 and bank_id = $2 and started_at >= $3"
+            " and ($5::text is null or operation = $5) and coalesce($6, 'llm') = 'llm'"
             " group by 1, 2 order by 1",
             tenant,
             bank_id,
             start,
             trunc,
+            operation,
+            call_type,
         )
 
     buckets: dict[str, dict[str, Any]] = {}

@@ -100,6 +100,9 @@ async def list_llm_requests(
     provider: str | None = None,
     trace_id: str | None = None,
     document_id: str | None = None,
+    memory_id: str | None = None,
+    call_type: str | None = None,
+    group: bool = False,
     start_date: str | None = None,
     end_date: str | None = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
@@ -107,18 +110,32 @@ async def list_llm_requests(
 ) -> Response:
     """Calls to language models on behalf of this bank, newest first; none where nothing is kept."""
     shown = llm_calls.RequestFilter(
-        status, operation, scope, provider, trace_id, document_id, start_date, end_date
+        status,
+        operation,
+        scope,
+        provider,
+        trace_id,
+        document_id,
+        memory_id,
+        start_date,
+        end_date,
+        call_type,
     )
     return json_response(
         await llm_calls.list_requests(
-            services.pool, tenant, bank_id, shown, limit=limit, offset=offset
+            services.pool, tenant, bank_id, shown, grouped=group, limit=limit, offset=offset
         )
     )
 
 
 @router.get(f"{BANK}/llm-requests/stats", operation_id="llm_request_stats")
 async def llm_requests_stats(
-    bank_id: str, tenant: Tenant, services: Given, period: str = "7d"
+    bank_id: str,
+    tenant: Tenant,
+    services: Given,
+    period: str = "7d",
+    operation: str | None = None,
+    call_type: str | None = None,
 ) -> Response:
     """Calls per hour or day, by status, with their tokens."""
     return json_response(

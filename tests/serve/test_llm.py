@@ -212,6 +212,14 @@ async def test_traces_hold_no_credentials(dsn: str, server: LLMServer) -> None:
         assert "The key is [removed]" in json.dumps(entry)
         assert secret not in json.dumps(listed)
         assert "0123456789abcdef" not in json.dumps(listed)
+        memory = (await live.http.get(f"{B}/traced/memories/list")).json()["items"][0]["id"]
+        runs = (
+            await live.http.get(f"{B}/traced/llm-requests?group=true&memory_id={memory}")
+        ).json()
+        assert (runs["total"], runs["items"]) == (1, [entry])
+        assert (await live.http.get(f"{B}/traced/llm-requests?call_type=rerank")).json()[
+            "total"
+        ] == 0
         stats = (await live.http.get(f"{B}/traced/llm-requests/stats?period=1d")).json()
         assert stats["buckets"][0]["statuses"] == {"success": 1}
         assert (await live.http.get(f"{B}/traced/llm-requests/stats?period=x")).status_code == 400
