@@ -17,6 +17,7 @@ from retrieval.errors import InvalidInput
 from retrieval.ingest.entities import NAME_LIMIT, distinct
 from retrieval.ingest.extract import labels
 from retrieval.ingest.facts import ExtractedFact, Mention
+from retrieval.llm.grounding import invented_numbers
 from retrieval.llm.reading import Unreadable, json_object, list_of, text_of
 from retrieval.store.edge import parse_time
 from retrieval.types import FactType, LinkType
@@ -39,7 +40,6 @@ _RELATIVE_DAYS = (
     ("this morning", 0), ("this afternoon", 0), ("this evening", 0), ("tonight", 0),
 )  # fmt: skip
 _RELATIVE = [(re.compile(rf"\b{words}\b", re.IGNORECASE), days) for words, days in _RELATIVE_DAYS]
-_NUMBER = re.compile(r"\d{3,}(?:[.,]\d+)*|\d+[.,]\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Reader:
             if part
         )
         start, end = self._dates(item, text)
-        self._check_numbers(" ".join((what, who, why)), start, end)
+        self._check_numbers("\n".join((what, who, why)), start, end)
         names, tags = labels.read(item.get("labels"), self.groups)
         mentions = [Mention(name, resolve=False, label=True) for name in names]
         if self.free_names:
@@ -173,18 +173,14 @@ class Reader:
         return first, last
 
     def _check_numbers(self, text: str, start: datetime | None, end: datetime | None) -> None:
-        """Numbers that nobody said are invented; those of a date that was worked out are not."""
+        """Numbers that nobody said are invented; those of a date that was worked out are not. A
+        single digit may be a word of the content."""
         if self.translated:
             return
-        anchor = self.timestamp or datetime.now(UTC)
-        said = re.sub(r"(?<=\d)[.,\u202f\u00a0 ](?=\d{3}\b)", "", self.sources)
-        for one in timex.find(text, anchor):
-            text = text.replace(one.text, " ")
-        dates = " ".join(str(moment) for moment in (start, end, self.timestamp) if moment)
-        for number in _NUMBER.findall(text):
-            plain = re.sub(r"[.,](?=\d{3}\b)", "", number)
-            if plain not in said and number not in self.sources and plain not in dates:
-                raise Unreadable(f"says {number}, which the content does not")
+        dates = (start, end, self.timestamp)
+        found = invented_numbers(text, [self.sources], anchor=self.timestamp, dates=dates)
+        if wrong := sorted(number for number in found if len(number) > 1):
+            raise Unreadable(f"says {wrong[0]}, which the content does not")
 
     def _named(self, name: str) -> bool:
         """Whether a name stands in what the model was shown, wholly or by one of its words."""

@@ -192,7 +192,7 @@ async def test_most_items_good_is_good_enough() -> None:
 @pytest.mark.unit
 async def test_numbers_and_names_that_nobody_said_are_not_taken() -> None:
     invented = {"facts": [{"what": "Ann paid 4,500 euros.", "entities": ["Ann", "Zebedee"]}]}
-    with pytest.raises(ModelFailed, match=r"says 4,500"):
+    with pytest.raises(ModelFailed, match="says 4500"):
         await extract(invented, invented, chunk="Ann paid a lot.")
     (fact,), _, _ = await extract(invented, chunk="Ann paid 4500 euros.")
     assert [m.name for m in fact.mentions] == ["Ann"]
