@@ -45,6 +45,11 @@ class Breaker:
             self.retry_at = self.clock() + self.pause_s
         self.trying = False
 
+    def trip(self) -> None:
+        """Opens at once: the member cannot answer anybody until somebody mends it."""
+        self.failures = FAILURES_TO_OPEN
+        self.failed()
+
     def passed(self) -> None:
         """The request moved on without telling anything about the member."""
         self.trying = False

@@ -12,6 +12,12 @@ FourfoldError
     Unavailable           a part is gone for now (database, embedder); names the part;
                           carries retry_after_s                                        (503)
         Moved             what was asked of a bank is of a state that is gone: ask anew
+    ModelFailed           a language model's answer cannot be used, asked twice         (502)
+        ModelRefused      it declined this input                                        (422)
+        ModelCut          its answer does not fit, however small the input              (422)
+        ModelTooLong      the input does not fit its context                            (422)
+    ModelExhausted        the account of the language model has no quota left; an
+                          Overloaded                                                    (503)
     NeedsModel            asked for something that needs an LLM and none is configured  (400)
 """
 
@@ -97,6 +103,26 @@ class Unavailable(FourfoldError):
 
 class Moved(Unavailable):
     """The bank's ordinals were given anew, or other vectors or postings serve it now."""
+
+
+class ModelFailed(FourfoldError):
+    pass
+
+
+class ModelRefused(ModelFailed):
+    pass
+
+
+class ModelCut(ModelFailed):
+    pass
+
+
+class ModelTooLong(ModelFailed):
+    pass
+
+
+class ModelExhausted(Overloaded):
+    pass
 
 
 class NeedsModel(FourfoldError):

@@ -8,8 +8,8 @@ adapters that cross a process translate it into the time left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,11 +98,85 @@ class Reranker(Protocol):
         ...
 
 
+class TokenUsage(Protocol):
+    """Tokens of one call. `output_tokens` are the visible ones, `thoughts_tokens` the model's
+    reasoning; `cached_tokens` are a part of `input_tokens`."""
+
+    @property
+    def input_tokens(self) -> int: ...
+
+    @property
+    def output_tokens(self) -> int: ...
+
+    @property
+    def cached_tokens(self) -> int: ...
+
+    @property
+    def thoughts_tokens(self) -> int: ...
+
+
+class ToolCall(Protocol):
+    """A tool that the model wants called; `arguments` is JSON as it wrote it."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def arguments(self) -> str: ...
+
+
+class Completion(Protocol):
+    """A model's answer. `calls` is empty unless tools were offered."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def calls(self) -> Sequence[ToolCall]: ...
+
+    @property
+    def usage(self) -> TokenUsage: ...
+
+    @property
+    def model(self) -> str: ...
+
+
 @runtime_checkable
 class LLM(Protocol):
-    async def complete(
-        self, system: str, user: str, *, max_tokens: int, deadline: float | None = None
-    ) -> str: ...
+    """A language model. All retries of transport, failover and budgets are behind it."""
+
+    @property
+    def model_id(self) -> str: ...
+
+    async def chat(
+        self,
+        operation: str,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        max_tokens: int,
+        turn: str = "retain",
+        tenant: str = "",
+        bank: str = "",
+        schema: tuple[str, Mapping[str, Any]] | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
+        tool_choice: str = "auto",
+        deadline: float | None = None,
+        about: Mapping[str, str] | None = None,
+    ) -> Completion:
+        """One answer. Messages and tools are in the shape of chat completions.
+
+        `schema`: a name and the JSON schema that the answer's text should follow; it may not: read
+        it leniently. `turn`: who goes first where calls wait: reflect, retain, retain_later,
+        consolidation, refresh. `about` (scope, trace_id, document_id) goes into traces. Never call
+        while holding a lock or a database connection.
+
+        Raises ModelRefused, ModelCut, ModelTooLong (this input); RateLimited (the tenant's
+        budget); ModelExhausted, Overloaded, Unavailable, DeadlineExceeded.
+        """
+        ...
 
 
 @runtime_checkable

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_type_hints
@@ -235,6 +235,16 @@ class RetainSettings(_Described):
     """Date a chunk by the one full date that it names."""
     retain_extract_causal_links: bool = True
     """Keep the causes that an LLM finds between facts."""
+    entity_labels: Annotated[
+        Annotated[Sequence[Mapping[str, Any]], Field(max_length=50)] | None, PER_BANK
+    ] = None
+    """Labels that an LLM gives every fact: groups of a key, a type and values."""
+    entities_allow_free_form: Annotated[bool, PER_BANK] = True
+    """Keep names that an LLM finds, beside the labels."""
+    llm_output_language: Annotated[Annotated[str, Field(max_length=64)] | None, PER_BANK] = None
+    """Language of extracted facts; unset: that of the content."""
+    on_chunk_failure: Annotated[Literal["fail", "chunk"], PER_BANK] = "fail"
+    """What becomes of a chunk that an LLM cannot read: the retain fails, or it is kept as it is."""
     semantic_link_min_similarity: _Share = 0.7
     """Least similarity of memories that are linked for it."""
     semantic_link_top_k: Annotated[int, Field(ge=0, le=1000)] = 50

@@ -45,6 +45,7 @@ from retrieval.store.tenants import DEFAULT_TENANT
 from serve import metrics
 from serve.admission import AdmissionController, Limits, LimitShare
 from serve.inference import name_of, open_embedder, open_reranker
+from serve.llm import LanguageModels, open_models
 from serve.membership import Membership
 from serve.services import Services, Writer
 from serve.settings import Settings
@@ -234,10 +235,22 @@ def open_retriever(
 
 
 async def open_writer(
-    settings: Settings, pool: Pool, residency: Residency, embedder: Embedder, stack: AsyncExitStack
+    settings: Settings,
+    pool: Pool,
+    residency: Residency,
+    embedder: Embedder,
+    llm: LanguageModels,
+    stack: AsyncExitStack,
 ) -> LocalWriter:
     """The writer, and beside it the worker of queued operations and the upkeep of banks."""
-    deps = IngestDeps(pool, embedder, residency, settings.retain, committed=residency.refresh)
+    deps = IngestDeps(
+        pool,
+        embedder,
+        residency,
+        settings.retain,
+        extractor=llm.extractor,
+        committed=residency.refresh,
+    )
     if settings.worker.worker_enabled:
         worker = Worker(deps, poll_s=settings.worker.worker_poll_interval_ms / 1000)
         await worker.start()
@@ -302,6 +315,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
     if reranker is None:
         reranker = await open_reranker(settings, stack)
         parts.append(reranker)
+    llm = await open_models(settings, pool, stack)
     retriever, writer = elsewhere.retriever, elsewhere.writer
     embedder = elsewhere.embedder
     if retriever is None or writer is None:
@@ -312,7 +326,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         if retriever is None:
             retriever = open_retriever(settings, pool, residency, embedder, stack, pace)
         if writer is None:
-            writer = await open_writer(settings, pool, residency, embedder, stack)
+            writer = await open_writer(settings, pool, residency, embedder, llm, stack)
     membership = Membership(pool)
     await membership.join(stack)
     return Services(
@@ -323,6 +337,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         recall_admission=recall_admission(settings, pool, membership.share),
         write_admission=write_admission(settings, pool, membership.share),
         read_admission=read_admission(settings),
+        llm=llm,
         models={
             "embedder": "in the retriever" if embedder is None else embedder.model_id,
             "reranker": name_of(reranker),
@@ -346,7 +361,8 @@ async def open_writer_alone(settings: Settings, elsewhere: Stages, stack: AsyncE
     pool = await open_database(settings, stack)
     embedder = elsewhere.embedder or await open_embedder(settings, stack)
     residency = await open_residency(settings, pool, elsewhere.ranges, stack)
-    return await open_writer(settings, pool, residency, embedder, stack)
+    llm = await open_models(settings, pool, stack)
+    return await open_writer(settings, pool, residency, embedder, llm, stack)
 
 
 async def check_health(services: Services) -> None:

@@ -16,6 +16,7 @@ from retrieval.store.pool import Pool
 from retrieval.types import RecallQuery
 from serve.admission import AdmissionController
 from serve.errors import Unauthorized
+from serve.llm import LanguageModels
 from serve.settings import Settings
 
 
@@ -104,6 +105,8 @@ class Services:
     write_admission: AdmissionController
     read_admission: AdmissionController = field(default_factory=lambda: AdmissionController(4, 32))
     """Lists, statistics, single reads."""
+    llm: LanguageModels = field(default_factory=LanguageModels)
+    """Language models that the endpoints ask themselves."""
     models: Mapping[str, Any] = field(default_factory=dict)
     """What the models are, for /health and /version."""
     parts: tuple[Any, ...] = ()

@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
+from retrieval.ingest.extraction import FactExtractor
 from retrieval.keyword.analyser import Analyser
-from retrieval.protocols import LLM, Embedder, Neighbours
+from retrieval.protocols import Embedder, Neighbours
 from retrieval.settings import RetainSettings
 from retrieval.store.heads import BankHead, vector_set
 from retrieval.store.pool import Pool
@@ -78,14 +79,14 @@ class IngestDeps:
     """`run` is for the long pure work on texts: in a thread, or in a process of its own. `turns`
     are those of a bank's writers, `documents` those of a document's.
 
-    `llm` may be None: extraction then stores chunks as they are. `committed` is told the head of
+    `extractor` may be None: chunks are then stored as they are. `committed` is told the head of
     a bank after each write to it; it must return at once."""
 
     pool: Pool
     embedder: Embedder
     neighbours: Neighbours
     settings: RetainSettings = field(default_factory=RetainSettings)
-    llm: LLM | None = None
+    extractor: FactExtractor | None = None
     analyser: Callable[[RetainSettings], Analyser] = analyser_for
     clock: Callable[[], datetime] = utc_now
     turns: Turns = field(default_factory=Turns)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from retrieval.ingest import stored as stored_facts
 from retrieval.ingest.anchoring import Known
-from retrieval.ingest.extraction import Section
+from retrieval.ingest.extract.section import Section
 from retrieval.ingest.facts import Fact, Link
 from retrieval.ingest.numbering import document_numbers
 from retrieval.ingest.planning import Before, Plan

@@ -1,58 +1,84 @@
-"""From a chunk of content to facts. Without an LLM a chunk is one fact, as it stands."""
+"""From chunks of content to facts, in the mode that a bank is set to.
+
+Without an extractor, or in mode `chunks`, a chunk is one fact, as it stands.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Protocol
 
-from retrieval import timex, tokens, zones
-from retrieval.errors import Unavailable
-from retrieval.ingest import answers, naming, prompts
+from retrieval import timex, zones
+from retrieval.ingest import naming
+from retrieval.ingest.extract.by_model import Chunk, Job, Outcome
+from retrieval.ingest.extract.section import Section
 from retrieval.ingest.facts import ExtractedFact, Mention
 from retrieval.ingest.sightings import distinct
-from retrieval.protocols import LLM
 from retrieval.settings import RetainSettings
 
 _WORD = re.compile(r"\w")
-_ATTEMPTS = 2
+
+
+class FactExtractor(Protocol):
+    """Turns chunks into facts: by a language model, or by rules."""
+
+    async def extract(
+        self, job: Job, chunks: Sequence[Chunk], outcome: Outcome
+    ) -> list[list[ExtractedFact]]:
+        """The facts of every chunk, in order; all or none."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """What one item says about its part of a document."""
+class Extraction:
+    """One write's extraction. `outcome` says afterwards what it cost."""
 
-    timestamp: datetime | None
-    context: str | None = None
-    mentions: tuple[Mention, ...] = ()
-    tags: tuple[str, ...] = ()
-    metadata: dict[str, str] | None = None
-    observation_scopes: Any = None
+    extractor: FactExtractor | None = None
+    job: Job = field(default_factory=Job)
+    outcome: Outcome = field(default_factory=Outcome)
+
+    async def facts(self, chunks: Sequence[Chunk]) -> list[list[ExtractedFact]]:
+        """The facts of every chunk, in reading order; none of one that has no word in it.
+
+        An item's own entities belong to each of its facts. Raises where a chunk's extraction
+        failed, naming it: a chunk is never stored as empty because of that.
+        """
+        asked = [place for place, chunk in enumerate(chunks) if self._is_asked(chunk)]
+        found: dict[int, list[ExtractedFact]] = {}
+        if asked and self.extractor is not None:
+            answers = await self.extractor.extract(
+                self.job, [chunks[place] for place in asked], self.outcome
+            )
+            found = dict(zip(asked, answers, strict=True))
+        self.outcome.chunks_total += len(chunks) - len(asked)
+        return [
+            _finished(chunk, found[place])
+            if place in found
+            else await asyncio.to_thread(as_it_stands, chunk.text, chunk.section, chunk.settings)
+            for place, chunk in enumerate(chunks)
+        ]
+
+    def _is_asked(self, chunk: Chunk) -> bool:
+        return self.asks(chunk.settings) and bool(_WORD.search(chunk.text))
+
+    def asks(self, settings: RetainSettings) -> bool:
+        """Whether chunks are read by the extractor, or stored as they stand."""
+        return self.extractor is not None and settings.retain_extraction_mode != "chunks"
 
 
-@dataclass(slots=True)
-class Usage:
-    """Tokens that extraction cost."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-
-    def wire(self) -> dict[str, int]:
-        return {
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "total_tokens": self.input_tokens + self.output_tokens,
-            "cached_tokens": 0,
-            "thoughts_tokens": 0,
-        }
-
-
-def needs_model(settings: RetainSettings, llm: LLM | None) -> bool:
-    """Does a model read the chunks, or are they stored as they stand?"""
-    return llm is not None and settings.retain_extraction_mode != "chunks"
+def _finished(chunk: Chunk, found: Sequence[ExtractedFact]) -> list[ExtractedFact]:
+    section = chunk.section
+    if chunk.settings.retain_extraction_mode == "verbatim":
+        return [_verbatim(chunk.text, section, found)]
+    return [
+        replace(fact, mentions=distinct([*section.mentions, *fact.mentions]))
+        for fact in found
+        if _WORD.search(fact.text)
+    ]
 
 
 def as_it_stands(chunk: str, section: Section, settings: RetainSettings) -> list[ExtractedFact]:
@@ -82,58 +108,13 @@ def _dated(
     return window.start, window.end
 
 
-@dataclass(frozen=True, slots=True)
-class Extractor:
-    """Facts of chunks, in the mode that settings and the presence of an LLM give."""
-
-    settings: RetainSettings
-    llm: LLM | None = None
-    usage: Usage = field(default_factory=Usage)
-
-    async def facts(self, chunk: str, section: Section) -> list[ExtractedFact]:
-        """The facts of one chunk, in reading order; none if there is no word in it.
-
-        Raises Unavailable if the LLM's answer cannot be read, twice: a chunk is never stored as
-        empty because its extraction failed.
-        """
-        if self.llm is None or not needs_model(self.settings, self.llm):
-            return await asyncio.to_thread(as_it_stands, chunk, section, self.settings)
-        chunk = chunk.strip()
-        if not _WORD.search(chunk):
-            return []
-        found = await self._by_llm(self.llm, chunk, section)
-        if self.settings.retain_extraction_mode == "verbatim":
-            found = [self._verbatim(chunk, section, found)]
-        return [fact for fact in found if _WORD.search(fact.text)]
-
-    def _verbatim(
-        self, chunk: str, section: Section, found: Sequence[ExtractedFact]
-    ) -> ExtractedFact:
-        names = distinct([*section.mentions, *(m for fact in found for m in fact.mentions)])
-        dated = next((fact for fact in found if fact.occurred_start is not None), None)
-        return ExtractedFact(
-            chunk,
-            occurred_start=dated.occurred_start if dated else None,
-            occurred_end=dated.occurred_end if dated else None,
-            mentions=names,
-        )
-
-    async def _by_llm(self, llm: LLM, chunk: str, section: Section) -> list[ExtractedFact]:
-        system = prompts.system(self.settings)
-        user = prompts.user(chunk, section.context, section.metadata, section.timestamp)
-        problem = ""
-        for _ in range(_ATTEMPTS):
-            ask = f"{user}\n\n{problem}" if problem else user
-            answer = await llm.complete(system, ask, max_tokens=prompts.COMPLETION_TOKENS)
-            self.usage.input_tokens += tokens.count(system) + tokens.count(ask)
-            self.usage.output_tokens += tokens.count(answer)
-            try:
-                return answers.read(
-                    answer,
-                    section.timestamp,
-                    section.mentions,
-                    causal=self.settings.retain_extract_causal_links,
-                )
-            except ValueError as error:
-                problem = f"Your last answer could not be read ({error}). Answer with JSON only."
-        raise Unavailable("fact extraction", f"the model's answer cannot be read: {problem}")
+def _verbatim(chunk: str, section: Section, found: Sequence[ExtractedFact]) -> ExtractedFact:
+    names = distinct([*section.mentions, *(m for fact in found for m in fact.mentions)])
+    dated = next((fact for fact in found if fact.occurred_start is not None), None)
+    return ExtractedFact(
+        chunk,
+        occurred_start=dated.occurred_start if dated else None,
+        occurred_end=dated.occurred_end if dated else None,
+        mentions=names,
+        tags=tuple(dict.fromkeys(tag for fact in found for tag in fact.tags)),
+    )

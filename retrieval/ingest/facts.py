@@ -62,7 +62,8 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedFact:
-    """One fact of a chunk. `links`: (place of an earlier fact of the chunk, type)."""
+    """One fact of a chunk. `links`: (place of an earlier fact of the chunk, type). `tags` are its
+    own, beside those of its item. `raw`: the chunk as it stands, where extraction failed."""
 
     text: str
     fact_type: FactType = FactType.WORLD
@@ -70,6 +71,8 @@ class ExtractedFact:
     occurred_end: datetime | None = None
     mentions: tuple[Mention, ...] = ()
     links: tuple[tuple[int, LinkType], ...] = ()
+    tags: tuple[str, ...] = ()
+    raw: bool = False
 
 
 @dataclass(frozen=True, slots=True)

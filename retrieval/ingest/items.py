@@ -14,7 +14,7 @@ import orjson
 from retrieval import zones
 from retrieval.errors import InvalidInput, TooMuch
 from retrieval.ingest import fields
-from retrieval.ingest.extraction import Section
+from retrieval.ingest.extract.section import Section
 from retrieval.ingest.fields import fail
 
 CONTENT_LIMIT = 5_000_000  # characters of one item
@@ -106,6 +106,7 @@ def _item(
         observation_scopes=fields.scopes(
             item.get("observation_scopes"), f"{where}.observation_scopes"
         ),
+        assumed=not dated,
     )
     strategy = fields.optional_text(item.get("strategy"), f"{where}.strategy", fields.TAG_LIMIT)
     return Item(

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from retrieval.errors import InvalidInput
 from retrieval.ingest.deps import IngestDeps
-from retrieval.ingest.extraction import Section
+from retrieval.ingest.extract.section import Section
 from retrieval.ingest.items import DOCUMENT_LIMIT, parse
 from retrieval.ingest.planning import Anew
 from retrieval.ingest.retain import retain

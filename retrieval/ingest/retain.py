@@ -7,19 +7,19 @@ the stored text. Writers of one document take turns. All items of a call are sto
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from retrieval.errors import Conflict
 from retrieval.ingest import stored as stored_facts
 from retrieval.ingest.augment import prepare, together
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.documents import Written, known, write_documents
-from retrieval.ingest.extraction import Extractor, Usage, needs_model
+from retrieval.ingest.extract.by_model import Chunk, Job
+from retrieval.ingest.extraction import Extraction
 from retrieval.ingest.facts import Fact, Link, new_ids
 from retrieval.ingest.importing import settings_of
 from retrieval.ingest.items import CONTENT_LIMIT, DOCUMENT_LIMIT, Item, parse, placed
@@ -97,7 +97,17 @@ async def _retain(
     errand: Errand,
     anew: Anew | None,
 ) -> dict[str, Any]:
-    usage = Usage()
+    job = Job(
+        tenant,
+        bank_id,
+        narrator=bank_id,
+        turn="retain" if errand.operation is None else "retain_later",
+        pool=deps.pool,
+        fresh=anew is not None,
+        trace_id=str(errand.operation or uuid4()),
+    )
+    extraction = Extraction(deps.extractor, job)
+    usage = extraction.outcome.usage
     if not items and errand.also is None and errand.key is None:
         await banks.ensure(deps.pool, tenant, bank_id)
         return usage.wire()
@@ -105,7 +115,7 @@ async def _retain(
     items = placed(items, settings.timezone)
     for _ in range(_ATTEMPTS):
         try:
-            await _store(deps, tenant, bank_id, settings, items, usage, errand, anew)
+            await _store(deps, tenant, bank_id, settings, items, extraction, errand, anew)
             return usage.wire()
         except _Stale:
             continue
@@ -118,7 +128,7 @@ async def _store(
     bank_id: str,
     settings: RetainSettings,
     items: Sequence[Item],
-    usage: Usage,
+    extraction: Extraction,
     errand: Errand,
     anew: Anew | None,
 ) -> None:
@@ -132,8 +142,8 @@ async def _store(
         return {} if bank is None else await known(connection, bank, ids, appended, texts=True)
 
     stored = await read(deps.pool, look)
-    made = await deps.run(plans, items, stored, settings, anew, deps.llm is not None)
-    await _extract(deps, made, usage)
+    made = await deps.run(plans, items, stored, settings, anew, deps.extractor is not None)
+    await _extract(extraction, made)
     written = await deps.run(_all_facts, bank_id, made)
     facts = [fact for each in written for fact in each.facts]
     links = [link for each in written for link in each.links]
@@ -163,7 +173,9 @@ async def _store(
         elif ready is not None:
             await change.add(ready, links)
         if errand.key is not None:
-            await answers.keep(change.connection, change.bank, errand.key, usage.wire())
+            await answers.keep(
+                change.connection, change.bank, errand.key, extraction.outcome.usage.wire()
+            )
         if errand.also is not None:
             await errand.also(change.connection)
 
@@ -181,19 +193,25 @@ def _check(plan: Plan, now: Before | None, anew: Anew | None) -> None:
         raise _Stale
 
 
-async def _extract(deps: IngestDeps, made: Sequence[Plan], usage: Usage) -> None:
+async def _extract(extraction: Extraction, made: Sequence[Plan]) -> None:
     """Fills in the facts of those chunks that a model reads."""
     todo: list[tuple[Plan, int, Piece]] = [
         (plan, i, piece)
         for plan in made
         for i, piece in enumerate(plan.pieces)
-        if piece.known is None and needs_model(piece.settings, deps.llm)
+        if piece.known is None and extraction.asks(piece.settings)
     ]
-    found = await asyncio.gather(
-        *(
-            Extractor(piece.settings, deps.llm, usage).facts(piece.text, piece.section)
-            for _, _, piece in todo
-        )
+    found = await extraction.facts(
+        [
+            Chunk(
+                piece.text.strip(),
+                piece.section,
+                piece.settings,
+                plan.document_id,
+                f"chunk {i} of document {plan.document_id!r}",
+            )
+            for plan, i, piece in todo
+        ]
     )
     for (plan, i, _), extracted in zip(todo, found, strict=True):
         plan.found[i] = extracted
@@ -224,8 +242,10 @@ def _facts(bank_id: str, plan: Plan) -> Written:
                     mentioned_at=section.timestamp,
                     document_id=plan.document_id,
                     chunk_id=f"{bank_id}_{plan.document_id}_{i}",
-                    tags=section.tags,
-                    metadata=section.metadata,
+                    tags=tuple(dict.fromkeys((*section.tags, *fact.tags))),
+                    metadata={**(section.metadata or {}), "extraction": "failed"}
+                    if fact.raw
+                    else section.metadata,
                     mentions=fact.mentions,
                     observation_scopes=section.observation_scopes,
                 )

@@ -36,6 +36,8 @@ class TenantLimits:
     write_burst: int | None = None
     max_body_bytes: int | None = None
     max_items: int | None = None
+    llm_tokens_per_day: int | None = None
+    llm_calls_at_once: int | None = None
 
 
 NAMES = tuple(field.name for field in fields(TenantLimits))

@@ -81,12 +81,12 @@ async def version(services: Given) -> Response:
         "mcp": False,
         "worker": services.settings.worker.worker_enabled,
         "bank_config_api": services.settings.server.enable_bank_config_api,
-        "bank_llm_health": False,
+        "bank_llm_health": services.settings.llm.enable_bank_llm_health,
         "file_upload_api": False,
         "document_export_api": False,
         "document_import_api": False,
         "audit_log": False,
-        "llm_trace": False,
+        "llm_trace": services.settings.llm.trace_enabled,
         "store_document_text": services.settings.retain.store_document_text,
     }
     return json_response(

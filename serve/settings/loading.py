@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from retrieval.settings import RecallSettings, RetainSettings
+from serve.settings import llm
 from serve.settings.compatible import ALIASES, REASONS, REPLACED, WITHOUT_EFFECT
 from serve.settings.model import RerankerMember, Settings
 
@@ -65,6 +66,8 @@ def parse(tree: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
             section, field = where
             sections.setdefault(section, {})[field] = value
             origin[section, field] = variable
+        elif llm.is_name(name.lower()):
+            sections.setdefault("llm", {})[name.lower()] = value
         elif (kind := WITHOUT_EFFECT.get(name)) is not None:
             _check_kind(variable, value, kind)
             why = f": {REASONS[name]}" if name in REASONS else ""
@@ -125,7 +128,8 @@ def _mapping(section: str, value: Any) -> Mapping[str, Any]:
         return {}
     if not isinstance(value, Mapping):
         raise SettingsError(f"section {section!r} must be a mapping")
-    unknown = [key for key in value if key not in _names(section)]
+    known = llm.is_name if section == "llm" else _names(section).__contains__
+    unknown = [key for key in value if not known(key)]
     if unknown:
         raise SettingsError(
             "\n".join(
@@ -183,6 +187,8 @@ def _suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def _names(section: str) -> tuple[str, ...]:
+    if section == "llm":
+        return tuple(llm.names())
     kind = Settings.model_fields[section].annotation
     if kind in (RecallSettings, RetainSettings):
         return tuple(f.name for f in dataclasses.fields(kind))
@@ -194,7 +200,7 @@ def _names(section: str) -> tuple[str, ...]:
 _FIELDS: dict[str, tuple[str, str]] = {
     name: (section, name)
     for section in reversed(Settings.model_fields)  # `timezone` is one of recalls first
-    if section not in ("warnings", "rerankers", "stages")
+    if section not in ("warnings", "rerankers", "stages", "llm")
     for name in _names(section)
 }
 """Public name in lower case -> (section, field)."""

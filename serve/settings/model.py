@@ -21,6 +21,7 @@ from pydantic import (
 
 from models.settings import EMBEDDER_PROVIDERS, RERANKER_PROVIDERS
 from retrieval.settings import RecallSettings, RetainSettings
+from serve.settings.llm import LLMSection
 
 
 def _boolean(value: Any) -> Any:
@@ -406,6 +407,7 @@ class Settings(BaseModel):
     rerankers: Rerankers = Rerankers()
     recall: RecallSettings = RecallSettings()
     retain: RetainSettings = RetainSettings()
+    llm: LLMSection = LLMSection()
     limits: Limits = Limits()
     worker: Worker = Worker()
     stages: Stages = Stages()

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_va
 from serve.wire.common import Body, Name, local_moment, moment
 
 
-def _text_of(content: Any) -> Any:
+def text_of(content: Any) -> Any:
     """Text blocks joined with newlines; other kinds of block cannot be read here."""
     if not isinstance(content, list):
         return content
@@ -76,6 +76,7 @@ def _timestamp(value: Any) -> Any:
     return value
 
 
+Timestamp = Annotated[str | None, BeforeValidator(_timestamp)]
 Tags = Annotated[list[str], BeforeValidator(_tags, json_schema_input_type=list[str] | str)]
 Metadata = Annotated[
     dict[str, str], BeforeValidator(_metadata, json_schema_input_type=dict[str, Any])
@@ -91,7 +92,7 @@ class EntityBody(Body):
 class ItemBody(Body):
     content: Annotated[
         str,
-        BeforeValidator(_text_of, json_schema_input_type=str | list[dict[str, Any]]),
+        BeforeValidator(text_of, json_schema_input_type=str | list[dict[str, Any]]),
         AfterValidator(_not_blank),
     ]
     timestamp: Annotated[str | None, BeforeValidator(_local_timestamp)] = None
@@ -129,9 +130,9 @@ class MemoryPatch(BaseModel):
 
     text: Annotated[str, AfterValidator(_not_blank)] | None = None
     context: str | None = None
-    occurred_start: Annotated[str | None, BeforeValidator(_timestamp)] = None
-    occurred_end: Annotated[str | None, BeforeValidator(_timestamp)] = None
-    mentioned_at: Annotated[str | None, BeforeValidator(_timestamp)] = None
+    occurred_start: Timestamp = None
+    occurred_end: Timestamp = None
+    mentioned_at: Timestamp = None
     fact_type: Literal["world", "experience"] | None = None
     entities: list[str] | None = None
     resolve_entities: bool = True

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from models.catalog import REMOTE_EMBEDDERS, build_embedder, build_reranker
-from models.llm import ChatLLM, LLMSettings
 from models.remote import OpenAIEmbedder, RemoteReranker
 from models.settings import (
     EMBEDDER_PROVIDERS,
@@ -22,7 +21,6 @@ from models.settings import (
     SettingsError,
 )
 from models.types import BadOutput, Floats, Overloaded, RemoteError, Unavailable
-from retrieval.protocols import LLM
 from tests.models.embed_server import KEY, EmbedServer, vector
 
 pytestmark = pytest.mark.unit
@@ -305,44 +303,3 @@ def test_providers_that_are_not_there_are_told_with_those_that_are(provider: str
         EmbedderSettings(provider=provider)
     with pytest.raises(SettingsError, match="choose one of local, tei, cohere"):
         RerankerSettings(provider=provider)
-
-
-async def test_chat() -> None:
-    answers = iter(
-        [
-            {"message": {"content": "[1]"}, "finish_reason": "stop"},
-            {"message": {"content": "[1"}, "finish_reason": "length"},
-            {"message": {"content": " "}, "finish_reason": "stop"},
-        ]
-    )
-    transport, seen = over(lambda _: httpx.Response(200, json={"choices": [next(answers)]}))
-    llm = ChatLLM(LLMSettings(model="m", url="http://x.test/v1"), transport)
-    seam: LLM = llm
-    with pytest.raises(Unavailable):
-        await llm.check_health()
-    await llm.start()
-    await llm.check_health()
-    assert await seam.complete("be brief", "one?", max_tokens=5) == "[1]"
-    body = json.loads(seen[0].content)
-    assert [message["role"] for message in body["messages"]] == ["system", "user"]
-    assert (body["model"], body["max_tokens"], body["temperature"]) == ("m", 5, 0.0)
-    assert str(seen[0].url) == "http://x.test/v1/chat/completions"
-    with pytest.raises(BadOutput, match="cut at 5"):
-        await llm.complete("", "", max_tokens=5)
-    with pytest.raises(BadOutput, match="empty"):
-        await llm.complete("", "", max_tokens=5)
-    await llm.close()
-
-
-async def test_chat_refusals_keep_their_message() -> None:
-    refusal = {"error": {"message": "no such model", "type": "invalid"}}
-    transport, _ = over(lambda _: httpx.Response(404, json=refusal))
-    llm = ChatLLM(LLMSettings(model="m"), transport)
-    await llm.start()
-    with pytest.raises(RemoteError, match="no such model"):
-        await llm.complete("", "", max_tokens=5)
-    await llm.close()
-    wrongs: list[dict[str, Any]] = [{"model": ""}, {"model": "m", "url": "x"}]
-    for wrong in [*wrongs, {"model": "m", "timeout_s": 0}]:
-        with pytest.raises(SettingsError):
-            LLMSettings(**wrong)

@@ -442,6 +442,18 @@ async def test_the_generated_methods(live: Live, address: str) -> None:
         assert refused(error.value) == 409
     assert (await call("OperationsApi.delete_operation", bank, queued.operation_id)).success
 
+    # Language models: there is none here
+    request = make.DryRunExtractRequest(content=make.Content("Ann likes tea."))
+    found = await call("MemoryApi.dry_run_extract_memories", bank, request)
+    assert [fact.text for fact in found.facts] == ["Ann likes tea."]
+    found = await call("BanksApi.preview_prompt", bank, make.PromptPreviewRequest())
+    assert "no language model" in found.skipped_reason
+    assert (await call("LLMTracesApi.list_llm_requests", bank)).items == []
+    assert (await call("LLMTracesApi.llm_request_stats", bank)).buckets == []
+    with pytest.raises(ApiException) as error:
+        await call("BanksApi.test_bank_llm", bank)
+    assert refused(error.value) == 404
+
     # Refusals that are not "not built"
     request = make.ReflectRequest(query="q")
     for name, given, status in (

@@ -1,0 +1,8 @@
+"""Language models over HTTP: asking, turns, retries, failover. `LanguageModel` is the way in."""
+
+from models.llm.account import Account
+from models.llm.language_model import Accounting, CallRecord, LanguageModel
+from models.llm.member import Member
+from models.llm.settings import LLMSettings
+
+__all__ = ["Account", "Accounting", "CallRecord", "LLMSettings", "LanguageModel", "Member"]

@@ -1,0 +1,193 @@
+"""Facts of a chunk by a language model: asked once, halved where the answer does not fit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from retrieval.errors import (
+    ModelCut,
+    ModelFailed,
+    ModelRefused,
+    ModelTooLong,
+)
+from retrieval.ingest.chunking import chunk as cut
+from retrieval.ingest.extract import ledger, prompts
+from retrieval.ingest.extract.answers import Reader
+from retrieval.ingest.extract.labels import groups
+from retrieval.ingest.extract.section import Section
+from retrieval.ingest.facts import ExtractedFact
+from retrieval.llm.asking import Asker, Usage
+from retrieval.protocols import LLM
+from retrieval.settings import RetainSettings
+from retrieval.store import ledger as store
+from retrieval.store.pool import Pool
+
+SMALLEST = 500
+"""Characters of a chunk that is not halved any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """On whose behalf chunks are extracted. `pool` None: nothing is kept in the ledger.
+    `fresh`: what is kept is not looked at."""
+
+    tenant: str = ""
+    bank_id: str = ""
+    narrator: str = ""
+    turn: str = "retain"
+    deadline: float | None = None
+    pool: Pool | None = None
+    fresh: bool = False
+    trace_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One chunk to extract. `where` names it in messages."""
+
+    text: str
+    section: Section
+    settings: RetainSettings
+    document_id: str | None = None
+    where: str = "the content"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What extracting cost and what went wrong on the way."""
+
+    usage: Usage = field(default_factory=Usage)
+    chunks_total: int = 0
+    chunks_reused: int = 0
+    errors: list[str] = field(default_factory=list)
+    """Items that were left out of good answers, and chunks that were kept as they stand."""
+
+    def metadata(self) -> dict[str, object]:
+        """As an operation's result shows it."""
+        return {
+            "chunks_total": self.chunks_total,
+            "chunks_reused": self.chunks_reused,
+            "extraction_errors_count": len(self.errors),
+            "extraction_errors_sample": self.errors[:5],
+            "usage": self.usage.wire(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ModelExtractor:
+    """Safe for concurrent use."""
+
+    llm: LLM
+
+    async def extract(
+        self, job: Job, chunks: Sequence[Chunk], outcome: Outcome
+    ) -> list[list[ExtractedFact]]:
+        """The facts of every chunk, in order. What is in the ledger is not asked for again, and
+        what is good is kept there, also where another chunk fails.
+
+        Raises the first failure, which names its chunk; ModelFailed and its kinds for content,
+        the errors of protocols.LLM for the rest.
+        """
+        outcome.chunks_total += len(chunks)
+        keys = [self._key(job, chunk) for chunk in chunks]
+        kept = {}
+        if job.pool is not None and not job.fresh and chunks:
+            kept = await store.find(job.pool, job.tenant, job.bank_id, keys)
+        outcome.chunks_reused += sum(key in kept for key in keys)
+        found = await asyncio.gather(
+            *(
+                self._one(job, chunk, key, kept, outcome)
+                for chunk, key in zip(chunks, keys, strict=True)
+            ),
+            # Chunks that are being paid for are not given up because another one failed.
+            return_exceptions=True,
+        )
+        facts: list[list[ExtractedFact]] = []
+        for one in found:
+            if isinstance(one, BaseException):
+                raise one
+            facts.append(one)
+        return facts
+
+    def _key(self, job: Job, chunk: Chunk) -> bytes:
+        return ledger.key(
+            self.llm.model_id, chunk.settings, job.narrator, chunk.text, chunk.section
+        )
+
+    async def _one(
+        self, job: Job, chunk: Chunk, key: bytes, kept: dict[bytes, object], outcome: Outcome
+    ) -> list[ExtractedFact]:
+        if key in kept:
+            return ledger.read(kept[key])  # type: ignore[arg-type]
+        try:
+            facts = await self._asked(job, chunk, chunk.text, outcome)
+        except ModelFailed as error:
+            if chunk.settings.on_chunk_failure == "chunk":
+                outcome.errors.append(f"{chunk.where}: {error}; kept as it stands")
+                return [ExtractedFact(chunk.text, raw=True)]
+            raise type(error)(f"{chunk.where}: {error}") from error
+        if job.pool is not None:
+            await store.keep(
+                job.pool, job.tenant, job.bank_id, key, ledger.written(facts), chunk.document_id
+            )
+        return facts
+
+    async def _asked(
+        self, job: Job, chunk: Chunk, text: str, outcome: Outcome
+    ) -> list[ExtractedFact]:
+        section, settings = chunk.section, chunk.settings
+        asked = prompts.messages(
+            settings, job.narrator, text, section.context, section.metadata, section.timestamp
+        )
+        about = {"scope": "extract_facts", "trace_id": job.trace_id}
+        if chunk.document_id is not None:
+            about["document_id"] = chunk.document_id
+        asker = Asker(
+            self.llm,
+            "retain",
+            job.turn,
+            job.tenant,
+            job.bank_id,
+            job.deadline,
+            about,
+            outcome.usage,
+        )
+        said = (text, section.context, job.narrator, *(section.metadata or {}).values())
+        reader = Reader(
+            "\n".join(part for part in said if part),
+            section.timestamp,
+            groups(settings.entity_labels),
+            causal=settings.retain_extract_causal_links,
+            free_names=settings.entities_allow_free_form,
+            translated=settings.llm_output_language is not None,
+        )
+        try:
+            facts = await asker.read(
+                asked,
+                prompts.schema(settings),
+                reader.read,
+                max_tokens=prompts.COMPLETION_TOKENS,
+            )
+        except ModelRefused:
+            raise
+        except (ModelCut, ModelTooLong):
+            halves = cut(text, max(SMALLEST // 2, -(-len(text) // 2) + 1))
+            if len(text) <= SMALLEST or len(halves) < 2:
+                raise
+            return _joined([await self._asked(job, chunk, half, outcome) for half in halves])
+        outcome.errors += [f"{chunk.where}: {problem}" for problem in reader.dropped]
+        return facts
+
+
+def _joined(parts: Sequence[Sequence[ExtractedFact]]) -> list[ExtractedFact]:
+    """Facts of the parts of a chunk, with links to where the facts are now."""
+    joined: list[ExtractedFact] = []
+    for part in parts:
+        first = len(joined)
+        joined += [
+            replace(fact, links=tuple((first + place, kind) for place, kind in fact.links))
+            for fact in part
+        ]
+    return joined

@@ -1,0 +1,1 @@
+"""Asking a language model and reading what it says, whatever it says."""

@@ -1,0 +1,146 @@
+"""Whether a text says only what its sources say: numbers, names, script. Pure, and without a model.
+
+A model that invents mostly invents these. What passes is not proved true; what fails was not said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+import regex
+
+from retrieval import timex
+from retrieval.folding import fold
+
+_GROUPED = re.compile(r"(?<=\d)[.,' \u202f\u00a0](?=\d{3}(?!\d))")
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_SENTENCE = regex.compile(
+    r"(?<=[.!?…][\"'”’)\]]*)\s+(?=[\p{Lu}\p{Lo}\p{N}\"'“‘(\[*#-])|(?<=[。！？])|\n+"
+)
+_HANDLE = re.compile(
+    r"\[\s*[FOM]\d+(?:\s*[,;]\s*[FOM]\d+)*\s*\]|\b[FOM]\d{1,4}\b"
+    r"|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b",
+    re.IGNORECASE,
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
+_SCRIPTS = (
+    "Latin", "Cyrillic", "Greek", "Arabic", "Hebrew", "Devanagari", "Bengali", "Tamil", "Thai",
+    "Hangul", "Han", "Hiragana", "Katakana",
+)  # fmt: skip
+_SCRIPT = {name: regex.compile(rf"\p{{{name}}}") for name in _SCRIPTS}
+_SAME = {"Hiragana": "Japanese", "Katakana": "Japanese"}
+
+
+def numbers(text: str) -> set[str]:
+    """The numbers of a text, digits of any script, without marks of thousands."""
+    return set(_NUMBER.findall(_GROUPED.sub("", fold(text))))
+
+
+def invented_numbers(
+    text: str,
+    sources: Iterable[str],
+    *,
+    anchor: datetime | None = None,
+    dates: Iterable[datetime | None] = (),
+) -> set[str]:
+    """Numbers that stand in `text` and in none of the sources.
+
+    `dates` are times that the sources are known to mean: their years, days, hours may be said in
+    any form, and so may times that the sources say relative to `anchor`.
+    """
+    said = set().union(*(numbers(source) for source in sources))
+    rest = numbers(text) - said
+    if not rest:
+        return set()
+    known = [moment for moment in dates if moment is not None]
+    if anchor is not None:
+        known.append(anchor)
+        for source in sources:
+            for found in timex.find(source, anchor):
+                known += [m for m in (found.window.start, found.window.end) if m is not None]
+    for moment in known:
+        parts = (moment.year, moment.month, moment.day, moment.hour, moment.minute)
+        said |= {str(part) for part in parts} | {f"{part:02d}" for part in parts}
+        said |= {f"{moment:%H:%M}", f"{moment.hour}:{moment:%M}"}
+    if any(":" in number for number in rest):  # 10:30 of a source that says 10.30
+        said |= {number.replace(".", ":") for number in said}
+    # A part of a longer number, such as the year of 2024.05.01, was said as well.
+    pieces = {piece for number in said for piece in re.split(r"[.,:]", number)}
+    pieces |= {piece.lstrip("0") or "0" for piece in pieces}
+    return {
+        number
+        for number in rest
+        if number not in said
+        and not all((p.lstrip("0") or "0") in pieces for p in re.split(r"[.,:]", number))
+    }
+
+
+def names_in(text: str, names: Iterable[str]) -> list[str]:
+    """Those of `names` that stand in the text as whole words, whatever their case."""
+    held = fold(text)
+    found = []
+    for name in names:
+        wanted = fold(name).strip()
+        if wanted and wanted in held and _whole(wanted, held):
+            found.append(name)
+    return found
+
+
+def _whole(wanted: str, held: str) -> bool:
+    at = held.find(wanted)
+    while at >= 0:
+        before, after = held[at - 1 : at], held[at + len(wanted) : at + len(wanted) + 1]
+        joined = (before.isalnum() and _spaced(before)) or (after.isalnum() and _spaced(after))
+        if not joined:
+            return True
+        at = held.find(wanted, at + 1)
+    return False
+
+
+def _spaced(letter: str) -> bool:
+    """Whether the letter's script puts spaces between words."""
+    return not regex.match(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Hangul}]", letter)
+
+
+def invented_names(text: str, known: Iterable[str], sources: Sequence[str]) -> list[str]:
+    """Names that the bank knows, stand in `text`, and are in none of the sources."""
+    held = "\n".join(sources)
+    return [name for name in names_in(text, known) if not names_in(held, [name])]
+
+
+def main_script(text: str) -> str:
+    """The script that most letters of a text are written in; "" where it has none."""
+    counts: Counter[str] = Counter()
+    for name, pattern in _SCRIPT.items():
+        if found := len(pattern.findall(text)):
+            counts[_SAME.get(name, name)] += found
+    if counts["Japanese"] and counts["Han"]:
+        counts["Japanese"] += counts.pop("Han")
+    return counts.most_common(1)[0][0] if counts else ""
+
+
+def scripts(texts: Iterable[str]) -> set[str]:
+    """The main scripts of some texts. Japanese may be written in Han alone."""
+    found = {main_script(text) for text in texts} - {""}
+    return found | {"Han"} if "Japanese" in found else found
+
+
+def has_machinery(text: str) -> bool:
+    """Whether a text holds handles, ids or control characters, which no reader should see."""
+    return bool(_HANDLE.search(text) or _CONTROL.search(text))
+
+
+def sentences(text: str) -> list[tuple[int, int]]:
+    """[start, end) of each sentence of a text, in order, without the white space between them."""
+    found = []
+    start = 0
+    for cut in [*((m.start(), m.end()) for m in _SENTENCE.finditer(text)), (len(text), len(text))]:
+        piece = text[start : cut[0]]
+        left, right = len(piece) - len(piece.lstrip()), len(piece.rstrip())
+        if right > left:
+            found.append((start + left, start + right))
+        start = cut[1]
+    return found
