@@ -45,6 +45,14 @@ pytestmark = pytest.mark.unit
         ("Oslo is cold. We like Oslo.", ["Oslo"]),
         ("- Bread\n- Butter\n- Milk", []),
         ("How To Build A Great Team In Ten Easy Steps", []),
+        ("New York is large. Great Britain is larger.", ["New York", "Great Britain"]),
+        ("They flew to Los Angeles and El Paso.", ["Los Angeles", "El Paso"]),
+        ("It was Will Smith. Will Alice come?", ["Will Smith", "Alice"]),
+        ("She watched Episode One on BBC Two.", ["Episode One", "BBC Two"]),
+        ("A song by F.Cuz, Jr. or so.", ["F.Cuz"]),
+        ("In 2011 California's 26 districts voted.", ["California"]),
+        ("She said that the US and the WHO agreed with us.", ["US", "WHO"]),
+        ("They saw Jan Novak.", ["Jan Novak"]),
         # Lines end names.
         ("He lives in New York\nAlice too", ["New York", "Alice"]),
         # Who speaks.
