@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,7 +12,7 @@ from retrieval.ingest.similarity import plain
 from retrieval.settings import RetainSettings
 from retrieval.store.pool import Connection
 
-ROWS = 5_000
+ROWS = 1_000
 """Rows that a statement gives or takes at most: what the event loop has to pack or unpack."""
 
 
@@ -27,8 +27,30 @@ class Candidate:
     last_seen: datetime | None
 
 
+Probes = Mapping[str, Sequence[str]]
+"""What a name is looked for as: itself and with other forms of its first word."""
+
+
+def together(keys: Sequence[str], settings: RetainSettings) -> Iterator[Probes]:
+    """The names in groups, each for one statement of `of_names`."""
+    most = max(1, 2 * ROWS // max(1, settings.retain_entity_resolution_max_candidates))
+    group: dict[str, Sequence[str]] = {}
+    size = 0
+    for key in keys:
+        probes = (key, *variants(key))
+        if group and (
+            size + len(probes) > most or len(group) >= settings.retain_entity_resolution_batch_size
+        ):
+            yield group
+            group, size = {}, 0
+        group[key] = probes
+        size += len(probes)
+    if group:
+        yield group
+
+
 async def of_names(
-    connection: Connection, bank: int, keys: Sequence[str], settings: RetainSettings
+    connection: Connection, bank: int, names: Probes, settings: RetainSettings
 ) -> dict[str, list[Candidate]]:
     """Entities that each name may mean: spelt alike, alike but for accents and punctuation, or
     known by it as an alias."""
@@ -38,7 +60,8 @@ async def of_names(
             "(e.name_key like '%' || w.pattern || '%' or w.probe like '%' || e.name_key || '%')"
         )
     found: dict[str, dict[int, Candidate]] = defaultdict(dict)
-    probes = [(key, probe) for key in keys for probe in (key, *variants(key))]
+    keys = list(names)
+    probes = [(key, probe) for key in keys for probe in names[key]]
     rows = await connection.fetch(
         "select w.key, e.*"
         " from unnest($2::text[], $3::text[], $4::text[]) w(key, probe, pattern)"
@@ -68,7 +91,7 @@ async def of_names(
         " from entity_aliases a join entities e using (bank, entity_no)"
         " where a.bank = $1 and a.name_key = any($2) order by e.entity_no limit $3",
         bank,
-        list(keys),
+        keys,
         ROWS,
     )
     for key, number, name, last_seen in [*rows, *typed, *known]:

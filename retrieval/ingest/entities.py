@@ -20,18 +20,21 @@ from itertools import combinations
 from typing import ParamSpec, TypeVar
 
 from retrieval.ingest import candidates, entity_keys
-from retrieval.ingest.candidates import ROWS, Candidate, slices
+from retrieval.ingest.candidates import Candidate, slices
 from retrieval.ingest.facts import new_ids
 from retrieval.ingest.sightings import Book, Counts, Sighting
 from retrieval.ingest.similarity import ACCEPT, SAME, Form, cluster, likeness, recency, score
 from retrieval.settings import RetainSettings
 from retrieval.store.pool import Connection
 
-EVIDENCED = 1_000
+EVIDENCED = 500
 """Names of one write that may be found by evidence, in the order of first mention."""
 
 _INLINE = 64
 """Names of a write up to which deciding takes less than handing it to a thread and back."""
+
+_FLOOR = 0.25
+"""Trigram similarity below which names are not looked at (Alice, Alice Richardson: 0.35)."""
 
 _CERTAIN = 0.05
 """How much better than the second the best candidate must be."""
@@ -120,16 +123,13 @@ async def _by_evidence(
 ) -> dict[str, int]:
     """What the names mean by evidence; those for which it does not suffice are left out."""
     likely: list[_Likely] = []
-    # So many names at a time that their candidates are no more rows than a statement may give.
-    size = max(1, ROWS // max(1, settings.retain_entity_resolution_max_candidates))
-    size = min(size, settings.retain_entity_resolution_batch_size)
     if keys:
         await connection.execute(
             "select set_config('pg_trgm.similarity_threshold', $1, true)",
-            str(settings.entity_trgm_similarity_threshold),
+            str(max(settings.entity_trgm_similarity_threshold, _FLOOR)),
         )
-    for part in slices(len(keys), size):
-        found = await candidates.of_names(connection, bank, keys[part], settings)
+    for probes in candidates.together(keys, settings):
+        found = await candidates.of_names(connection, bank, probes, settings)
         count = sum(map(len, found.values()))
         likely += await _run(count, _alike, found)
     if not likely:

@@ -25,16 +25,16 @@ _LONGEST_RUN = 400
 
 # Letters with case only: scripts written without spaces would run on into one name.
 _LETTER = r"[\p{Lu}\p{Ll}\p{Lt}\p{M}\p{Nd}_&+#]"
-_INITIALS = r"\p{Lu}\.(?:[\p{Lu}]\.)*+(?![\p{Ll}])"
+_INITIALS = r"\p{Lu}\.(?:[\p{Lu}]\.)*+(?!\p{L})"
 _SHORTENED = (
     r"(?:St|Mt|Ft|Dr|Mr|Mrs|Ms|Prof|Gen|Sen|Rep|Gov|Lt|Col|Capt|Sgt|Rev|Hon|Pres|Jr|Sr)\.(?!\w)"
 )
 _WORD = rf"(?:{_SHORTENED}|{_INITIALS}|[iev]?\p{{Lu}}(?:{_LETTER}|[.'’-](?={_LETTER}))*+)"
 _LINK = r"(?:[ \t]++(?:of|the|de|la|del|van|von|der|den|da|di|dos|al|bin|ibn|y)(?=[ \t]))"
-_GAP = r"(?:[ \t]++|(?<=\.))"
+_GAP = r"[ \t]++"
 _RUN = regex.compile(
     rf"(?<![\p{{Lu}}\p{{Ll}}\p{{Lt}}\p{{M}}\p{{Nd}}_'’]){_WORD}"
-    rf"(?:{_LINK}{{0,2}}{_GAP}{_WORD}|[ \t]\d{{1,9}}(?![\w.,:/-]{{0,9}}\d))*+"
+    rf"(?:{_LINK}{{0,2}}{_GAP}{_WORD}|(?<!['’]s)[ \t]\d{{1,9}}(?![\w.,:/-]{{0,9}}\d))*+"
 )
 _PART = regex.compile(rf"{_WORD}|\S++")
 _INITIAL = regex.compile(r"\p{Lu}\.")
@@ -60,32 +60,39 @@ instead into is it its just last later least let like likewise look lot lots man
 meanwhile might mine more moreover most mostly mr mrs ms much must my near neither never
 nevertheless next no none nor not nothing now of off often oh ok okay on once one only or other
 others otherwise our ours out over own perhaps please quite rather really regarding same second she
-should similarly since so some somebody someone something sometimes somewhere soon still such
-sure than thank thanks that the their theirs them then there therefore these they this those though
-three through thus to today together tomorrow tonight too two under unfortunately unless until up
-upon us usually very was we welcome well were what whatever when whenever where whereas whether
-which while who whoever whom whose why will with within without would wow yeah yep yes yesterday yet
-you your yours january february march april june july august september october november december
-monday tuesday wednesday thursday friday saturday sunday mon tue wed thu fri sat sun jan feb mar apr
-jun jul aug sep sept oct nov dec note todo warning ps
-ain aren couldn didn doesn don't hadn hasn haven isn mustn needn shouldn wasn weren won't wouldn
-el los las lo le les une il elle nous vous ils elles je tu se si mais donc avec pour dans sur est
-c'est gli uno io lui lei noi voi loro nel della pero però como cuando porque pero esta este está yo
-nosotros ele ela eu nós uma um os as het een ik jij hij zij wij dat dit maar met voor
-hier aujourd'hui demain ayer hoy mañana ieri oggi domani ontem hoje amanhã gisteren vandaag morgen
-вчера сегодня завтра я ты он она оно мы вы они это этот эта эти тот как когда где что кто чей если
-но и а в на не да нет или потом тогда теперь сейчас уже ещё мой моя мои наш наша у к с по за от для
-при после перед во со об о χθες σήμερα αύριο και το η ο οι τα αυτό
+should similarly since so some somebody someone something sometimes somewhere soon still such sure
+than thank thanks that the their theirs them then there therefore these they this those though three
+through thus to today together tomorrow tonight too two under unfortunately unless until up upon us
+usually very was we welcome well were what whatever when whenever where whereas whether which while
+who whoever whom whose why will with within without would wow yeah yep yes yesterday yet you your
+yours january february march april june july august september october november december monday
+tuesday wednesday thursday friday saturday sunday tue thu fri feb apr jul aug sep sept oct nov dec
+note todo warning ps ain aren couldn didn doesn don't hadn hasn haven isn mustn needn shouldn wasn
+weren won't wouldn elle nous vous ils elles je tu se si mais donc avec pour dans sur est c'est io
+lui lei noi voi loro nel della pero però como cuando porque pero esta este está yo nosotros ele ela
+eu nós as het een ik jij hij zij wij dat dit maar met voor hier aujourd'hui demain ayer hoy mañana
+ieri oggi domani ontem hoje amanhã gisteren vandaag morgen вчера сегодня завтра я ты он она оно мы
+вы они это этот эта эти тот как когда где что кто чей если но и а в на не да нет или потом тогда
+теперь сейчас уже ещё мой моя мои наш наша у к с по за от для при после перед во со об о χθες σήμερα
+αύριο και το η ο οι τα αυτό
 """
 _COMMON = frozenset(_CAPITALISED_ANYWAY.split())
 _ASKED_FOR_TEXT = """
 ask call email text tell meet remind invite visit see thank help follow contact message ping make
 give send show join bring buy get take find say told said met saw called asked talked speaking
-according both dear congrats congratulations happy poor good great old young little big new nice
-lovely use using reading watching listening working playing going trying
+according both use using reading watching listening working playing going trying
 """
 _ASKED_FOR = frozenset(_ASKED_FOR_TEXT.split())
 """What a sentence begins with before a name."""
+
+_ADDRESSED_TEXT = """
+happy poor good great old young little big new nice lovely dear birthday congrats congratulations
+"""
+_ADDRESSED = frozenset(_ADDRESSED_TEXT.split())
+"""What a sentence begins with before a given name; before another word it is part of the name."""
+
+_COUNTED = frozenset(("one", "two", "three", "first", "second", "last", "now", "out", "up", "off"))
+"""Common words that a name may end with."""
 
 _WORDS = regex.compile(r"\p{L}+")
 _GERMAN_TEXT = """
@@ -143,7 +150,7 @@ def _bare(word: str) -> str:
 
 
 def _common(word: str) -> bool:
-    return (
+    return word not in ("US", "IT", "WHO") and (
         _bare(word) in _COMMON
         or _NEGATED.search(word) is not None
         or _ELIDED.search(word) is not None
@@ -242,17 +249,23 @@ def _telling(word: str) -> bool:
 def _name(words: list[str], first: bool, nouns: bool) -> tuple[str, bool]:
     """The name in a run of words, "" if there is none; and whether it begins where the run does."""
     count = len(words)
-    while words and _common(words[0]):
+    while words and _common(words[0]) and not (words[0] == "Will" and words[1:] and not first):
         words = words[1:]
+    if len(words) < count:  # "In 2011 California", "After the Amri"
+        while words and not any(c.isupper() for c in words[0]):
+            words = words[1:]
     if first and len(words) > 1 and _bare(words[0]) in _ASKED_FOR:
+        words = words[1:]
+    while first and words and _bare(words[0]) in _ADDRESSED and _given_follows(words):
         words = words[1:]
     if nouns:
         given = [i for i, word in enumerate(words) if is_given(_bare(word))]
         words = words[given[0] :] if given else []
-    while words and _common(words[-1]):
+    while words and _common(words[-1]) and not (words[1:] and _bare(words[-1]) in _COUNTED):
         words = words[:-1]
     heading = sum(word[0].isupper() and _common(word) for word in words) > 1
-    if not words or heading or len(words) > MOST_WORDS:
+    abbreviated = all(map(_ABBREVIATED.fullmatch, words))
+    if abbreviated or heading or len(words) > MOST_WORDS:
         return "", False
     name = _CLITIC.sub("", " ".join(words))
     if not _KEEPS_STOP.search(name):
@@ -262,7 +275,12 @@ def _name(words: list[str], first: bool, nouns: bool) -> tuple[str, bool]:
     return name, len(words) == count
 
 
-_KEEPS_STOP = regex.compile(r"(?:\p{Lu}\.\p{Lu}|\b(?:Jr|Sr))\.$")
+def _given_follows(words: list[str]) -> bool:
+    return any(is_given(_bare(word)) for word in words[1:3])
+
+
+_ABBREVIATED = regex.compile(rf"(?:{_SHORTENED})|Jr|Sr|Dr|Mr|Mrs|Ms|Prof|St")
+_KEEPS_STOP = regex.compile(r"(?:\p{Lu}\. ?\p{Lu}|\b(?:Jr|Sr))\.$")
 
 
 def _speakers(text: str) -> dict[str, str]:
