@@ -24,6 +24,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.NeedsModel, 400),
     (errors.NotFound, 404),
     (errors.Conflict, 409),
+    (errors.StorageFull, 413),
     (errors.RateLimited, 429),
     (errors.Overloaded, 503),
     (errors.Unavailable, 503),

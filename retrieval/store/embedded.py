@@ -4,8 +4,8 @@ The server is our child process and is watched by a thread: when it dies, it is 
 the same address. It listens on a Unix socket inside the data folder (mode 0700), and on
 127.0.0.1 too if a port is asked for, there with a password.
 
-Layout of the data folder: `cluster/` (PGDATA), `run/` (the socket), `postgres.log` and older ones, `password`
-(only with a port), `lock` (held while we run).
+Layout of the data folder: `cluster/` (PGDATA), `run/` (the socket), `postgres.log` and older ones,
+`password` (only with a port), `lock` (held while we run).
 """
 
 from __future__ import annotations

@@ -36,6 +36,8 @@ class TenantLimits:
     write_burst: int | None = None
     max_body_bytes: int | None = None
     max_items: int | None = None
+    max_stored_bytes: int | None = None
+    """Of all its banks together, as `banks.stored_bytes` counts; checked inside each write."""
 
 
 NAMES = tuple(field.name for field in fields(TenantLimits))
