@@ -2,9 +2,9 @@
 
 FourfoldError
     InvalidInput          the caller's fault; names the field and what would be right   (400)
+        TooMuch           more than one request may send or store; names the field      (413)
     NotFound              bank, document, memory, entity, chunk, operation              (404)
     Conflict              an id that is already used for something else                 (409)
-    StorageFull           a tenant's own limit of stored bytes                          (413)
     Overloaded            a bounded queue is full; carries retry_after_s                (503)
     RateLimited           a tenant's own limit; carries retry_after_s                   (429)
     DeadlineExceeded      the request's time is over; names the stage, and what was
@@ -43,17 +43,16 @@ class InvalidInput(FourfoldError):
         self.field = field
 
 
+class TooMuch(InvalidInput):
+    pass
+
+
 class NotFound(FourfoldError):
     pass
 
 
 class Conflict(FourfoldError):
     pass
-
-
-class StorageFull(FourfoldError):
-    """What is written does not fit into what the tenant may store. Trying again does not help:
-    something has to be deleted, or the limit raised."""
 
 
 class Overloaded(FourfoldError):

@@ -20,11 +20,11 @@ from retrieval import errors
 log = logging.getLogger(__name__)
 
 STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (errors.TooMuch, 413),
     (errors.InvalidInput, 400),
     (errors.NeedsModel, 400),
     (errors.NotFound, 404),
     (errors.Conflict, 409),
-    (errors.StorageFull, 413),
     (errors.RateLimited, 429),
     (errors.Overloaded, 503),
     (errors.Unavailable, 503),

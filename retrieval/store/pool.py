@@ -22,7 +22,7 @@ from typing import TypeAlias, TypeVar
 import asyncpg
 import orjson
 
-from retrieval.errors import DeadlineExceeded, Overloaded, StorageFull, Unavailable
+from retrieval.errors import DeadlineExceeded, Overloaded, TooMuch, Unavailable
 from retrieval.store.faults import by_hand, fault, outcome_unknown, reason
 
 log = logging.getLogger(__name__)
@@ -271,7 +271,7 @@ async def _attempts(once: Callable[[], Awaitable[T]], limit_s: float) -> T:
             found = fault(error)
             if found is None:
                 if isinstance(error, asyncpg.PostgresError) and error.sqlstate == STORAGE_FULL:
-                    raise StorageFull(error.message) from None
+                    raise TooMuch(str(error.message)) from None
                 raise
             if found.verdict == "late" and not by_hand(error, time.monotonic() - begin, limit_s):
                 raise DeadlineExceeded("a database query") from error
