@@ -12,12 +12,13 @@ pytestmark = pytest.mark.unit
 
 EVERY = [
     errors.InvalidInput("types: one of world, experience", "types"),
+    errors.TooMuch("the tenant may store 5 bytes", "items"),
     errors.NotFound("no bank named 'x'"),
     errors.Conflict("the key is in use"),
     errors.Overloaded("the queue is full", 2.5),
     errors.RateLimited("too many", 3.0),
     errors.DeadlineExceeded("rerank"),
-    errors.Unavailable("the database", "it restarts"),
+    errors.Unavailable("the database", "it restarts", 5.0),
     errors.Moved("the bank", "its memories were arranged anew"),
     errors.NeedsModel("consolidation needs an LLM"),
 ]
