@@ -135,9 +135,16 @@ def overlaps(start: Longs, end: Longs, mentioned: Longs, window: Bounds) -> Bool
     if not window.local:
         return _happened(start, end, low, high) | _within(mentioned, low, high)
     first, last = _side(window.first, _FIRST), _side(window.last, _LAST)
-    dated, said = by_date(start, end), mentioned % DAY_US == 0
-    event = _happened(start, end, np.where(dated, first, low), np.where(dated, last, high))
-    return event | _within(mentioned, np.where(said, first, low), np.where(said, last, high))
+    event, saying = _happened(start, end, low, high), _within(mentioned, low, high)
+    event_shown, saying_shown = _happened(start, end, first, last), _within(mentioned, first, last)
+    touching: Bools = event | saying
+    # Only near the window's edges does it matter what carries a date: a division of each is dear.
+    near = np.flatnonzero((event != event_shown) | (saying != saying_shown))
+    if len(near):
+        dated, said = by_date(start[near], end[near]), mentioned[near] % DAY_US == 0
+        touching[near] = np.where(dated, event_shown[near], event[near])
+        touching[near] |= np.where(said, saying_shown[near], saying[near])
+    return touching
 
 
 _FIRST, _LAST = np.int64(NO_TIME + 1), np.int64(np.iinfo(np.int64).max)
@@ -147,12 +154,12 @@ def _side(value: int | None, open_: np.int64) -> np.int64:
     return open_ if value is None else np.int64(value)
 
 
-def _within(column: Longs, low: np.int64 | Longs, high: np.int64 | Longs) -> Bools:
+def _within(column: Longs, low: np.int64, high: np.int64) -> Bools:
     inside: Bools = (column >= low) & (column <= high)
     return inside
 
 
-def _happened(start: Longs, end: Longs, low: np.int64 | Longs, high: np.int64 | Longs) -> Bools:
+def _happened(start: Longs, end: Longs, low: np.int64, high: np.int64) -> Bools:
     spans = (start != NO_TIME) & (end != NO_TIME) & (start <= high) & (end >= low)
     event: Bools = spans | _within(start, low, high) | _within(end, low, high)
     return event

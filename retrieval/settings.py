@@ -336,6 +336,19 @@ def _usable(owner: Owner, overrides: Mapping[str, Any]) -> Iterator[tuple[str, A
                 yield name, value(owner, name, given)
             except ValidationError as error:
                 _warn(name, repr(given)[:80], _sentence(error))
+                if name == "retain_strategies" and isinstance(given, Mapping):
+                    yield name, _usable_bundles(given)
+
+
+def _usable_bundles(given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What of stored strategies can be used: each without the keys that cannot be."""
+    return {
+        name: dict(
+            _usable(RetainSettings, {k: v for k, v in bundle.items() if k in _in_strategies()})
+        )
+        for name, bundle in given.items()
+        if isinstance(bundle, Mapping)
+    }
 
 
 @cache

@@ -42,6 +42,9 @@ def add_to(app: typer.Typer, with_pool: WithPool) -> None:
         write_burst: Annotated[int | None, typer.Option(help="At once, after a pause.")] = None,
         max_body_bytes: Annotated[int | None, typer.Option(help="Of one request.")] = None,
         max_items: Annotated[int | None, typer.Option(help="Of one retain or import.")] = None,
+        max_stored_bytes: Annotated[
+            int | None, typer.Option(help="Of all its banks; above it writes are refused.")
+        ] = None,
         unset: Annotated[
             list[str] | None, typer.Option(help="Take this limit away; may be repeated.")
         ] = None,
@@ -63,6 +66,7 @@ def add_to(app: typer.Typer, with_pool: WithPool) -> None:
             "write_burst": write_burst,
             "max_body_bytes": max_body_bytes,
             "max_items": max_items,
+            "max_stored_bytes": max_stored_bytes,
         }
         changes: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
         changes |= {name.replace("-", "_"): None for name in unset or ()}

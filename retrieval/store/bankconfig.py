@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar
 import orjson
 from pydantic import ConfigDict, Field
 
-from retrieval.errors import InvalidInput
+from retrieval.errors import InvalidInput, TooMuch
 from retrieval.keyword import language
 from retrieval.settings import (
     ANALYSIS,
@@ -128,7 +128,7 @@ def checked(updates: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def agree(config: Mapping[str, Any]) -> None:
-    """InvalidInput unless the overrides fit each other, and are not more than a bank may have."""
+    """InvalidInput unless the overrides fit each other; TooMuch beyond CONFIG_BYTES."""
     defaults = RecallSettings()
     low = config.get("recall_budget_min", defaults.recall_budget_min)
     high = config.get("recall_budget_max", defaults.recall_budget_max)
@@ -139,7 +139,7 @@ def agree(config: Mapping[str, Any]) -> None:
         )
     size = len(orjson.dumps(dict(config)))
     if size > CONFIG_BYTES:
-        raise InvalidInput(
+        raise TooMuch(
             f"the config of a bank has at most {CONFIG_BYTES} bytes; this would be {size}",
             "updates",
         )

@@ -38,6 +38,8 @@ class TenantLimits:
     max_items: int | None = None
     llm_tokens_per_day: int | None = None
     llm_calls_at_once: int | None = None
+    max_stored_bytes: int | None = None
+    """Of all its banks together, as `banks.stored_bytes` counts; checked inside each write."""
 
 
 NAMES = tuple(field.name for field in fields(TenantLimits))

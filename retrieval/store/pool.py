@@ -22,7 +22,7 @@ from typing import TypeAlias, TypeVar
 import asyncpg
 import orjson
 
-from retrieval.errors import DeadlineExceeded, Overloaded, Unavailable
+from retrieval.errors import DeadlineExceeded, Overloaded, TooMuch, Unavailable
 from retrieval.store.faults import by_hand, fault, outcome_unknown, reason
 
 log = logging.getLogger(__name__)
@@ -31,6 +31,9 @@ T = TypeVar("T")
 Connection: TypeAlias = "asyncpg.Connection | asyncpg.pool.PoolConnectionProxy"
 
 DATABASE = "the database"
+
+STORAGE_FULL = "FF413"
+"""SQLSTATE of our own, raised by the trigger `check_stored` (migration 41)."""
 
 RETRY_WAITS_S = (0.5, 1.0, 2.0)
 
@@ -267,6 +270,8 @@ async def _attempts(once: Callable[[], Awaitable[T]], limit_s: float) -> T:
         except Exception as error:
             found = fault(error)
             if found is None:
+                if isinstance(error, asyncpg.PostgresError) and error.sqlstate == STORAGE_FULL:
+                    raise TooMuch(str(error.message)) from None
                 raise
             if found.verdict == "late" and not by_hand(error, time.monotonic() - begin, limit_s):
                 raise DeadlineExceeded("a database query") from error

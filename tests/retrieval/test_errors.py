@@ -18,7 +18,7 @@ EVERY = [
     errors.Overloaded("the queue is full", 2.5),
     errors.RateLimited("too many", 3.0),
     errors.DeadlineExceeded("rerank"),
-    errors.Unavailable("the database", "it restarts"),
+    errors.Unavailable("the database", "it restarts", 5.0),
     errors.Moved("the bank", "its memories were arranged anew"),
     errors.NeedsModel("consolidation needs an LLM"),
 ]

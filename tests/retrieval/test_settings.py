@@ -125,7 +125,7 @@ def test_what_is_stored_already_and_wrong_is_left_out(caplog: pytest.LogCaptureF
         "recall_budget_fixed_low": 70,
         "fusion": "magic",
         "retain_chunk_size": -5,
-        "retain_strategies": {"a": {"retain_chunk_size": -5}},
+        "retain_strategies": {"a": {"retain_chunk_size": -5, "retain_mission": "m"}, "b": 5},
         "timezone": "Mars/Olympus",
         "recall_max_tokens": -1,
         "unknown": 1,
@@ -133,7 +133,8 @@ def test_what_is_stored_already_and_wrong_is_left_out(caplog: pytest.LogCaptureF
     with caplog.at_level(logging.WARNING, "retrieval.settings"):
         recall, retain = RecallSettings().with_overrides(stored), RetainSettings()
         assert recall == dataclasses.replace(RecallSettings(), recall_budget_fixed_low=70)
-        assert retain.with_overrides(stored) == retain
+        kept = {"a": {"retain_mission": "m"}}
+        assert retain.with_overrides(stored) == dataclasses.replace(retain, retain_strategies=kept)
         assert RecallSettings().with_overrides(stored) == recall
     assert sum("fusion" in line for line in caplog.messages) == 1  # said once
     shown = bankconfig.resolved(stored, RecallSettings(), RetainSettings())

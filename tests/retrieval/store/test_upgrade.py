@@ -62,6 +62,7 @@ async def test_an_old_schema_is_brought_up(old: Pool) -> None:
     }
     found = await banks.list_banks(old, "default", q="école n")
     assert [bank["bank_id"] for bank in found["banks"]] == ["ÉCOLE"]
+    assert await old.fetchval("select stored_bytes > 2300 from banks where bank_id = 'ÉCOLE'")
     head = await banks.head(old, "default", "ÉCOLE")
     assert RecallSettings().with_overrides(head.config).recall_budget_adaptive_low == 0.025
     assert await migrate.migrate(old) == migrate.known()[-1][0]
