@@ -31,7 +31,7 @@ def read(text: str, anchor: datetime = NOW, settings: Settings | None = None) ->
 
 
 def written(days: str) -> Days | None:
-    """Days from a table: first and last, "-" for an open side; one alone is both; "none" is none."""
+    """Days from a table: first and last, "-" where open; one alone is both; "none" is none."""
     if days == "none":
         return None
     first, *rest = (None if part == "-" else part for part in days.split())
