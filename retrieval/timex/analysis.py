@@ -21,7 +21,7 @@ from retrieval.timex.labels import labels
 from retrieval.timex.lexicon import LANGUAGES, Lexicon, lexicon
 from retrieval.timex.lunar import LUNAR
 from retrieval.timex.names import may_be_names, names, without
-from retrieval.timex.offsets import OFFSETS, TIMED, merge_clocks
+from retrieval.timex.offsets import OFFSETS, TIMED, merge_measures
 from retrieval.timex.periods import PERIODS
 from retrieval.timex.ranges import NUMBERS, OPEN, RANGES
 from retrieval.timex.recognition import everyday, evidence, in_contention
@@ -144,7 +144,7 @@ def read(words: Lexicon, context: Context, text: Folded, named: set[int]) -> Rea
     for start, end in _stretches(words, folded):
         context = replace(context, is_capital=partial(text.is_capital, base=start))
         part = folded[start:end]
-        tokens = merge_clocks(words.tokens(context, part))
+        tokens = merge_measures(words.tokens(context, part))
         named.update(start + place for place in labels(part, tokens))
         named.update(start + place for place in names(context, part, tokens))
         tokens = without(tokens, {place - start for place in named})

@@ -28,7 +28,7 @@ _IN = "(OF|IN|THE|ON|COMMA|DASH)*"
 _P = "(DATE | MON | UYEAR? YEAR YMARK?)"
 
 
-def _scope(context: Context, m: Match) -> Span:
+def scope(context: Context, m: Match) -> Span:
     """The period that a composition refers to: a span, or a month by its name."""
     spans = m.spans()
     if spans:
@@ -54,7 +54,7 @@ def _nth(m: Match) -> int:
 @COMPOSED("weekday of the period", f"WEEKDAY (ORD|LASTORD) (OF|IN)+ {_P}")
 @COMPOSED("weekday of the period", f"{_P} OF? (THE|OF|IN)* (ORD|LASTORD|PREV) WEEKDAY")
 def _weekday_of(context: Context, m: Match) -> Span | None:
-    span = _scope(context, m)
+    span = scope(context, m)
     if span.grain not in ("month", "year", "quarter"):
         return None
     return exact(days.nth_weekday(bounds(span), m.number("WEEKDAY") - 1, _nth(m)), 0.95)
@@ -64,7 +64,7 @@ def _weekday_of(context: Context, m: Match) -> Span | None:
 @COMPOSED("part of the period", f"{_P} OF? (THE|OF|IN)* (ORD|LASTORD) UNIT")
 @COMPOSED("part of the period", f"(UWEEK|UWEEKEND|UQUARTER|UMONTH) (ORD|LASTORD) (OF|IN)+ {_P}")
 def _unit_of(context: Context, m: Match) -> Span | None:
-    span, nth = _scope(context, m), _nth(m)
+    span, nth = scope(context, m), _nth(m)
     first, last = bounds(span)
     unit = unit_of(m.all("UNIT")[0])
     if unit == "week":
@@ -95,7 +95,7 @@ def _unit_of(context: Context, m: Match) -> Span | None:
 def _edge_units(context: Context, m: Match) -> Span | None:
     if m.number("NUM") == 1:
         return _unit_of(context, m)
-    span = _scope(context, m)
+    span = scope(context, m)
     first, last = bounds(span)
     parts = [(float(m.all("NUM")[0].value or 0), unit_of(m.all("UNIT")[0]))]  # type: ignore[arg-type]
     if parts[0][1] == "week" and span.grain == "year":
@@ -109,7 +109,7 @@ def _edge_units(context: Context, m: Match) -> Span | None:
 @COMPOSED("first units", f"{_P} OF PAST NUM UNIT")
 def _first_units(context: Context, m: Match) -> Span | None:
     """Chinese 前 is "the first" where a period has it, and "before now" elsewhere."""
-    span = _scope(context, m)
+    span = scope(context, m)
     if m.one("PAST") is not m.one("AGO") or span.grain not in ("month", "year", "quarter", "week"):
         return None
     first, last = bounds(span)
@@ -292,7 +292,7 @@ def _part_of(context: Context, m: Match) -> Span | None:
 @COMPOSED("half of the week", "DATE OF? HALFWEEK")
 def _half_of(context: Context, m: Match) -> Span | None:
     unit = "week" if m.has("HALFWEEK") else "month"
-    span = _scope(context, m)
+    span = scope(context, m)
     number = m.number("HALFMONTH", "HALFWEEK", "HN", "ORD")
     return half_of(span, number) if span.grain == unit else None
 
@@ -325,15 +325,15 @@ def _decade_of(context: Context, m: Match) -> Span | None:
 @COMPOSED("part of the period", f"{_P} (OF|THE|DASH|IN)* (EARLY|MID|LATE)")
 def _cut(context: Context, m: Match) -> Span | None:
     if m.has("PBETWEEN"):  # Hindi "between" and "the middle" are one word
-        first, last = bounds(_scope(context, m))
+        first, last = bounds(scope(context, m))
         if (last - first).days > 31 and len(m.spans()) == 1 and m.spans()[0].grain == "month":
             return m.spans()[0]
         if m.before is not None and m.before.kind in chars_of("AND"):
             return None
     if m.has("EARLY"):
-        span = _scope(context, m)
+        span = scope(context, m)
         return earlier_in(context, span) if span.relative else cut(context, span, "early")
-    return cut(context, _scope(context, m), "mid" if m.has("MID") else "late")
+    return cut(context, scope(context, m), "mid" if m.has("MID") else "late")
 
 
 @COMPOSED("to date", "DATE TODATE")
@@ -360,7 +360,7 @@ def _later(context: Context, m: Match) -> Span | None:
 @COMPOSED("rest of", "DATE (OF|THE)* REST")
 @COMPOSED("rest of", "THE? REST UDAY? (OF|THE|IN)* (DATE | UYEAR? YEAR)")
 def _rest(context: Context, m: Match) -> Span | None:
-    first, last = bounds(_scope(context, m))
+    first, last = bounds(scope(context, m))
     if last < context.today:
         return None
     return Span(max(first, context.today), last, "day", 0.9, relative=True)
@@ -411,7 +411,7 @@ def _before(context: Context, m: Match) -> Span | None:
 
 
 def _away(context: Context, m: Match, sign: int) -> Span | None:
-    span = _scope(context, m)
+    span = scope(context, m)
     if span.grain not in ("day", "year") or span.first is None:
         return None
     first = span.first
@@ -424,7 +424,7 @@ def _away(context: Context, m: Match, sign: int) -> Span | None:
 
 @COMPOSED("part of the period", f"{_P} OF? (MONTHPHASE | YEARPHASE | PHASE)")
 def _phase(context: Context, m: Match) -> Span | None:
-    span = _scope(context, m)
+    span = scope(context, m)
     wanted = "month" if m.has("MONTHPHASE") else "year" if m.has("YEARPHASE") else span.grain
     if span.grain != wanted:
         return None

@@ -113,8 +113,8 @@ def _days_of_month_and_year(context: Context, m: Match) -> Span:
 @NAMED("date", "YEAR YMARK? LINK* MON DOT? LINK* DOM MDAY?")
 def _date(context: Context, m: Match) -> Span | None:
     numbers = m.all("DOM")
-    if joined(m):
-        return None
+    if joined(m) or (m.has("UDAY") and m.before is not None and m.before.kind in _ORDERS):
+        return None  # "the first 10 days of March 2024"
     if m.has("APOSTROPHE"):
         year = year_of(context, numbers[-1])
     else:

@@ -28,6 +28,7 @@ _LINKS = "(OF|IN|COMMA|DASH|SLASH|THE)*"
 
 _YEAR_OF = "THE? UYEARS? YEAR YMARK?"
 
+_ANY = "(SEASON | LONESEASON)"
 _NTH = "(QN | HN | ORD UQUARTER | ORD UHALF | ORD (?= (AND|TO|DASH|UNTIL) THE? ORD UQUARTER))"
 
 _TAIL = "(TO|PUNTIL|PBETWEEN|OF)*"
@@ -74,6 +75,23 @@ def parts_of_year(m: Match, year: int) -> Span | None:
     return Span(*span, "half" if size == 6 else "quarter", explicit=True)
 
 
+@ERAS("seasons", f"(FROM|IN|THE|BETWEEN)* {_ANY} (AND|TO|DASH|UNTIL) THE? {_ANY} {_LINKS} YEAR")
+def _seasons_of_year(context: Context, m: Match) -> Span | None:
+    first, last = (
+        season(context, int(str(token.value)), m.number("YEAR"))
+        for token in m.all("SEASON", "LONESEASON")
+    )
+    if first.first is None or last.last is None or first.first >= last.last:
+        return None
+    return Span(first.first, last.last, "season", 0.9)
+
+
+@ERAS("season", f"(IN|THE|OF)* {_ANY} {_LINKS} YEAR (DASH | SLASH) YEAR")
+def _season_over_two_years(context: Context, m: Match) -> Span | None:
+    begin, end = (int(str(token.value)) for token in m.all("YEAR"))
+    return season(context, m.number("SEASON", "LONESEASON"), begin) if end == begin + 1 else None
+
+
 @ERAS("season", f"(IN|THE|OF)* (SEASON|LONESEASON) {_LINKS} UYEARS? YEAR YMARK?")
 @ERAS("season", f"YEAR YMARK? {_LINKS} (SEASON|LONESEASON)")
 def _season_of_year(context: Context, m: Match) -> Span:
@@ -87,6 +105,11 @@ def _season_of_short_year(context: Context, m: Match) -> Span | None:
     if len(number.text) != 2 or not (m.has("APOSTROPHE") or m.number("NUM") > 31):
         return None
     return season(context, m.number("SEASON", "LONESEASON"), year_of(context, number))
+
+
+@ERAS("season", "THE? THIS? PAST (SEASON|LONESEASON)")
+def _past_season(context: Context, m: Match) -> Span:
+    return _nth_season(context, m.number("SEASON", "LONESEASON"), -1)
 
 
 @ERAS("season", "THE? MOD (SEASON|LONESEASON)")

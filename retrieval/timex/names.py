@@ -35,7 +35,7 @@ _TIMELY_AFTER = _kinds(
 )
 _NEAR = _kinds("BEFORE AFTER SINCE")
 _POSSESSIVE, _AND, _THE = _kinds("OF"), _kinds("AND OR"), _kinds("THE A THIS MY")
-_DOT, _NUMBERS = _kinds("DOT"), _kinds("NUM ORD YEAR")
+_DOT, _NUMBERS, _ORDINALS = _kinds("DOT"), _kinds("NUM ORD YEAR"), _kinds("ORD")
 _SHORT = frozenset({"jan"})
 """Short forms that are given names: a month only where a preposition or number says so."""
 
@@ -99,7 +99,9 @@ def _kind_beside(tokens: list[Token], at: int, step: int) -> str:
         tokens[place].kind if 0 <= place < len(tokens) else ""
         for place in (at + step, at + 2 * step)
     ]
-    return kinds[1] if kinds[0] in _DOT and kinds[1] in _NUMBERS else kinds[0]
+    if kinds[0] in _DOT and kinds[1] in _NUMBERS:
+        return kinds[1]
+    return kinds[1] if kinds[0] in _THE and kinds[1] in _ORDINALS else kinds[0]
 
 
 def without(tokens: list[Token], places: Collection[int]) -> list[Token]:

@@ -6,7 +6,7 @@ from retrieval.timex import days
 from retrieval.timex.dates import exact
 from retrieval.timex.grammar import Context, Match, Rules, Span, Token, chars_of, kind_of
 from retrieval.timex.relative import DURATION
-from retrieval.timex.spans import amounts, moved
+from retrieval.timex.spans import amounts, moved, shift_of, shifted
 
 OFFSETS = Rules()
 """Run before the relative times, which would read the length alone."""
@@ -34,6 +34,25 @@ def _weekday_away(context: Context, m: Match) -> Span | None:
 
 _COUNTS = chars_of("COUNT")
 _LENGTHENED = frozenset().union(*map(chars_of, ["PREV", "PAST", "NEXT", "COMING"]))
+
+
+@OFFSETS(
+    "days of the week",
+    "(FROM|BETWEEN)? WEEKDAY (TO|AND|DASH|UNTIL) WEEKDAY (OF|IN|COMMA|THE|FROM)* MOD UWEEK",
+)
+def _weekdays_of_week(context: Context, m: Match) -> Span | None:
+    first, last = (int(str(token.value)) - 1 for token in m.all("WEEKDAY"))
+    monday = days.plus_days(days.week(context.today)[0], 7 * shift_of(m))
+    if first > last:
+        return None
+    return Span(
+        days.plus_days(monday, first), days.plus_days(monday, last), "day", 0.95, relative=True
+    )
+
+
+@OFFSETS("weekend", "THE? THIS? PAST UWEEKEND")
+def _past_weekend(context: Context, m: Match) -> Span:
+    return shifted(context, "weekend", -1)
 
 
 @OFFSETS("weekday away", "THE? WEEKDAY AFTER THE? NEXT (?! UNIT | WEEKDAY | MON | HOLIDAY)")
@@ -64,13 +83,20 @@ _CLOCK, _OCLOCK = kind_of("CLOCK"), kind_of("OCLOCK")
 _HOURS = chars_of("NUM")
 
 
-def merge_clocks(tokens: list[Token]) -> list[Token]:
-    """ "3 pm", "9 o'clock", "10:30 UTC" as one time of day."""
-    if not any(token.kind == _OCLOCK for token in tokens):
+_HALVES, _UNITS = kind_of("MD"), chars_of("UNIT") | chars_of("UTIME")
+
+
+def merge_measures(tokens: list[Token]) -> list[Token]:
+    """ "3 pm", "9 o'clock", "10:30 UTC" as one time of day, and "1.5 years" as a number of them."""
+    if not any(token.kind in (_OCLOCK, _HALVES) for token in tokens):
         return tokens
     merged: list[Token] = []
     for token in tokens:
         last = merged[-1] if merged else None
+        if last is not None and last.kind == _HALVES and token.kind in _UNITS:
+            whole, mark, half = last.text.partition("." if "." in last.text else ",")
+            if mark and half == "5" and whole.isdigit():
+                merged[-1] = Token(kind_of("NUM"), int(whole) + 0.5, last.start, last.end)
         if token.kind == _OCLOCK and last is not None and _is_hour(last):
             merged[-1] = Token(_CLOCK, None, last.start, token.end)
         else:

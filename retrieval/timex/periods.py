@@ -66,6 +66,7 @@ def _beside_period(context: Context, m: Match) -> Span | None:
 
 
 @PERIODS("calendar period", "THE? MOD UNIT (?! (OF|IN) (THE|OF)* (MON|YEAR|UNIT|MOD UNIT|DATE))")
+@PERIODS("calendar period", "THE? MOD UYEAR (?= OF MON)")
 @PERIODS("calendar period", "THE? (THIS|NEXT) UNIT")
 @PERIODS("calendar period", "THE? UNIT (OF|THE)* MOD (?! UNIT | OF MON | MON)")
 def _moved_period(context: Context, m: Match) -> Span | None:

@@ -49,6 +49,19 @@ def _range(context: Context, m: Match) -> Span | None:
     return between(context, ends[0], ends[1])
 
 
+@RANGES("two days", "DATE AND THE? DATE (?! AND)")
+def _two_days(context: Context, m: Match) -> Span | None:
+    """ "Monday and Tuesday": days that follow each other are one span."""
+    first, second = m.spans()
+    if first.grain != "day" or second.grain != "day" or first.first is None:
+        return None
+    if first.first != first.last or second.first != second.last:
+        return None
+    if second.first != days.plus_days(first.first, 1):
+        return None
+    return change(first, last=second.last)
+
+
 @RANGES(
     "from to", "(FROM|BETWEEN)? DATE (TO|UNTIL|AND) THE? DOM (?! UNIT|UTIME|NUM|OF|MON|DASH|CLOCK)"
 )
@@ -122,6 +135,8 @@ def between(context: Context, start: Span, end: Span) -> Span | None:
 
 def _with_year(span: Span, year: int) -> date:
     assert span.month is not None
+    if span.part and span.first is not None:
+        return days.day(year, span.month, span.first.day)
     return days.day(year, span.month, span.day or 1)
 
 
@@ -191,6 +206,8 @@ def _since_rule(context: Context, m: Match) -> Span | None:
 
 
 @OPEN("from on", f"(STARTING | FROM) (FROM|ON|IN|THE|OF)* {_POINT} (ONWARD | PSTARTING | ORLATER)")
+@OPEN("from on", f"FROM (ON|IN|THE)* {_POINT} ON (?= STOP | COMMA | DOT | $)")
+@OPEN("from on", f"ON ORLATER {_FILL} {_POINT}")
 @OPEN("from on", f"STARTING (FROM|ON|IN|THE|OF)* {_POINT}")
 @OPEN("from on", f"{_POINT} (COMMA|FROM|LOC)* (ONWARD | ORLATER | PSTARTING) (?! {_FILL} {_POINT})")
 @OPEN("from on", f"AFTER (OR|ON|IN|EQUAL)+ (THE|ON|IN|OF)* {_POINT}")
@@ -235,6 +252,7 @@ def _more_than(context: Context, m: Match) -> Span | None:
 
 
 @OPEN("until", f"(BEFORE | UNTIL) (OR | EQUAL) (ON|IN|THE|TO)* {_POINT}")
+@OPEN("until", f"ON ORBEFORE {_FILL} {_POINT}")
 @OPEN("until", f"{_POINT} (COMMA|LOC)* ORBEFORE (?! {_FILL} {_POINT})")
 def _until_with(context: Context, m: Match) -> Span | None:
     span = _point(context, m)

@@ -33,7 +33,7 @@ DURATION = (
 
 
 # "The last three weeks of 2021" are its weeks, not those before now.
-_NOT_OF_A_PERIOD = "(?! (OF|IN) (THE|OF)* (MOD UNIT | MON | UYEARS? YEAR))"
+_NOT_OF_A_PERIOD = "(?! (OF|IN) (THE|OF)* (MOD UNIT | MON | DATE | UYEARS? YEAR))"
 
 
 def _back(context: Context, m: Match) -> Span:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from retrieval.timex.composition import scope
 from retrieval.timex.dates import months_until
 from retrieval.timex.eras import parts_of_year
-from retrieval.timex.grammar import Context, Match, Rules, Span
-from retrieval.timex.spans import bounds
+from retrieval.timex.grammar import Context, Match, Rules, Span, change, chars_of
+from retrieval.timex.spans import bounds, cut
 
 SEVERAL = Rules()
+
+_P = "(DATE | MON | UYEAR? YEAR YMARK?)"
 
 _IN = "(OF|IN|THE|ON|COMMA|DASH)*"
 
@@ -25,3 +28,17 @@ def _months_of(context: Context, m: Match) -> Span | None:
         return None
     first, last = (int(str(token.value)) for token in m.all("MON"))
     return months_until(bounds(span)[0].year, first, last)
+
+
+@SEVERAL(
+    "parts of the period", f"(IN|FROM)* (EARLY | MID) (TO | DASH | AND) (MID | LATE) DASH? {_P}"
+)
+def _parts(context: Context, m: Match) -> Span | None:
+    """ "Early to mid 2023"."""
+    whole = scope(context, m)
+    kinds = [token.kind in chars_of("MID") for token in m.all("EARLY", "MID", "LATE")]
+    first = cut(context, whole, "mid" if kinds[0] else "early")
+    last = cut(context, whole, "mid" if kinds[1] else "late")
+    if first is None or last is None:
+        return None
+    return change(first, last=last.last, part="", whole=None)

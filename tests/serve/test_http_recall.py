@@ -63,6 +63,22 @@ async def test_a_time_in_the_question(live: Live) -> None:
     assert any("lost her voice" in text for text in found[:5])
 
 
+async def test_a_name_that_the_bank_knows_is_no_time(live: Live) -> None:
+    """ "Friday" by itself is somebody where the bank knows somebody who is called so."""
+    when = "2025-06-18T12:00:00Z"
+    fact = {"text": "Crusoe met a man on the beach.", "occurred_start": "2024-05-03"}
+    await live.import_memories("island", {**fact, "entities": ["Friday"]})
+    await live.import_memories("office", {**fact, "entities": ["Crusoe"]})
+
+    async def window(bank: str, query: str) -> Any:
+        found = await live.recall(bank, query, query_timestamp=when, trace=True)
+        return found["trace"]["query"]["temporal_constraint"]
+
+    assert await window("office", "What did Friday bring?") is not None
+    assert await window("island", "What did Friday bring?") is None
+    assert await window("island", "What did Crusoe bring on Friday?") is not None
+
+
 async def test_the_request_of_the_public_client(live: Live) -> None:
     found = await live.recall(sample.BANK, "sourdough", **WHAT_THE_CLIENT_SENDS)
     assert "thirty hours" in found["results"][0]["text"]

@@ -28,3 +28,11 @@ def days_of(found: TimeExpression | None, anchor: datetime) -> Days | None:
 
 def read(text: str, anchor: datetime = NOW, settings: Settings | None = None) -> Days | None:
     return days_of(parse(text, anchor, settings or Settings()), anchor)
+
+
+def written(days: str) -> Days | None:
+    """Days from a table: first and last, "-" where open; one alone is both; "none" is none."""
+    if days == "none":
+        return None
+    first, *rest = (None if part == "-" else part for part in days.split())
+    return first, (rest[0] if rest else first)
