@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import date
 
 from retrieval.timex import days
-from retrieval.timex.beside import MONTHS, counts, joined
+from retrieval.timex.beside import COUNTABLE, MONTHS, counts, joined
 from retrieval.timex.chinese import is_name, told_in_the_past
 from retrieval.timex.grammar import (
     OTHER,
@@ -259,8 +259,8 @@ def _month_and_short_year(context: Context, m: Match) -> Span | None:
 def _month_and_day(context: Context, m: Match) -> Span | None:
     number = m.all("DOM")[0]
     day = day_of_month(number)
-    if joined(m):
-        return None
+    if joined(m) or (number.kind in chars_of("AGO") and m.before and m.before.kind in COUNTABLE):
+        return None  # Hindi पहले is "first", but behind a unit "ago"
     if m.has("UDAY") and m.before is not None and m.before.kind in _ORDERS:
         return None  # "the last 3 days of March"
     closing = m.tokens[-1] is number and m.after is not None
