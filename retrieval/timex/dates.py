@@ -123,6 +123,17 @@ def _date(context: Context, m: Match) -> Span | None:
     return None if counts(context, m, numbers[0], found) else exact(found, explicit=True)
 
 
+@NAMED("months", "(YEAR YMARK LINK*)? NUM (DASH | TO) MON (?! LINK* DOM MDAY)")
+def _months_written_once(context: Context, m: Match) -> Span | None:
+    """Chinese "2024年1-3月": the word for the month stands once."""
+    first, last = m.number("NUM"), m.number("MON")
+    if "year_first" not in context.options or not 1 <= first < last:
+        return None
+    today = context.today
+    year = m.number("YEAR") if m.has("YEAR") else today.year - (first > today.month)
+    return Span(*days.months(year, first, last), "month", 0.9, explicit=m.has("YEAR"))
+
+
 @NAMED("date", "NUM YMARK MON DOM MDAY?")
 def _date_short_year(context: Context, m: Match) -> Span:
     year, day = m.all("DOM")
