@@ -20,16 +20,16 @@ def counts(context: Context, m: Match, number: Token, found: date) -> bool:
     """Whether the ordinal beside a month counts a weekday or a unit: "5月の第1月曜日" is no first
     of May, nor Arabic "the week the first of May"."""
     after = m.after
-    if number is m.tokens[-1] and after is not None and after.kind in _COUNTABLE:
+    if number is m.tokens[-1] and after is not None and after.kind in COUNTABLE:
         return number.kind in chars_of("ORD") or "year_first" in context.options
     if "ordinal_after" not in context.options or number.text or number.kind not in chars_of("ORD"):
         return False
     first = m.tokens[0]
     counted = m.before if first is number else first
-    if counted is None or counted.kind not in _COUNTABLE:
+    if counted is None or counted.kind not in COUNTABLE:
         return False
     weekday = counted.kind in chars_of("WEEKDAY") and counted.value == found.weekday() + 1
     return not weekday and counted.kind not in chars_of("UDAY")
 
 
-_COUNTABLE = chars_of("UNIT") | chars_of("WEEKDAY")
+COUNTABLE = chars_of("UNIT") | chars_of("WEEKDAY")

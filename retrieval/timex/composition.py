@@ -92,6 +92,7 @@ def _unit_of(context: Context, m: Match) -> Span | None:
 @COMPOSED("first or last units", f"THE? (ORD|LASTORD|PREV) NUM UNIT {_IN} {_P}")
 @COMPOSED("first or last units", f"THE? NUM (ORD|LASTORD|PREV) UNIT {_IN} {_P}")
 @COMPOSED("first or last units", f"{_P} OF? THE? (ORD|LASTORD|PREV) NUM UNIT")
+@COMPOSED("first or last units", f"UNIT NUM (ORD|LASTORD) (OF|IN)+ {_P}")
 def _edge_units(context: Context, m: Match) -> Span | None:
     if m.number("NUM") == 1:
         return _unit_of(context, m)
@@ -106,7 +107,7 @@ def _edge_units(context: Context, m: Match) -> Span | None:
     return Span(first, days.plus_days(moved(first, parts, 1), -1), "day", 0.9)
 
 
-@COMPOSED("first units", f"{_P} OF PAST NUM UNIT")
+@COMPOSED("first units", f"{_P} OF? PAST NUM UNIT")
 def _first_units(context: Context, m: Match) -> Span | None:
     """Chinese 前 is "the first" where a period has it, and "before now" elsewhere."""
     span = scope(context, m)

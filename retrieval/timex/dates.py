@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import date
 
 from retrieval.timex import days
-from retrieval.timex.beside import MONTHS, counts, joined
+from retrieval.timex.beside import COUNTABLE, MONTHS, counts, joined
 from retrieval.timex.chinese import is_name, told_in_the_past
 from retrieval.timex.grammar import (
     OTHER,
@@ -121,6 +121,17 @@ def _date(context: Context, m: Match) -> Span | None:
         year = m.number("YEAR")
     found = days.day(year, m.number("MON"), day_of_month(numbers[0]))
     return None if counts(context, m, numbers[0], found) else exact(found, explicit=True)
+
+
+@NAMED("months", "(YEAR YMARK LINK*)? NUM (DASH | TO) MON (?! LINK* DOM MDAY)")
+def _months_written_once(context: Context, m: Match) -> Span | None:
+    """Chinese "2024年1-3月": the word for the month stands once."""
+    first, last = m.number("NUM"), m.number("MON")
+    if "year_first" not in context.options or not 1 <= first < last:
+        return None
+    today = context.today
+    year = m.number("YEAR") if m.has("YEAR") else today.year - (first > today.month)
+    return Span(*days.months(year, first, last), "month", 0.9, explicit=m.has("YEAR"))
 
 
 @NAMED("date", "NUM YMARK MON DOM MDAY?")
@@ -259,8 +270,8 @@ def _month_and_short_year(context: Context, m: Match) -> Span | None:
 def _month_and_day(context: Context, m: Match) -> Span | None:
     number = m.all("DOM")[0]
     day = day_of_month(number)
-    if joined(m):
-        return None
+    if joined(m) or (number.kind in chars_of("AGO") and m.before and m.before.kind in COUNTABLE):
+        return None  # Hindi पहले is "first", but behind a unit "ago"
     if m.has("UDAY") and m.before is not None and m.before.kind in _ORDERS:
         return None  # "the last 3 days of March"
     closing = m.tokens[-1] is number and m.after is not None

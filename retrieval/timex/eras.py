@@ -24,6 +24,21 @@ def _fiscal_year(context: Context, m: Match) -> Span | None:
     return Span(first, days.plus_days(days.plus_months(first, 12), -1), "year", 0.9, explicit=True)
 
 
+@ERAS("fiscal year", "YEAR FYEAR | FYEAROFF")
+def _year_from_april(context: Context, m: Match) -> Span:
+    """Japanese 年度: from April, unless told otherwise; it bears the number of its first year."""
+    start = context.settings.fiscal_year_start_month
+    month = 4 if start == 1 else start
+    today = context.today
+    if m.has("YEAR"):
+        year = m.number("YEAR")
+    else:
+        year = today.year - (today.month < month) + m.number("FYEAROFF")
+    first = days.day(year, month, 1)
+    last = days.plus_days(days.plus_months(first, 12), -1)
+    return Span(first, last, "year", 0.9, explicit=m.has("YEAR"))
+
+
 _LINKS = "(OF|IN|COMMA|DASH|SLASH|THE)*"
 
 _YEAR_OF = "THE? UYEARS? YEAR YMARK?"

@@ -96,6 +96,8 @@ _CARRIERS = frozenset(
         "PREVDAY",
         "PREVSEASON",
         "HUNDREDS",
+        "FYEAR",
+        "FYEAROFF",
     ]
 )
 

@@ -100,6 +100,13 @@ def _days_and_months(context: Context, m: Match) -> Span | None:
     return Span(begin, end, "day", 0.9, explicit=True)
 
 
+@RANGES("from to", f"(FROM | OF) {_FILL} DATE DATE")
+def _parts_of_months(context: Context, m: Match) -> Span | None:
+    """Spanish "de finales de mayo a principios de junio": the "a" belongs to the part."""
+    start, end = m.spans()
+    return between(context, start, end) if start.part and end.part else None
+
+
 def between(context: Context, start: Span, end: Span) -> Span | None:
     """From the first day of one span to the last day of the other.
 

@@ -224,12 +224,15 @@ def _both_days(context: Context, m: Match) -> Span | None:
 )
 def _ahead(context: Context, m: Match) -> Span | None:
     parts = amounts(m)
+    if m.before is not None and m.before.kind in _ORDINALS:
+        return None  # Hindi "in the first three months": में is "in" and "after"
     if _counted_from(m) or (m.has("OF") and parts[0][1] in ("decade", "century")):
         return None
     return exact(moved(context.today, parts, 1), 0.95, relative=True)
 
 
 @RELATIVE("hours", "THE? (PREV|PAST) COUNT? OF? UTIME")
+@RELATIVE("hours", "(THIS | LASTORD) COUNT UTIME | COUNT UTIME (PREV | PAST)")
 @RELATIVE("hours", "THE? COUNT (PREV|PAST) UTIME")
 @RELATIVE("hours", "COUNT UTIME WITHINPOST")
 def _hours(context: Context, m: Match) -> Span:
@@ -287,16 +290,21 @@ def _last_units(context: Context, m: Match) -> Span | None:
         return None  # the modifier belongs to what follows
     if m.tokens[0].kind in chars_of("AGO") and _of_a_period(m):
         return None  # Chinese "the first three days of May"
+    if m.tokens[0].kind in chars_of("PREV") and _period_follows(m):
+        return None  # Russian "the last two weeks (of) May 2024"
     if m.has("OF") and not m.has("COUPLE", "FEW", "A", "PAST"):
         return None  # Spanish "semana 27 del año pasado" counts no years
     return rolling(context, amounts(m), -1)
 
 
 _LAST = kind_of("LASTORD")
+_ORDINALS = any_of("ORD LASTORD")
 
 
 def _of_a_period(m: Match) -> bool:
     link, whole = m.before, m.back(2)
+    if link is not None and link.kind in _YEARS:
+        return True
     return (
         link is not None
         and whole is not None
@@ -305,6 +313,7 @@ def _of_a_period(m: Match) -> bool:
     )
 
 
+_YEARS = any_of("YMARK YEAROFF")
 _PERIODS = frozenset().union(*map(chars_of, ["MON", "UNIT", "YEAROFF", "MONTHOFF", "WEEKOFF"]))
 
 
