@@ -20,7 +20,6 @@ from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.split import SplitIndex
 from retrieval.errors import FourfoldError, Moved, Unavailable
-from retrieval.inline import Inline
 from retrieval.keyword import elsewhere
 from retrieval.keyword.analyser import Analyser, Query
 from retrieval.keyword.backends import KeywordBackend
@@ -82,7 +81,6 @@ class LocalRetriever:
         self._long_executor = long_executor or executor
         self._analysers = analysers
         self._keyword = keyword
-        self._inline = Inline()
 
     async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
         """See retrieval.recall.Retriever."""
@@ -328,7 +326,7 @@ class LocalRetriever:
         """Array work: inline where it is short, otherwise off the event loop."""
         threads = self._threads(bank)
         if threads is None:
-            return await self._inline.run(function, *args)
+            return function(*args)
         return await asyncio.get_running_loop().run_in_executor(threads, function, *args)
 
     def _threads(self, bank: ResidentBank) -> Executor | None:
