@@ -54,11 +54,8 @@ WORST: list[dict[str, Any]] = [
     {"tag_groups": [{"or": [LEAF] * 255}]},
     {"tags": [f"t{i}" for i in range(1000)]},
     {"exclude_ids": [f"00000000-0000-0000-0000-{i:012}" for i in range(10_000)]},
-    {"query": "harbour " * 400},
-    {"query": "after " + "\n" * 15_000 + "x?"},
     {"query": "\ufdfa" * 160},
     {"query": "wörd ж " * 70},
-    {"query": "_" * 19_000 + " pump"},
 ]
 
 
