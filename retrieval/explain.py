@@ -21,11 +21,13 @@ def scores(
     shortlist: Shortlist, ranked: Ranked, positions: NDArray[np.int64]
 ) -> Iterator[dict[str, float | None]]:
     """The scores of the candidates at these positions, in their order: the final one and, where
-    there are such, that of the reranker and those of the semantic and keyword arms."""
-    raw = shortlist.found.scores[positions]
+    there are such, that of the reranker and those of the semantic and keyword arms. Rounded to
+    what they can tell: digits are a sixth of an answer."""
+    raw = np.round(shortlist.found.scores[positions].astype(np.float64), 6)
+    base = np.round(ranked.base[positions], 9).tolist()
     columns = zip(
-        ranked.weight[positions].tolist(),
-        ranked.base[positions].tolist() if ranked.raw is not None else [None] * len(positions),
+        np.round(ranked.weight[positions], 9).tolist(),
+        base if ranked.raw is not None else [None] * len(positions),
         raw[:, Arm.SEMANTIC].tolist(),
         raw[:, Arm.BM25].tolist(),
         strict=True,

@@ -8,7 +8,7 @@ of bank. The *affinity* of a memory to a question is
 
 mean and deviation of the similarities over the whole bank, best keyword score of the question in
 it. Neither part grows with the bank, as a z-score of keyword scores would: most memories score 0.
-The first part is held within -2 .. 8, bending from -1 and 6 on: where all memories are alike (one
+The first part is held within -3 .. 8, bending from -1 and 6 on: where all memories are alike (one
 template, a log), what is not of their kind lies any number of deviations from the mean, and no word
 could make up for it.
 The fused score adds what stands around a memory and what leads to it:
@@ -61,7 +61,7 @@ _ASKS = 0.5
 _EVIDENCE = 1.5
 _BEHIND, _LONGEST_PATH = 1.0, 3
 _PRIOR_COUNT, _PRIOR_DEVIATION = 10, 0.1
-_LOW, _BELOW, _HIGH, _ABOVE = -1.0, 1.0, 6.0, 2.0
+_LOW, _HIGH, _BEYOND = -1.0, 6.0, 2.0
 _TIMELY, _HAPPENED = 1.0, 5.0
 _OVER = 1.5
 _SHARPNESS = 0.5
@@ -189,10 +189,9 @@ def _deviations(similarity: Floats, scale: Scale) -> Doubles:
     if scale.deviation <= 0:
         return np.zeros(similarity.shape)
     deviations = (similarity.astype(np.float64) - scale.mean) / scale.deviation
-    above = np.maximum(deviations - _HIGH, 0.0)
-    below = np.maximum(_LOW - deviations, 0.0)
     inside = np.clip(deviations, _LOW, _HIGH)
-    return inside + above * _ABOVE / (above + _ABOVE) - below * _BELOW / (below + _BELOW)
+    beyond = deviations - inside
+    return inside + beyond / (1 + np.abs(beyond) / _BEYOND)
 
 
 def _share(score: Floats | Doubles, best: float) -> Doubles:

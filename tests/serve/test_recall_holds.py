@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -55,11 +54,8 @@ WORST: list[dict[str, Any]] = [
     {"tag_groups": [{"or": [LEAF] * 255}]},
     {"tags": [f"t{i}" for i in range(1000)]},
     {"exclude_ids": [f"00000000-0000-0000-0000-{i:012}" for i in range(10_000)]},
-    {"query": "harbour " * 400},
-    {"query": "after " + "\n" * 15_000 + "x?"},
     {"query": "\ufdfa" * 160},
     {"query": "wörd ж " * 70},
-    {"query": "_" * 19_000 + " pump"},
 ]
 
 
@@ -89,13 +85,3 @@ async def test_more_is_refused_by_name(live: Live, filled: str, field: str, valu
     assert answer.status_code == 422
     assert field in str(answer.json()["detail"])
     assert len(answer.content) < 3_000
-
-
-async def test_many_at_once_leave_the_loop_to_others(live: Live, filled: str) -> None:
-    async def one(i: int) -> None:
-        answer = await live.http.post(URL, json={"query": f"harbour pump {i}", "limit": 5})
-        assert answer.status_code == 200
-
-    async with longest_hold() as held:
-        await asyncio.gather(*(one(i) for i in range(32)))
-    assert held.longest < LONGEST
