@@ -12,6 +12,7 @@ pytestmark = pytest.mark.unit
 
 EVERY = [
     errors.InvalidInput("types: one of world, experience", "types"),
+    errors.TooMuch("items: 10001, at most 10000 at a time", "items"),
     errors.NotFound("no bank named 'x'"),
     errors.Conflict("the key is in use"),
     errors.Overloaded("the queue is full", 2.5),
