@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -334,11 +335,7 @@ async def retag(change: Change, document_id: str, old: frozenset[str], new: Sequ
         document_id,
     )
     found = await stored.load(change.connection, change.bank, [row["id"] for row in rows])
-    pairs = [
-        (memory, replace(memory.fact, tags=tags))
-        for memory in found
-        if (tags := _retagged(memory.fact.tags, old, new)) != memory.fact.tags
-    ]
+    pairs = await asyncio.to_thread(_pairs, found, old, new)
     await change.remove_derived([memory.fact.id for memory, _ in pairs])
     await stored.rewrite(change, pairs)
     # Invalidated ones have no place in the arms: their rows are enough.
@@ -351,6 +348,16 @@ async def retag(change: Change, document_id: str, old: frozenset[str], new: Sequ
         list(old),
         list(new),
     )
+
+
+def _pairs(
+    found: Sequence[Stored], old: frozenset[str], new: Sequence[str]
+) -> list[tuple[Stored, Fact]]:
+    return [
+        (memory, replace(memory.fact, tags=tags))
+        for memory in found
+        if (tags := _retagged(memory.fact.tags, old, new)) != memory.fact.tags
+    ]
 
 
 def _retagged(tags: tuple[str, ...], old: frozenset[str], new: Sequence[str]) -> tuple[str, ...]:

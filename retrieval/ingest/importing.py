@@ -28,6 +28,7 @@ from uuid import UUID
 from retrieval.errors import InvalidInput, NotFound, TooMuch
 from retrieval.ingest import fields
 from retrieval.ingest.augment import prepare
+from retrieval.ingest.collecting import held_off
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.facts import Fact, Link, Mention, Ref, new_ids
 from retrieval.ingest.fields import fail, too_much, with_key
@@ -59,6 +60,13 @@ async def import_memories(
     has changed.
     """
     banks.check_id(bank_id)
+    with held_off(len(memories)):
+        return await _import(deps, tenant, bank_id, memories)
+
+
+async def _import(
+    deps: IngestDeps, tenant: str, bank_id: str, memories: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     facts, links = await deps.run(parse, memories, deps.settings, deps.clock())
     if not facts:
         return {"imported": 0, "ids": {}}

@@ -112,15 +112,17 @@ async def stated(
     if not stated:
         return []
     found = await asyncio.to_thread(_by_id, stated, by_key)
-    own = {fact.id for fact in facts}
-    refs = (ref for link in found for ref in (link.source, link.target))
-    ends = {ref for ref in refs if isinstance(ref, UUID)} - own
+    ends = await asyncio.to_thread(_ends, found) - {fact.id for fact in facts}
     missing = ends - (await _stored(connection, bank, ends)).keys()
     for link in found if missing else ():
         for ref in (link.source, link.target):
             if ref in missing:
                 raise _nowhere(ref, link.where, link.source)
     return found
+
+
+def _ends(links: Sequence[Link]) -> set[UUID]:
+    return {ref for link in links for ref in (link.source, link.target) if isinstance(ref, UUID)}
 
 
 def _by_id(stated: Sequence[Link], by_key: Mapping[str, UUID]) -> list[Link]:
@@ -178,8 +180,7 @@ async def ordinals(
 ) -> Edges:
     """The stated links by ordinal; those with an invalidated end are left out."""
     known = dict(new)
-    wanted = {ref for link in stated for ref in (link.source, link.target)} - known.keys()
-    stored = await _stored(connection, bank, [ref for ref in wanted if isinstance(ref, UUID)])
+    stored = await _stored(connection, bank, await asyncio.to_thread(_ends, stated) - known.keys())
     known.update((id, ordinal) for id, ordinal in stored.items() if ordinal is not None)
     return await asyncio.to_thread(_edges, stated, known)
 

@@ -16,6 +16,7 @@ from uuid import UUID, uuid4
 from retrieval.errors import Conflict
 from retrieval.ingest import stored as stored_facts
 from retrieval.ingest.augment import prepare, together
+from retrieval.ingest.collecting import held_off
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.documents import Written, known, write_documents
 from retrieval.ingest.extract.by_model import Chunk, Job
@@ -84,7 +85,8 @@ async def retain(
     async def work() -> dict[str, Any]:
         named = [item.document_id for item in checked if item.named]
         async with deps.documents.of(deps.pool, tenant, bank_id, named, errand.deadline):
-            return await _retain(deps, tenant, bank_id, checked, errand, anew)
+            with held_off(len(checked)):
+                return await _retain(deps, tenant, bank_id, checked, errand, anew)
 
     return await answers.once(deps.pool, tenant, bank_id, errand.key, work)
 

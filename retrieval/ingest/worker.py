@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 RETAIN, REPROCESS = "retain", "reprocess"
 
-TURN_WAIT_S = 2.0
+TURN_WAIT_S = 10.0
 """A worker does not wait longer for others who write the same document: it has more to do."""
 BUSY_WAIT_S = 1.0
 """Then the operation is put back, for so long."""

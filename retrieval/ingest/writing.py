@@ -19,6 +19,7 @@ import numpy as np
 from retrieval.bank.segment import pack
 from retrieval.ingest import entities, links, numbering, references, rows
 from retrieval.ingest.augment import weighed_by
+from retrieval.ingest.collecting import held_off
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.facts import Fact, Link, Prepared
 from retrieval.ingest.sets import agreed
@@ -215,6 +216,15 @@ class Change:
         """
         if not prepared.facts:
             return []
+        with held_off(len(prepared.facts)):
+            return await self._add(prepared, stated, known or {})
+
+    async def _add(
+        self,
+        prepared: Prepared,
+        stated: Sequence[Link],
+        known: Mapping[UUID, Sequence[tuple[int, str]]],
+    ) -> list[UUID]:
         self._touched = True
         connection, bank = self.connection, self.bank
         version = self.deps.analyser(self.settings).version
@@ -231,7 +241,7 @@ class Change:
         await self._replace(facts, old)
         documents, facts = await self._documents(facts, old)
         tags = await numbering.tag_numbers(connection, bank, facts, self.version)
-        named = await self._named(facts, known or {})
+        named = await self._named(facts, known)
         first = self._next_ordinal
         self._next_ordinal += len(facts)
         semantic = (

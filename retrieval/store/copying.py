@@ -9,7 +9,7 @@ from typing import Any, Final
 from retrieval.store.pool import Connection
 
 ROWS: Final = 500
-BYTES: Final = 1 << 20
+SIZE: Final = 1 << 18
 """A slice has so many rows or, judged by the lengths of texts, characters: the driver encodes it in
 one go."""
 
@@ -39,6 +39,6 @@ def _slice(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
     for row in islice(rows, ROWS):
         part.append(row)
         size += sum(len(value) for value in row if isinstance(value, str))
-        if size >= BYTES:
+        if size >= SIZE:
             break
     return part

@@ -17,8 +17,9 @@ async def let_go(pool: Pool, kept_s: float = KEPT_S) -> None:
     await write(
         pool,
         lambda connection: connection.execute(
-            "update operations set payload = '{}' where status in ('failed', 'cancelled')"
-            " and payload <> '{}' and updated_at < now() - $1 * interval '1 second'",
+            "update operations set payload = payload - 'items'"
+            " where status in ('failed', 'cancelled') and payload ? 'items'"
+            " and updated_at < now() - $1 * interval '1 second'",
             kept_s,
         ),
     )
@@ -27,8 +28,8 @@ async def let_go(pool: Pool, kept_s: float = KEPT_S) -> None:
 async def forget(connection: Connection, bank: int, document_id: str | None = None) -> None:
     """Drops what ended operations of the bank keep of a document; of everything without one."""
     await connection.execute(
-        "update operations set payload = '{}' where bank = $1"
-        " and status in ('failed', 'cancelled') and payload <> '{}'"
+        "update operations set payload = payload - 'items' where bank = $1"
+        " and status in ('failed', 'cancelled') and payload ? 'items'"
         " and ($2::text is null or payload->'items' @> jsonb_build_array("
         "  jsonb_build_object('document_id', $2::text)))",
         bank,

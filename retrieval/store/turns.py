@@ -52,7 +52,7 @@ class Turns:
     ) -> AsyncIterator[None]:
         """Inside it is the caller's turn to write these documents.
 
-        Busy if it does not come before `deadline` (time.monotonic()).
+        Busy if others have it and it does not come before `deadline` (time.monotonic()).
         """
         wanted = sorted(set(documents))
         if not wanted:
@@ -65,7 +65,7 @@ class Turns:
                 ):
                     for document in wanted:
                         await stack.enter_async_context(self._lock(tenant, bank_id, document))
-                    holder = await self._take(pool, tenant, bank_id, wanted)
+                holder = await self._take(pool, tenant, bank_id, wanted, deadline)
             except TimeoutError:
                 which = repr(wanted[0]) if len(wanted) == 1 else f"one of {len(wanted)} documents"
                 raise Busy(
@@ -86,8 +86,10 @@ class Turns:
             lock = self._locks[key] = asyncio.Lock()
         return lock
 
-    async def _take(self, pool: Pool, tenant: str, bank_id: str, wanted: list[str]) -> UUID:
-        """Waits until no other process has a turn at any of them."""
+    async def _take(
+        self, pool: Pool, tenant: str, bank_id: str, wanted: list[str], deadline: float | None
+    ) -> UUID:
+        """Waits until no other process has a turn at any of them; TimeoutError at the deadline."""
         holder = uuid4()
 
         async def work(connection: Connection) -> None:
@@ -113,6 +115,8 @@ class Turns:
                 await write(pool, work)
                 return holder
             except _Taken:
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise TimeoutError from None
                 await asyncio.sleep(wait_s * (0.5 + random.random()))
                 wait_s = min(2 * wait_s, longest_s)
             except asyncio.CancelledError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Header, Request
 from starlette.responses import Response
@@ -55,7 +55,7 @@ async def retain(
     most = await most_items(services, tenant, services.settings.retain.retain_max_items)
     if len(body.items) > most:
         raise TooMuch(f"items: {len(body.items)} items, at most {most} at once", "items")
-    items = [item.model_dump(exclude_none=True) for item in body.items]
+    items = await asyncio.to_thread(_items, body)
     tags = body.document_tags or []
     deadline = time.monotonic() + services.settings.database.db_acquire_timeout_s
     with metrics.measured("retain"):
@@ -77,6 +77,10 @@ async def retain(
             **accepted,
         }
     )
+
+
+def _items(body: RetainBody) -> list[dict[str, Any]]:
+    return [item.model_dump(exclude_none=True) for item in body.items]
 
 
 @router.post(f"{BANK}/memories/import", operation_id="import_memories")

@@ -41,4 +41,4 @@ insert into operation_lanes (bank, lane, place, operation_id)
 -- What was done needs its input no more; what is kept for another try is let go after a while.
 update operations set payload = '{}' where status = 'completed' and payload <> '{}';
 create index operations_let_go on operations (updated_at)
-    where status in ('failed', 'cancelled') and payload <> '{}';
+    where status in ('failed', 'cancelled') and payload ? 'items';
