@@ -84,14 +84,13 @@ class Reading:
             structure.check(body, self._bounds)
             content = orjson.loads(body)
         except structure.TooMuch as error:
-            raise _invalid("body_too_complex", ("body",), f"the body has {error}") from None
+            raise _invalid("body_too_complex", ("body",), f"the body {error}") from None
         except orjson.JSONDecodeError as error:
-            sentence = f"the body is no JSON: {error.msg}"
-            raise _invalid("json_invalid", ("body", error.pos), sentence) from None
+            raise _invalid("json_invalid", ("body", error.pos), error.msg) from None
         if b"\\u0000" in body:
             content = _without_nul(content)
         try:
-            model = self._model.model_validate(content)
+            model = self._model.model_validate(content, from_attributes=True)
         except ValidationError as error:
             if (count := error.error_count()) > ERRORS_MAX:
                 sentence = f"{count:,} values of the body are wrong, too many to name them"
