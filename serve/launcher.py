@@ -56,6 +56,7 @@ def run(settings: Settings, data: Path) -> None:
         _say(settings, data, first_start)
         while not signals.stopped.wait(1.0):
             _require_alive()
+            logs.rotate(data / "server.log")
     print("stopped", flush=True)
 
 

@@ -52,8 +52,11 @@ def end_descendants(patience_s: float) -> None:
 
 @contextmanager
 def owned(data: Path) -> Iterator[None]:
-    """Holds the data folder for this process. InUse if another server has it."""
-    data.mkdir(parents=True, exist_ok=True)
+    """Holds the data folder for this process, and keeps other users out of it. InUse if another
+    server has it."""
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(PermissionError):  # somebody else's folder that we may write
+        data.chmod(0o700)
     with (data / "server.lock").open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
