@@ -51,7 +51,7 @@ def create(settings: Settings, services: Services | None = None) -> FastAPI:
     keyless = not settings.limits.require_api_key
     app.add_middleware(
         Guard,
-        hosts=server.allowed_hosts if keyless else None,
+        hosts=(*server.allowed_hosts, server.host) if keyless else None,
         origins=server.cors_origins if keyless else None,
     )
     for router in routes.ROUTERS:

@@ -7,6 +7,7 @@ stack it is given.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import sys
 from collections.abc import Callable, Sequence
@@ -327,6 +328,9 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
             retriever = open_retriever(settings, pool, residency, embedder, stack, pace)
         if writer is None:
             writer = await open_writer(settings, pool, residency, embedder, llm, stack)
+    # What stands now stays: full collections need not look at it, which takes tenths of a second.
+    gc.collect()
+    gc.freeze()
     membership = Membership(pool)
     await membership.join(stack)
     return Services(

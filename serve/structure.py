@@ -66,8 +66,8 @@ def _check_blocks(text: bytes, bounds: Bounds) -> None:
         containers += int(np.count_nonzero(opens))
         commas += int(np.count_nonzero(bare == _COMMA))
         if deepest > bounds.depth:
-            raise TooMuch(f"nested deeper than {bounds.depth} levels")
+            raise TooMuch(f"is nested deeper than {bounds.depth} levels")
         if containers > bounds.containers:
-            raise TooMuch(f"more than {bounds.containers:,} objects and lists")
+            raise TooMuch(f"has more than {bounds.containers:,} objects and lists")
         if commas + 1 > bounds.values:
-            raise TooMuch(f"more than {bounds.values:,} values")
+            raise TooMuch(f"has more than {bounds.values:,} values")

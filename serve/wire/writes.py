@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
 from serve.wire.common import Body, Name, local_moment, moment
+
+METADATA_MAX = 1_000
+"""Entries of one memory's metadata."""
 
 
 def text_of(content: Any) -> Any:
@@ -45,6 +48,8 @@ def _metadata(value: Any) -> Any:
     """Null values dropped, other scalars as text."""
     if not isinstance(value, dict):
         return value
+    if len(value) > METADATA_MAX:
+        raise ValueError(f"at most {METADATA_MAX:,} entries")
     out: dict[str, Any] = {}
     for key, item in value.items():
         if isinstance(item, bool):
@@ -77,11 +82,14 @@ def _timestamp(value: Any) -> Any:
 
 
 Timestamp = Annotated[str | None, BeforeValidator(_timestamp)]
-Tags = Annotated[list[str], BeforeValidator(_tags, json_schema_input_type=list[str] | str)]
+T = TypeVar("T")
+ListOf = Annotated[list[T], Field(fail_fast=True)]
+"""A list that is checked up to its first wrong entry: of a million, each would be an error."""
+Tags = Annotated[ListOf[str], BeforeValidator(_tags, json_schema_input_type=list[str] | str)]
 Metadata = Annotated[
     dict[str, str], BeforeValidator(_metadata, json_schema_input_type=dict[str, Any])
 ]
-Scopes = Literal["per_tag", "combined", "all_combinations", "shared"] | list[list[str]]
+Scopes = Literal["per_tag", "combined", "all_combinations", "shared"] | ListOf[ListOf[str]]
 
 
 class EntityBody(Body):
@@ -99,7 +107,7 @@ class ItemBody(Body):
     context: str | None = None
     metadata: Metadata | None = None
     document_id: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
-    entities: list[EntityBody] | None = None
+    entities: ListOf[EntityBody] | None = None
     resolve_entities: bool = True
     tags: Tags | None = None
     observation_scopes: Scopes | None = None
@@ -111,7 +119,7 @@ class RetainBody(Body):
     LARGE: ClassVar[bool] = True
     """Bodies of this kind may be as large as the server allows (serve/routing.py)."""
 
-    items: list[ItemBody]
+    items: ListOf[ItemBody]
     is_async: Annotated[bool, Field(alias="async")] = False
     document_tags: Tags | None = None
     operation_id: str | None = None
@@ -122,7 +130,7 @@ class ImportBody(BaseModel):
 
     LARGE: ClassVar[bool] = True
 
-    memories: list[dict[str, Any]]
+    memories: ListOf[dict[str, Any]]
 
 
 class MemoryPatch(BaseModel):

@@ -188,6 +188,11 @@ async def test_problems_are_bounded_and_named(live: Live) -> None:
     )
     assert answer.status_code == 422
     assert len(answer.content) < 50_000
+    for content in (b"{", b"[]", b"5", b'{"a": 1} x'):
+        answer = await post(live, content)
+        (problem,) = answer.json()["detail"]
+        assert (answer.status_code, problem["loc"][0]) == (422, "body")
+        assert problem["msg"].count("the body") == 1, problem
     deep: Any = "x"
     for _ in range(100):
         deep = [deep]

@@ -9,8 +9,12 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.responses import Response
 
 from serve import app
+from serve.admission import AdmissionController
+from serve.guard import Guard
+from serve.services import Services
 from serve.settings import parse
 
 pytestmark = pytest.mark.unit
@@ -27,6 +31,18 @@ async def served(**sections: dict[str, Any]) -> AsyncIterator[httpx.AsyncClient]
         yield http
 
 
+async def _inner(scope: Any, receive: Any, send: Any) -> None:
+    await Response("inside")(scope, receive, send)
+
+
+def guarded(hosts: tuple[str, ...] | None, origins: tuple[str, ...] | None) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(Guard(_inner, hosts, origins))
+    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
+
+
+NAMES = ("memory.example.org", ".corp.example")
+
+
 @pytest.mark.parametrize(
     "host",
     [
@@ -37,9 +53,8 @@ async def served(**sections: dict[str, Any]) -> AsyncIterator[httpx.AsyncClient]
     ],
 )  # fmt: skip
 async def test_a_host_that_is_ours(host: str) -> None:
-    names = "memory.example.org, .corp.example"
-    async with served(server={"allowed_hosts": names}) as http:
-        assert (await http.get("/openapi.json", headers={"host": host})).status_code == 200
+    async with guarded(NAMES, ()) as http:
+        assert (await http.get("/", headers={"host": host})).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -51,16 +66,24 @@ async def test_a_host_that_is_ours(host: str) -> None:
     ],
 )  # fmt: skip
 async def test_a_host_that_is_not(host: str) -> None:
-    names = "memory.example.org, .corp.example"
-    async with served(server={"allowed_hosts": names}) as http:
-        answer = await http.get("/openapi.json", headers={"host": host})
+    async with guarded(NAMES, ()) as http:
+        answer = await http.get("/", headers={"host": host})
         assert answer.status_code == 421
         assert "ALLOWED_HOSTS" in answer.json()["detail"]
-    keyed = {"require_api_key": True}
-    async with served(limits=keyed) as http:  # a page has no key
-        assert (await http.get("/openapi.json", headers={"host": host})).status_code == 200
-    async with served(server={"allowed_hosts": "*"}) as http:
-        assert (await http.get("/openapi.json", headers={"host": host})).status_code == 200
+    for free in (guarded(None, None), guarded(("*",), ())):
+        async with free as http:
+            assert (await http.get("/", headers={"host": host})).status_code == 200
+
+
+async def test_hosts_and_origins_matter_where_no_key_is_needed() -> None:
+    foreign = {"host": "evil.example", "origin": "https://evil.example"}
+    async with served() as http:
+        assert (await http.get("/openapi.json", headers=foreign)).status_code == 421
+        page = {"origin": "https://evil.example"}
+        assert (await http.post(RECALL, headers=page)).status_code == 403
+    async with served(limits={"require_api_key": True}) as http:  # a page has no key
+        assert (await http.get("/openapi.json", headers=foreign)).status_code == 200
+        assert (await http.post(RECALL, headers=foreign)).status_code not in (403, 421)
 
 
 @pytest.mark.parametrize(
@@ -74,14 +97,12 @@ async def test_a_host_that_is_not(host: str) -> None:
     ],
 )
 async def test_a_foreign_page_changes_nothing(sent: dict[str, str]) -> None:
-    async with served() as http:
+    async with guarded((), ("https://app.example.org",)) as http:
         for method in ("POST", "PUT", "PATCH", "DELETE"):
-            answer = await http.request(method, RECALL, headers=sent, json={"query": "x"})
+            answer = await http.request(method, "/", headers=sent)
             assert answer.status_code == 403
             assert "CORS_ORIGINS" in answer.json()["detail"]
-        assert (await http.get("/openapi.json", headers=sent)).status_code == 200
-    async with served(limits={"require_api_key": True}) as http:
-        assert (await http.post(RECALL, headers=sent, json={"query": "x"})).status_code != 403
+        assert (await http.get("/", headers=sent)).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -95,9 +116,8 @@ async def test_a_foreign_page_changes_nothing(sent: dict[str, str]) -> None:
     ],
 )
 async def test_a_page_of_ours_may(sent: dict[str, str]) -> None:
-    async with served(server={"cors_origins": "https://app.example.org"}) as http:
-        answer = await http.post("/v1/default/banks/b/reflect", headers=sent)
-        assert answer.status_code == 400  # it came through: reflect needs a model
+    async with guarded((), ("https://app.example.org",)) as http:
+        assert (await http.post("/", headers=sent)).status_code == 200
 
 
 async def test_cors_is_off_unless_it_is_set() -> None:
@@ -154,7 +174,34 @@ async def test_pages_load_nothing_from_elsewhere() -> None:
                     assert (await http.get(address)).status_code == 200, address
 
 
-async def test_pages_and_metrics_can_be_switched_off() -> None:
+async def test_the_name_that_the_server_listens_on_is_its_own() -> None:
+    async with served(server={"host": "memory.example.org"}) as http:
+        sent = {"host": "memory.example.org:8888"}
+        assert (await http.get("/openapi.json", headers=sent)).status_code == 200
+
+
+async def test_metrics_behind_a_key_or_off() -> None:
+    for server, sent, status in (
+        ({}, {}, 200),
+        ({"enable_metrics": False}, {}, 404),
+        ({"metrics_api_key": "s3cret"}, {}, 401),
+        ({"metrics_api_key": "s3cret"}, {"authorization": "Bearer s3cre"}, 401),
+        ({"metrics_api_key": "s3cret"}, {"authorization": "Bearer é"}, 401),
+        ({"metrics_api_key": "s3cret"}, {"authorization": "Bearer s3cret"}, 200),
+    ):
+        settings = parse({"server": server}, {})
+        places = AdmissionController(1, 1), AdmissionController(1, 1)
+        nobody: Any = None
+        services = Services(settings, nobody, nobody, nobody, *places)
+        transport = httpx.ASGITransport(app.create(settings, services))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            headers = [(name.encode(), value.encode()) for name, value in sent.items()]
+            answer = await http.get("/metrics", headers=headers)
+        assert answer.status_code == status
+        assert ('admission_running{controller="read"}' in answer.text) == (status == 200)
+
+
+async def test_pages_can_be_switched_off() -> None:
     async with served(server={"enable_docs": False}) as http:
         for path in ("/docs", "/redoc", "/openapi.json", "/docs-assets/swagger-ui.css"):
             assert (await http.get(path)).status_code == 404
