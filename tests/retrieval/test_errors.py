@@ -20,6 +20,11 @@ EVERY = [
     errors.DeadlineExceeded("rerank"),
     errors.Unavailable("the database", "it restarts", 5.0),
     errors.Moved("the bank", "its memories were arranged anew"),
+    errors.ModelFailed("the answer cannot be used"),
+    errors.ModelRefused("it declined"),
+    errors.ModelCut("the answer was cut"),
+    errors.ModelTooLong("the input is too long"),
+    errors.ModelExhausted("no quota is left", 60.0),
     errors.NeedsModel("consolidation needs an LLM"),
 ]
 

@@ -236,7 +236,7 @@ def order(stored: str, wanted: Any, equality: bool) -> int | None:
     if isinstance(wanted, bool):
         left, right = stored, json.dumps(wanted)
     elif isinstance(wanted, int | float):
-        left, right = read_number(stored), read_number(json.dumps(wanted))
+        left, right = read_number(stored), Fraction(json.dumps(wanted))
     elif read_time(wanted) is not None and not (equality and read_time(stored) is None):
         left, right = read_time(stored), read_time(wanted)
     else:
