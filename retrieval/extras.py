@@ -8,10 +8,10 @@ from typing import Any
 import asyncpg
 import numpy as np
 
-from retrieval import tokens
 from retrieval.shortlist import Shortlist
 from retrieval.store import chunks, memories
 from retrieval.store.heads import BankHead
+from retrieval.text import tokens
 from retrieval.types import FactType, Ints, MemoryRow, RecallQuery
 from retrieval.visibility import Visibility
 

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import asyncpg
 import numpy as np
 
-from retrieval import explain, extras, tokens, trace, zones
+from retrieval import explain, extras, trace, zones
 from retrieval.bank.selection import places
 from retrieval.errors import InvalidInput
 from retrieval.pacing import Pace
@@ -42,6 +42,7 @@ from retrieval.shortlist import Shortlist
 from retrieval.stopwatch import Stopwatch
 from retrieval.store import banks, memories
 from retrieval.store.heads import BankHead
+from retrieval.text import tokens
 from retrieval.types import (
     FactType,
     Floats,

@@ -18,7 +18,6 @@ from retrieval.arms.adjacency import GraphHits, GraphSettings
 from retrieval.arms.bank_graph import BankGraph
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors import Scan
-from retrieval.ingest.subject import ASKS
 from retrieval.keyword import bm25
 from retrieval.ranking import boosts, fusion, score_fusion
 from retrieval.ranking.fusion import Candidates
@@ -26,6 +25,7 @@ from retrieval.ranking.score_fusion import Scale, spread
 from retrieval.reading import NO_TERMS, Asked, Reading
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import ArmList, Facts, Question, Shortlist
+from retrieval.text.subject import ASKS
 from retrieval.types import (
     Arm,
     Bools,

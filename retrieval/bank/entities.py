@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.bank.csr import Csr, Inverted, spans
-from retrieval.folding import fold
+from retrieval.text.folding import fold
 from retrieval.types import Bools, Ints
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval import tokens
 from retrieval.errors import FourfoldError, Unavailable
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.facts import Fact, Prepared
@@ -19,6 +18,7 @@ from retrieval.keyword.analyser import Analyser, Document
 from retrieval.protocols import Embedder
 from retrieval.settings import RetainSettings
 from retrieval.store.splice import Part, join
+from retrieval.text import tokens
 from retrieval.types import FactType, Floats, Ints
 
 _MONTHS = (

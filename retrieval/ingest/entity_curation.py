@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from retrieval import folding
 from retrieval.errors import InvalidInput, NotFound
 from retrieval.ingest import entity_keys, fields, merging, stored
 from retrieval.ingest.deps import IngestDeps
@@ -16,6 +15,7 @@ from retrieval.ingest.similarity import collapse
 from retrieval.ingest.writing import Change, write
 from retrieval.store import entities
 from retrieval.store.memories import as_uuid
+from retrieval.text import folding
 
 
 async def merge_entities(

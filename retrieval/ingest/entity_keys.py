@@ -12,10 +12,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from retrieval import folding
 from retrieval.ingest import merging
 from retrieval.ingest.similarity import plain
 from retrieval.store.pool import Connection
+from retrieval.text import folding
 
 _PAGE = 5_000
 """Rows read or written at a time: what the event loop has to unpack."""

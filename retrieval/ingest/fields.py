@@ -11,11 +11,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from retrieval import folding
 from retrieval.errors import InvalidInput, TooMuch
 from retrieval.ingest.facts import Mention
 from retrieval.ingest.sightings import NAME_LIMIT, distinct
 from retrieval.store.edge import clean, parse_local, parse_time
+from retrieval.text import folding
 
 TEXT_LIMIT = 200_000  # characters of one memory
 CONTEXT_LIMIT = 20_000

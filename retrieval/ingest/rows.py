@@ -10,10 +10,10 @@ from uuid import UUID
 import numpy as np
 
 from retrieval.ingest.facts import Fact, Link, Prepared
-from retrieval.ingest.subject import flags, subject
 from retrieval.store.copying import copy
 from retrieval.store.edge import iso, micros
 from retrieval.store.pool import Connection
+from retrieval.text.subject import flags, subject
 from retrieval.types import NO_PROOF, FactType, Ints
 
 HISTORY_LIMIT = 50

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import combinations
 
-from retrieval import folding
 from retrieval.ingest.facts import Mention
 from retrieval.ingest.similarity import collapse
+from retrieval.text import folding
 
 NAME_LIMIT = 500
 """Characters of a name, and of its key."""

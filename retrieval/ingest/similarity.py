@@ -26,9 +26,9 @@ import regex
 from rapidfuzz import fuzz
 from rapidfuzz.distance import OSA
 
-from retrieval import folding
 from retrieval.ingest.naming import is_given
 from retrieval.ingest.nicknames import are_forms
+from retrieval.text import folding
 
 ACCEPT = 0.6
 SAME = 2.0

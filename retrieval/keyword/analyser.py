@@ -20,10 +20,10 @@ import regex
 import Stemmer
 from numpy.typing import NDArray
 
-from retrieval import folding
 from retrieval.errors import InvalidInput
 from retrieval.keyword import identifier, script
-from retrieval.keyword.language import AUTO, Words, bare, check, fold, guess, stop_words
+from retrieval.text import folding
+from retrieval.text.language import AUTO, Words, bare, check, fold, guess, stop_words
 from retrieval.types import Floats
 
 Terms: TypeAlias = NDArray[np.uint64]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import regex
 
-from retrieval.keyword.language import fold
+from retrieval.text.language import fold
 
 _SCHEME = regex.compile(r"^[a-z][a-z0-9+.-]{1,9}://", regex.IGNORECASE)
 _HARD = regex.compile(r"[/\\:@&+=#%?~]+")

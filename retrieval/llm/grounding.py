@@ -13,7 +13,7 @@ from datetime import datetime
 import regex
 
 from retrieval import timex
-from retrieval.folding import fold
+from retrieval.text.folding import fold
 
 _GROUPED = re.compile(r"(?<=\d)[.,' \u202f\u00a0](?=\d{3}(?!\d))")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")

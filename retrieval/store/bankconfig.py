@@ -17,7 +17,6 @@ import orjson
 from pydantic import ConfigDict, Field
 
 from retrieval.errors import InvalidInput, TooMuch
-from retrieval.keyword import language
 from retrieval.settings import (
     ANALYSIS,
     MISSION_LIMIT,
@@ -28,6 +27,7 @@ from retrieval.settings import (
     per_bank,
     value,
 )
+from retrieval.text import language
 
 __all__ = ["ANALYSIS", "CONFIG_BYTES", "TRAITS", "agree", "checked", "field_name", "names"]
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from retrieval.errors import Conflict, InvalidInput, NotFound
-from retrieval.folding import fold
 from retrieval.settings import RecallSettings, RetainSettings
 from retrieval.store import bankconfig
 from retrieval.store.edge import clean, iso, listing, page
 from retrieval.store.heads import BankHead
 from retrieval.store.pool import Connection, Pool, read, write
+from retrieval.text.folding import fold
 
 HEAD_COLUMNS = (
     "bank, tenant_id, bank_id, version, generation, next_ordinal, vector_set, analyser, config"

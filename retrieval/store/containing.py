@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from retrieval.keyword.language import fold
 from retrieval.store.edge import like
 from retrieval.store.pool import Pool, read
+from retrieval.text.language import fold
 
 _PAGE = 200
 _PIECE = 5_000

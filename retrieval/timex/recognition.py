@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
 
-from retrieval.keyword.language import stop_words
+from retrieval.text.language import stop_words
 from retrieval.timex.lexicon import LANGUAGES, lexicon
 from retrieval.timex.text import WORDS, fold
 

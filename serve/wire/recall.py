@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from retrieval.folding import fold
 from retrieval.store.edge import clean
+from retrieval.text.folding import fold
 from retrieval.types import (
     Budget,
     FactType,

@@ -12,7 +12,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
-from retrieval import tokens
+from retrieval.text import tokens
 from tests.cases import measures, spans
 from tests.cases.scene import Reply, Scene
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.folding import fold, key
+from retrieval.text.folding import fold, key
 
 pytestmark = pytest.mark.unit
 

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from retrieval import tokens
+from retrieval.text import tokens
 
 pytestmark = pytest.mark.unit
 

@@ -12,10 +12,10 @@ from uuid import UUID
 import pytest
 import pytest_asyncio
 
-from retrieval import tokens
 from retrieval.errors import DeadlineExceeded
 from retrieval.ingest.retain import retain
 from retrieval.settings import RetainSettings
+from retrieval.text import tokens
 from retrieval.types import (
     FactType,
     Filters,

@@ -18,7 +18,6 @@ from uuid import uuid4
 
 import numpy as np
 
-from retrieval import tokens
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
 from retrieval.ingest.deps import IngestDeps, analyser_for
@@ -26,6 +25,7 @@ from retrieval.ingest.importing import import_memories
 from retrieval.keyword.analyser import Document
 from retrieval.settings import RetainSettings
 from retrieval.store.pool import Pool
+from retrieval.text import tokens
 from retrieval.types import Floats
 from tests.retrieval.store.servers import database, server
 

@@ -1,6 +1,6 @@
 import pytest
 
-from retrieval.ingest.subject import ASKS, flags, subject
+from retrieval.text.subject import ASKS, flags, subject
 
 pytestmark = pytest.mark.unit
 

@@ -8,8 +8,8 @@ import pytest
 from retrieval.errors import InvalidInput
 from retrieval.keyword import bm25
 from retrieval.keyword.analyser import Analyser, Document
-from retrieval.keyword.language import guess
 from retrieval.keyword.postings import Postings
+from retrieval.text.language import guess
 
 pytestmark = pytest.mark.unit
 

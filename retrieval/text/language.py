@@ -17,8 +17,8 @@ from importlib.resources import files
 import regex
 import Stemmer
 
-from retrieval import folding
 from retrieval.errors import InvalidInput
+from retrieval.text import folding
 
 _ACCENTS = regex.compile(
     "(?<!и)[\u0300-\u036f]"  # й is a letter of its own, not an accented и
@@ -52,12 +52,12 @@ AUTO = "auto"
 
 
 def fold(text: str) -> str:
-    """`retrieval.folding.fold`, without accents, vowel signs and apostrophes."""
+    """`retrieval.text.folding.fold`, without accents, vowel signs and apostrophes."""
     return bare(folding.fold(text))
 
 
 def bare(folded: str) -> str:
-    """What `retrieval.folding.fold` gave, without accents, vowel signs and apostrophes."""
+    """What `retrieval.text.folding.fold` gave, without accents, vowel signs and apostrophes."""
     if folded.isascii():
         return folded.replace("'", "")
     plain = _ACCENTS.sub("", unicodedata.normalize("NFD", folded))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from retrieval.folding import key
+from retrieval.text.folding import key
 
 ASKS = 1
 """Bit of the flags column: the text ends with a question mark."""
