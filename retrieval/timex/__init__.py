@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 
-from retrieval.timex.analysis import (
+from retrieval.timex.engine.analysis import (
     aware,
     best_reading,
     combine,
@@ -20,10 +20,10 @@ from retrieval.timex.analysis import (
     expressions,
     whole_days,
 )
-from retrieval.timex.events import anchor_event, asks_for_length
+from retrieval.timex.engine.fallback import other_language, search
+from retrieval.timex.engine.text import Folded
 from retrieval.timex.expression import EventReference, Settings, TimeExpression
-from retrieval.timex.fallback import other_language, search
-from retrieval.timex.text import Folded
+from retrieval.timex.rules.events import anchor_event, asks_for_length
 
 __all__ = [
     "EventReference",

@@ -33,9 +33,9 @@ from pathlib import Path
 from typing import Any
 
 from retrieval.timex import Settings, TimeExpression, parse
-from retrieval.timex.grammar import KINDS, Context
-from retrieval.timex.lexicon import lexicon
-from retrieval.timex.text import fold
+from retrieval.timex.engine.grammar import KINDS, Context
+from retrieval.timex.engine.lexicon import lexicon
+from retrieval.timex.engine.text import fold
 
 Answer = tuple[str | None, str | None]
 _NEVER = "0001-01-01"  # how the data marks a day that no calendar has

@@ -20,8 +20,8 @@ from retrieval.timex import (
     parse,
     warm,
 )
-from retrieval.timex.events import MAX_CHARACTERS as EVENT_CHARACTERS
-from retrieval.timex.text import MAX_CHARACTERS, Folded
+from retrieval.timex.engine.text import MAX_CHARACTERS, Folded
+from retrieval.timex.rules.events import MAX_CHARACTERS as EVENT_CHARACTERS
 from tests.retrieval.timex.days_of import NOW, read
 
 pytestmark = pytest.mark.unit

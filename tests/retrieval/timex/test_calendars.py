@@ -6,8 +6,8 @@ from datetime import date
 
 import pytest
 
-from retrieval.timex import calendars
-from retrieval.timex.holidays import holiday
+from retrieval.timex.calendar import calendars
+from retrieval.timex.rules.holidays import holiday
 from tests.retrieval.timex.days_of import Days, read
 
 pytestmark = pytest.mark.unit

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval.timex.recognition import evidence
-from retrieval.timex.text import WORDS, fold
+from retrieval.timex.engine.recognition import evidence
+from retrieval.timex.engine.text import WORDS, fold
 from tests.retrieval.timex.days_of import Days, read
 
 pytestmark = pytest.mark.unit

@@ -226,7 +226,7 @@ def test_other_languages_go_to_dateparser(text: str, expected: str | None) -> No
 
 
 def test_every_language_loads_and_has_a_day() -> None:
-    from retrieval.timex.lexicon import LANGUAGES, lexicon
+    from retrieval.timex.engine.lexicon import LANGUAGES, lexicon
 
     words = {
         "en": "yesterday", "es": "ayer", "fr": "hier", "de": "gestern", "it": "ieri", "pt": "ontem",

@@ -26,11 +26,19 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Union
 
-from retrieval.timex.chinese import is_ago
-from retrieval.timex.grammar import OTHER, Context, Token, Value, chars_of, composite, kind_of
-from retrieval.timex.numerals import HAN_DIGITS, compound_number, han_number, merge_numbers
-from retrieval.timex.numeric import numeric_tokens
-from retrieval.timex.text import WORDS, Piece, fold, pieces
+from retrieval.timex.engine.grammar import (
+    OTHER,
+    Context,
+    Token,
+    Value,
+    chars_of,
+    composite,
+    kind_of,
+)
+from retrieval.timex.engine.numerals import HAN_DIGITS, compound_number, han_number, merge_numbers
+from retrieval.timex.engine.text import WORDS, Piece, fold, pieces
+from retrieval.timex.rules.chinese import is_ago
+from retrieval.timex.rules.numeric import numeric_tokens
 
 LANGUAGES = (
     "en", "es", "fr", "de", "it", "pt", "nl", "sv", "tr", "ru", "zh", "ja", "ko", "hi", "ar",

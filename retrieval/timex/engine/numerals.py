@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from retrieval.timex.grammar import Token, chars_of, kind_of
+from retrieval.timex.engine.grammar import Token, chars_of, kind_of
 
 HAN_DIGITS = {
     "零": 0, "〇": 0, "○": 0, "一": 1, "二": 2, "两": 2, "俩": 2, "三": 3, "四": 4, "五": 5,

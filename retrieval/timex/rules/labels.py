@@ -9,8 +9,8 @@ import tomllib
 from functools import cache
 from importlib.resources import files
 
-from retrieval.timex.grammar import DATE, OTHER, Span, Token, chars_of
-from retrieval.timex.text import fold
+from retrieval.timex.engine.grammar import DATE, OTHER, Span, Token, chars_of
+from retrieval.timex.engine.text import fold
 
 
 @cache

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import date
 
-from retrieval.timex import days
-from retrieval.timex.grammar import DATE, Context, Span, Token, kind_of
+from retrieval.timex.calendar import days
+from retrieval.timex.engine.grammar import DATE, Context, Span, Token, kind_of
 
 _YEAR = r"(?:1[5-9]|20|21)\d\d"
 _DAY = r"\d{4}-\d{2}-\d{2}"

@@ -14,8 +14,8 @@ from functools import cache, lru_cache
 from importlib.resources import files
 
 from retrieval.text.language import stop_words
-from retrieval.timex.lexicon import LANGUAGES, lexicon
-from retrieval.timex.text import WORDS, fold
+from retrieval.timex.engine.lexicon import LANGUAGES, lexicon
+from retrieval.timex.engine.text import WORDS, fold
 
 _SNOWBALL = {
     "en": "english", "es": "spanish", "fr": "french", "de": "german", "it": "italian",

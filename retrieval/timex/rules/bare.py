@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from retrieval.timex import days
-from retrieval.timex.chinese import told_in_the_past
-from retrieval.timex.dates import exact
-from retrieval.timex.eras import latest_season, part_of_year
-from retrieval.timex.grammar import OTHER, Context, Match, Rules, Span, change, chars_of
-from retrieval.timex.spans import cut, half_of, shifted, unit_of
+from retrieval.timex.calendar import days
+from retrieval.timex.calendar.spans import cut, half_of, shifted, unit_of
+from retrieval.timex.engine.grammar import OTHER, Context, Match, Rules, Span, change, chars_of
+from retrieval.timex.rules.chinese import told_in_the_past
+from retrieval.timex.rules.dates import exact
+from retrieval.timex.rules.eras import latest_season, part_of_year
 
 LATE_BARE = Rules()
 """Run when all that could complete them is read."""

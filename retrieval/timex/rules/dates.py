@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from datetime import date
 
-from retrieval.timex import days
-from retrieval.timex.beside import COUNTABLE, MONTHS, counts, joined
-from retrieval.timex.chinese import is_name, told_in_the_past
-from retrieval.timex.grammar import (
+from retrieval.timex.calendar import days
+from retrieval.timex.engine.grammar import (
     OTHER,
     Context,
     Match,
@@ -21,6 +19,8 @@ from retrieval.timex.grammar import (
     change,
     chars_of,
 )
+from retrieval.timex.rules.beside import COUNTABLE, MONTHS, counts, joined
+from retrieval.timex.rules.chinese import is_name, told_in_the_past
 
 NAMED = Rules()
 """Days and months spelled out; run first."""

@@ -8,26 +8,26 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from retrieval.timex import days
-from retrieval.timex.bare import LATE_BARE
-from retrieval.timex.composition import COMPOSED
-from retrieval.timex.compounds import COMPOUNDS
-from retrieval.timex.dates import BARE, NAMED
-from retrieval.timex.eras import ERAS
+from retrieval.timex.calendar import days
+from retrieval.timex.calendar.lunar import LUNAR
+from retrieval.timex.engine.grammar import DATE, Context, Span
+from retrieval.timex.engine.lexicon import LANGUAGES, Lexicon, lexicon
+from retrieval.timex.engine.recognition import everyday, evidence, in_contention
+from retrieval.timex.engine.text import WORDS, Folded
 from retrieval.timex.expression import Settings, TimeExpression
-from retrieval.timex.grammar import DATE, Context, Span
-from retrieval.timex.holidays import HOLIDAYS
-from retrieval.timex.labels import labels
-from retrieval.timex.lexicon import LANGUAGES, Lexicon, lexicon
-from retrieval.timex.lunar import LUNAR
-from retrieval.timex.names import may_be_names, names, without
-from retrieval.timex.offsets import OFFSETS, TIMED, merge_measures
-from retrieval.timex.periods import PERIODS
-from retrieval.timex.ranges import NUMBERS, OPEN, RANGES
-from retrieval.timex.recognition import everyday, evidence, in_contention
-from retrieval.timex.relative import RELATIVE
-from retrieval.timex.several import SEVERAL
-from retrieval.timex.text import WORDS, Folded
+from retrieval.timex.rules.bare import LATE_BARE
+from retrieval.timex.rules.composition import COMPOSED
+from retrieval.timex.rules.compounds import COMPOUNDS
+from retrieval.timex.rules.dates import BARE, NAMED
+from retrieval.timex.rules.eras import ERAS
+from retrieval.timex.rules.holidays import HOLIDAYS
+from retrieval.timex.rules.labels import labels
+from retrieval.timex.rules.names import may_be_names, names, without
+from retrieval.timex.rules.offsets import OFFSETS, TIMED, merge_measures
+from retrieval.timex.rules.periods import PERIODS
+from retrieval.timex.rules.ranges import NUMBERS, OPEN, RANGES
+from retrieval.timex.rules.relative import RELATIVE
+from retrieval.timex.rules.several import SEVERAL
 from retrieval.types import Window
 
 _STEPS = (

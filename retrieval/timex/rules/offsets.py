@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from retrieval.timex import days
-from retrieval.timex.dates import exact
-from retrieval.timex.grammar import Context, Match, Rules, Span, Token, chars_of, kind_of
-from retrieval.timex.relative import DURATION
-from retrieval.timex.spans import amounts, moved, shift_of, shifted
+from retrieval.timex.calendar import days
+from retrieval.timex.calendar.spans import amounts, moved, shift_of, shifted
+from retrieval.timex.engine.grammar import Context, Match, Rules, Span, Token, chars_of, kind_of
+from retrieval.timex.rules.dates import exact
+from retrieval.timex.rules.relative import DURATION
 
 OFFSETS = Rules()
 """Run before the relative times, which would read the length alone."""

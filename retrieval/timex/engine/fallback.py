@@ -12,9 +12,9 @@ from datetime import datetime
 from functools import lru_cache
 from importlib.resources import files
 
-from retrieval.timex.grammar import Span
-from retrieval.timex.recognition import evidence, in_contention, judged
-from retrieval.timex.text import WORDS, fold
+from retrieval.timex.engine.grammar import Span
+from retrieval.timex.engine.recognition import evidence, in_contention, judged
+from retrieval.timex.engine.text import WORDS, fold
 
 MAX_CHARACTERS = 1_000
 """dateparser's search takes time that grows with the text; a longer text is not given to it."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from retrieval.timex.grammar import OTHER, Context, Match, any_of
-from retrieval.timex.text import Piece
+from retrieval.timex.engine.grammar import OTHER, Context, Match, any_of
+from retrieval.timex.engine.text import Piece
 
 _DONE = re.compile("[了过曾](?!去|年|来)")
 _PLANNED = re.compile("将|打算|计划|准备|快要|就要")

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from retrieval.timex import days
-from retrieval.timex.dates import day_of_month, exact, latest_month
-from retrieval.timex.eras import part_of_year, season
-from retrieval.timex.grammar import Context, Match, Rules, Span, change, chars_of
-from retrieval.timex.relative import DURATION
-from retrieval.timex.spans import (
+from retrieval.timex.calendar import days
+from retrieval.timex.calendar.spans import (
     amounts,
     bounds,
     cut,
@@ -20,6 +16,10 @@ from retrieval.timex.spans import (
     shifted,
     unit_of,
 )
+from retrieval.timex.engine.grammar import Context, Match, Rules, Span, change, chars_of
+from retrieval.timex.rules.dates import day_of_month, exact, latest_month
+from retrieval.timex.rules.eras import part_of_year, season
+from retrieval.timex.rules.relative import DURATION
 
 COMPOSED = Rules()
 """Run before and after the bare words are read."""

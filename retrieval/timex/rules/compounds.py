@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from retrieval.timex import days
-from retrieval.timex.dates import latest_month
-from retrieval.timex.grammar import Context, Match, Rules, Span, chars_of
-from retrieval.timex.spans import half_of
+from retrieval.timex.calendar import days
+from retrieval.timex.calendar.spans import half_of
+from retrieval.timex.engine.grammar import Context, Match, Rules, Span, chars_of
+from retrieval.timex.rules.dates import latest_month
 
 COMPOUNDS = Rules()
 

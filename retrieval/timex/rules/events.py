@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import islice
 
-from retrieval.timex.analysis import covered, languages_of
+from retrieval.timex.engine.analysis import covered, languages_of
+from retrieval.timex.engine.text import Folded, fold
 from retrieval.timex.expression import EventReference, Relation
-from retrieval.timex.text import Folded, fold
 
 # Longer words first within a relation; what is written with an article is no bare date.
 _BEFORE_THE_EVENT: dict[str, dict[Relation, str]] = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import date
 
-from retrieval.timex import days
-from retrieval.timex.dates import exact
-from retrieval.timex.grammar import Context, Match, Rules, Span, change, chars_of, kind_of
-from retrieval.timex.relative import DURATION
-from retrieval.timex.spans import amounts, moved, plausible
+from retrieval.timex.calendar import days
+from retrieval.timex.calendar.spans import amounts, moved, plausible
+from retrieval.timex.engine.grammar import Context, Match, Rules, Span, change, chars_of, kind_of
+from retrieval.timex.rules.dates import exact
+from retrieval.timex.rules.relative import DURATION
 
 RANGES = Rules()
 OPEN = Rules()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 
-from retrieval.timex import days
-from retrieval.timex.dates import exact
-from retrieval.timex.grammar import Context, Match, Rules, Span, Token, any_of, chars_of, kind_of
-from retrieval.timex.spans import (
+from retrieval.timex.calendar import days
+from retrieval.timex.calendar.spans import (
     COUPLE,
     FEW,
     LOOSE,
@@ -19,6 +17,17 @@ from retrieval.timex.spans import (
     shift_of,
     unit_of,
 )
+from retrieval.timex.engine.grammar import (
+    Context,
+    Match,
+    Rules,
+    Span,
+    Token,
+    any_of,
+    chars_of,
+    kind_of,
+)
+from retrieval.timex.rules.dates import exact
 
 RELATIVE = Rules()
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from retrieval.timex.grammar import OTHER, Context, Token, chars_of
-from retrieval.timex.recognition import everyday
-from retrieval.timex.text import WORDS, fold
+from retrieval.timex.engine.grammar import OTHER, Context, Token, chars_of
+from retrieval.timex.engine.recognition import everyday
+from retrieval.timex.engine.text import WORDS, fold
 
 
 def _kinds(names: str) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from retrieval.timex.grammar import Context, Match, Token, any_of, chars_of
+from retrieval.timex.engine.grammar import Context, Match, Token, any_of, chars_of
 
 MONTHS = any_of("MON DATE YEAR")
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from retrieval.timex import days
-from retrieval.timex.dates import exact, year_of
-from retrieval.timex.grammar import OTHER, Context, Match, Rules, Span, Token, change, chars_of
-from retrieval.timex.spans import plausible, shift_of
+from retrieval.timex.calendar import days
+from retrieval.timex.calendar.spans import plausible, shift_of
+from retrieval.timex.engine.grammar import (
+    OTHER,
+    Context,
+    Match,
+    Rules,
+    Span,
+    Token,
+    change,
+    chars_of,
+)
+from retrieval.timex.rules.dates import exact, year_of
 
 ERAS = Rules()
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from datetime import date
 from functools import partial
 
-from retrieval.timex import calendars, days
-from retrieval.timex.dates import exact
-from retrieval.timex.grammar import Context, Match, Rules, Span, chars_of
+from retrieval.timex.calendar import calendars, days
+from retrieval.timex.engine.grammar import Context, Match, Rules, Span, chars_of
+from retrieval.timex.rules.dates import exact
 
 HOLIDAYS = Rules()
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from retrieval.timex.codes import code_tokens
-from retrieval.timex.days import day, full_year, month
-from retrieval.timex.grammar import DATE, OTHER, Context, Span, Token, kind_of
+from retrieval.timex.calendar.days import day, full_year, month
+from retrieval.timex.engine.grammar import DATE, OTHER, Context, Span, Token, kind_of
+from retrieval.timex.rules.codes import code_tokens
 
 _RUN = re.compile(
     r"(?<![a-z0-9_#$€£@°\\])(?<![0-9][.,])(?:"

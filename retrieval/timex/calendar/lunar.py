@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from retrieval.timex import calendars
-from retrieval.timex.dates import day_of_month, exact, year_of
-from retrieval.timex.grammar import Context, Match, Rules, Span
+from retrieval.timex.calendar import calendars
+from retrieval.timex.engine.grammar import Context, Match, Rules, Span
+from retrieval.timex.rules.dates import day_of_month, exact, year_of
 
 LUNAR = Rules()
 

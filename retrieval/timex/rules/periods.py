@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
-from retrieval.timex import days
-from retrieval.timex.grammar import OTHER, Context, Match, Rules, Span, any_of, change, chars_of
-from retrieval.timex.spans import amounts, earlier_in, later_in, rolling, shift_of, shifted, unit_of
+from retrieval.timex.calendar import days
+from retrieval.timex.calendar.spans import (
+    amounts,
+    earlier_in,
+    later_in,
+    rolling,
+    shift_of,
+    shifted,
+    unit_of,
+)
+from retrieval.timex.engine.grammar import (
+    OTHER,
+    Context,
+    Match,
+    Rules,
+    Span,
+    any_of,
+    change,
+    chars_of,
+)
 
 PERIODS = Rules()
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from retrieval.timex.composition import scope
-from retrieval.timex.dates import months_until
-from retrieval.timex.eras import parts_of_year
-from retrieval.timex.grammar import Context, Match, Rules, Span, change, chars_of
-from retrieval.timex.spans import bounds, cut
+from retrieval.timex.calendar.spans import bounds, cut
+from retrieval.timex.engine.grammar import Context, Match, Rules, Span, change, chars_of
+from retrieval.timex.rules.composition import scope
+from retrieval.timex.rules.dates import months_until
+from retrieval.timex.rules.eras import parts_of_year
 
 SEVERAL = Rules()
 

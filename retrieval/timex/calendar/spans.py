@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import date
 
-from retrieval.timex import days
-from retrieval.timex.dates import exact
-from retrieval.timex.grammar import Context, Match, Span, Token, change, chars_of
+from retrieval.timex.calendar import days
+from retrieval.timex.engine.grammar import Context, Match, Span, Token, change, chars_of
+from retrieval.timex.rules.dates import exact
 
 FEW = 3
 
