@@ -11,9 +11,9 @@ import numpy as np
 from retrieval.shortlist import Shortlist
 from retrieval.store import chunks, memories
 from retrieval.store.heads import BankHead
+from retrieval.store.visibility import Visibility
 from retrieval.text import tokens
 from retrieval.types import FactType, Ints, MemoryRow, RecallQuery
-from retrieval.visibility import Visibility
 
 EntityNames = Mapping[int, Sequence[tuple[str, str]]]
 """ordinal -> (entity id, canonical name), in the order they are shown."""

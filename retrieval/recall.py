@@ -42,6 +42,7 @@ from retrieval.shortlist import Shortlist
 from retrieval.stopwatch import Stopwatch
 from retrieval.store import banks, memories
 from retrieval.store.heads import BankHead
+from retrieval.store.visibility import Visibility
 from retrieval.text import tokens
 from retrieval.types import (
     FactType,
@@ -50,7 +51,6 @@ from retrieval.types import (
     MemoryRow,
     RecallQuery,
 )
-from retrieval.visibility import Visibility
 
 _log = logging.getLogger(__name__)
 

@@ -24,7 +24,6 @@ from retrieval.keyword import elsewhere
 from retrieval.keyword.analyser import Analyser, Query
 from retrieval.keyword.backends import KeywordBackend
 from retrieval.keyword.bm25 import ScoredMatches
-from retrieval.metadata import compiled
 from retrieval.pacing import Pace
 from retrieval.protocols import Embedder
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
@@ -34,6 +33,7 @@ from retrieval.shortlist import EventFound, Question, Shortlist, empty
 from retrieval.stopwatch import Stopwatch
 from retrieval.store import banks, memories
 from retrieval.store.heads import BankHead, vector_set
+from retrieval.store.metadata import compiled
 from retrieval.types import Floats, Ints, RecallQuery, TemporalMode
 
 _log = logging.getLogger(__name__)

@@ -164,7 +164,7 @@ class Filters:
     """What a memory must satisfy to be a candidate at all, in every arm.
 
     `metadata` maps a key to a predicate: {"eq": v} | {"in": [v, ...]} | {"gte"|"gt"|"lte"|"lt": v}
-    | {"exists": bool}; retrieval/metadata.py says what they mean.
+    | {"exists": bool}; retrieval/store/metadata.py says what they mean.
     `as_of` keeps memories with mentioned_at <= as_of. `window` is a hard filter on event time.
     """
 

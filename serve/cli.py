@@ -165,8 +165,8 @@ def _with_pool(config: Path | None, data: Path, work: Callable[[Any], Awaitable[
     from serve import launcher
 
     async def run(dsn: Settings) -> T:
-        from retrieval.store.migrate import migrate
-        from retrieval.store.pool import open_pool
+        from retrieval.store.database.migrate import migrate
+        from retrieval.store.database.pool import open_pool
         from serve.composition import pool_settings
 
         pool = await open_pool(pool_settings(dsn))

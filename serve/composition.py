@@ -40,8 +40,8 @@ from retrieval.recall import RecallEngine, Retriever
 from retrieval.retriever import LocalRetriever
 from retrieval.store import banks
 from retrieval.store import limits as tenant_limits
+from retrieval.store.database.pool import Pool, PoolSettings, open_pool
 from retrieval.store.heads import BankHead
-from retrieval.store.pool import Pool, PoolSettings, open_pool
 from retrieval.store.tenants import DEFAULT_TENANT
 from serve import metrics
 from serve.admission import AdmissionController, Limits, LimitShare

@@ -185,8 +185,8 @@ def _database(settings: Settings, data: Path) -> Iterator[Finding]:
             yield "ok", "database", f"embedded, in {data / 'postgres'}{made}"
         return
     from retrieval.errors import FourfoldError
-    from retrieval.store import migrate, requirements
-    from retrieval.store.pool import open_pool, read
+    from retrieval.store.database import migrate, requirements
+    from retrieval.store.database.pool import open_pool, read
     from serve.composition import pool_settings
 
     async def examine() -> tuple[str, list[requirements.Finding]]:

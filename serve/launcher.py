@@ -25,7 +25,7 @@ from typing import Any
 import httpx
 from pydantic import SecretStr
 
-from retrieval.store.embedded import EmbeddedPostgres
+from retrieval.store.database.embedded import EmbeddedPostgres
 from serve import haproxy, logs, loopback, metrics, processes, sample
 from serve.processes import InUse
 from serve.settings import Settings
@@ -136,8 +136,8 @@ def _migrate(settings: Settings) -> None:
     import asyncio
 
     from retrieval.maintenance import keyword
-    from retrieval.store.migrate import migrate
-    from retrieval.store.pool import open_pool
+    from retrieval.store.database.migrate import migrate
+    from retrieval.store.database.pool import open_pool
     from serve.composition import keyword_backend, pool_settings
 
     async def work() -> None:

@@ -19,9 +19,9 @@ from retrieval.ingest.extract.by_model import ModelExtractor
 from retrieval.ingest.extract.by_rules import RuleExtractor
 from retrieval.ingest.extraction import FactExtractor
 from retrieval.store import limits, llm_calls
+from retrieval.store.database.pool import Pool
 from retrieval.store.ledger import KEPT
 from retrieval.store.llm_calls import LLMCall
-from retrieval.store.pool import Pool
 from serve.settings import Settings
 from serve.settings.llm import OPERATIONS, LLMSection
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Display
 
     from retrieval.keyword.backends.backend import Finding, Progress
-    from retrieval.store.pool import Pool
+    from retrieval.store.database.pool import Pool
 
 WithPool: TypeAlias = Callable[[Path | None, Path, Callable[[Any], Awaitable[Any]]], Any]
 """Runs a coroutine function with a pool on the database of (configuration, data folder)."""
@@ -87,7 +87,7 @@ def keyword_findings(settings: Settings, _data: Path) -> Iterator[tuple[str, str
     import asyncio
 
     from retrieval.maintenance import keyword
-    from retrieval.store.pool import open_pool
+    from retrieval.store.database.pool import open_pool
     from serve.composition import keyword_backend, pool_settings
 
     backend = keyword_backend(settings)
@@ -164,7 +164,7 @@ async def _chosen(
     pool: Pool, bank: str | None, every: bool, tenant: str
 ) -> Sequence[tuple[str, str]]:
     """(tenant, bank id) of the banks that the command is about."""
-    from retrieval.store.pool import read
+    from retrieval.store.database.pool import read
 
     if (bank is not None) == every:
         raise InvalidInput("name a bank, or give --all")

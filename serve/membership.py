@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from uuid import uuid4
 
 from retrieval.store import heartbeats
-from retrieval.store.pool import Pool
+from retrieval.store.database.pool import Pool
 from serve.admission import LimitShare
 
 log = logging.getLogger(__name__)

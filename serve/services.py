@@ -12,7 +12,7 @@ from fastapi import Depends, Request
 from retrieval.recall import RecallResult
 from retrieval.store import limits, tenants
 from retrieval.store.answers import Key
-from retrieval.store.pool import Pool
+from retrieval.store.database.pool import Pool
 from retrieval.types import RecallQuery
 from serve.admission import AdmissionController
 from serve.errors import Unauthorized

@@ -19,10 +19,10 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from retrieval.bank.vectors import FlatBackend, VectorBackend
 from retrieval.errors import Moved, Unavailable
-from retrieval.store import deltas
-from retrieval.store.deltas import Delta
+from retrieval.store.database.pool import Pool
 from retrieval.store.heads import BankHead
-from retrieval.store.pool import Pool
+from retrieval.store.segments import delta as deltas
+from retrieval.store.segments.delta import Delta
 
 R = TypeVar("R")
 

@@ -14,13 +14,13 @@ from retrieval.bank.links import Links
 from retrieval.bank.order import Sequence as DocumentSequence
 from retrieval.bank.order import Timeline
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.segment import unpack
 from retrieval.bank.vectors import VectorBackend, without_vector
 from retrieval.keyword.postings import Postings
 from retrieval.keyword.postings import merge as merge_postings
-from retrieval.store.deltas import Delta
 from retrieval.store.heads import BankHead
-from retrieval.store.splice import Part, within
+from retrieval.store.segments.delta import Delta
+from retrieval.store.segments.format import unpack
+from retrieval.store.segments.merge import Part, within
 from retrieval.types import Bools, Floats, Ints
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]

@@ -17,10 +17,10 @@ from retrieval.bank.loader import kinds, next_snapshot
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.split import SplitIndex
 from retrieval.errors import Unavailable
-from retrieval.store import deltas
-from retrieval.store.deltas import Delta
+from retrieval.store.database.pool import Pool
 from retrieval.store.heads import BankHead
-from retrieval.store.pool import Pool
+from retrieval.store.segments import delta as deltas
+from retrieval.store.segments.delta import Delta
 from retrieval.types import Floats, Ints
 
 

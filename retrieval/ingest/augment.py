@@ -17,7 +17,7 @@ from retrieval.ingest.facts import Fact, Prepared
 from retrieval.keyword.analyser import Analyser, Document
 from retrieval.protocols import Embedder
 from retrieval.settings import RetainSettings
-from retrieval.store.splice import Part, join
+from retrieval.store.segments.merge import Part, join
 from retrieval.text import tokens
 from retrieval.types import FactType, Floats, Ints
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from retrieval.ingest.nicknames import variants
 from retrieval.ingest.similarity import plain
 from retrieval.settings import RetainSettings
-from retrieval.store.pool import Connection
+from retrieval.store.database.pool import Connection
 
 ROWS = 1_000
 """Rows that a statement gives or takes at most: what the event loop has to pack or unpack."""

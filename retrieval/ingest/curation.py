@@ -17,9 +17,9 @@ from retrieval.ingest.scopes import resolved
 from retrieval.ingest.stored import Stored
 from retrieval.ingest.writing import Change, write
 from retrieval.store import banks, documents, memories, payloads
+from retrieval.store.database.pool import Connection, read
 from retrieval.store.history import Event, Kind, record
 from retrieval.store.memories import as_uuid
-from retrieval.store.pool import Connection, read
 from retrieval.types import FactType
 
 _TIMES = ("occurred_start", "occurred_end", "mentioned_at")

@@ -15,8 +15,8 @@ from retrieval.ingest.extraction import FactExtractor
 from retrieval.keyword.analyser import Analyser
 from retrieval.protocols import Embedder, Neighbours
 from retrieval.settings import RetainSettings
+from retrieval.store.database.pool import Pool
 from retrieval.store.heads import BankHead, vector_set
-from retrieval.store.pool import Pool
 from retrieval.store.turns import Turns as DocumentTurns
 
 T = TypeVar("T")

@@ -16,8 +16,8 @@ from retrieval.ingest.planning import Before, Plan
 from retrieval.ingest.stored import Stored
 from retrieval.ingest.writing import Change
 from retrieval.settings import RetainSettings
-from retrieval.store.copying import copy, execute_many
-from retrieval.store.pool import Connection
+from retrieval.store.database.copying import copy, execute_many
+from retrieval.store.database.pool import Connection
 
 CHUNK_ROOM: Final = 4096
 """Room for positions: the facts of a chunk lie so far from those of the next, at first."""

@@ -25,7 +25,7 @@ from retrieval.ingest.facts import new_ids
 from retrieval.ingest.sightings import Book, Counts, Sighting
 from retrieval.ingest.similarity import ACCEPT, SAME, Form, cluster, likeness, recency, score
 from retrieval.settings import RetainSettings
-from retrieval.store.pool import Connection
+from retrieval.store.database.pool import Connection
 
 EVIDENCED = 500
 """Names of one write that may be found by evidence, in the order of first mention."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from retrieval.ingest import merging
 from retrieval.ingest.similarity import plain
-from retrieval.store.pool import Connection
+from retrieval.store.database.pool import Connection
 from retrieval.text import folding
 
 _PAGE = 5_000

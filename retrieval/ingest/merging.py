@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from retrieval.store.pool import Connection
+from retrieval.store.database.pool import Connection
 
 
 async def merge(

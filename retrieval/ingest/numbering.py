@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from retrieval.ingest.facts import Fact
-from retrieval.store.pool import Connection
+from retrieval.store.database.pool import Connection
 
 
 async def document_numbers(connection: Connection, bank: int, ids: Sequence[str]) -> dict[str, int]:

@@ -18,7 +18,7 @@ from retrieval.errors import InvalidInput
 from retrieval.ingest.facts import Fact, Link, Ref
 from retrieval.ingest.fields import fail, with_key
 from retrieval.ingest.links import Edges
-from retrieval.store.pool import Connection
+from retrieval.store.database.pool import Connection
 from retrieval.types import FactType, LinkType
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from retrieval.ingest.items import DOCUMENT_LIMIT, parse
 from retrieval.ingest.planning import Anew
 from retrieval.ingest.retain import retain
 from retrieval.store import banks, documents
-from retrieval.store.pool import Connection, read
+from retrieval.store.database.pool import Connection, read
 
 
 async def require_text(connection: Connection, bank: int, document_id: str) -> Mapping[str, Any]:

@@ -29,8 +29,8 @@ from retrieval.ingest.writing import Change, write
 from retrieval.settings import RetainSettings
 from retrieval.store import answers, banks
 from retrieval.store.answers import Key
+from retrieval.store.database.pool import Connection, read
 from retrieval.store.history import Event, Kind, record
-from retrieval.store.pool import Connection, read
 
 _ATTEMPTS = 5
 

@@ -10,9 +10,9 @@ from uuid import UUID
 import numpy as np
 
 from retrieval.ingest.facts import Fact, Link, Prepared
-from retrieval.store.copying import copy
+from retrieval.store.database.copying import copy
+from retrieval.store.database.pool import Connection
 from retrieval.store.edge import iso, micros
-from retrieval.store.pool import Connection
 from retrieval.text.subject import flags, subject
 from retrieval.types import NO_PROOF, FactType, Ints
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from retrieval.errors import Conflict
 from retrieval.maintenance import jobs
+from retrieval.store.database.pool import Connection
 from retrieval.store.heads import BankHead
-from retrieval.store.pool import Connection
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ import numpy as np
 from retrieval.ingest.augment import prepare
 from retrieval.ingest.facts import Fact, Link, Mention, Prepared
 from retrieval.ingest.writing import Change
-from retrieval.store import segments
-from retrieval.store.pool import Connection
+from retrieval.store.database.pool import Connection
+from retrieval.store.segments import table as segments
 from retrieval.types import FactType, Floats, LinkType
 
 _SLICE: Final = 1_000

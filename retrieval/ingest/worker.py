@@ -25,8 +25,8 @@ from retrieval.ingest.items import parse
 from retrieval.ingest.retain import retain
 from retrieval.store import answers, banks, operations, payloads
 from retrieval.store.answers import Key
+from retrieval.store.database.pool import Connection, Pool, write
 from retrieval.store.operations import Claim
-from retrieval.store.pool import Connection, Pool, write
 from retrieval.store.turns import Busy
 from retrieval.store.turns import let_go as let_go_turns
 

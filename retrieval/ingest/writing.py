@@ -16,7 +16,6 @@ from uuid import UUID
 
 import numpy as np
 
-from retrieval.bank.segment import pack
 from retrieval.ingest import entities, links, numbering, references, rows
 from retrieval.ingest.augment import weighed_by
 from retrieval.ingest.collecting import held_off
@@ -25,10 +24,12 @@ from retrieval.ingest.facts import Fact, Link, Prepared
 from retrieval.ingest.sets import agreed
 from retrieval.ingest.sightings import Sighting
 from retrieval.settings import RetainSettings
-from retrieval.store import banks, segments
+from retrieval.store import banks
+from retrieval.store.database.pool import Connection
+from retrieval.store.database.pool import write as transact
 from retrieval.store.heads import BankHead
-from retrieval.store.pool import Connection
-from retrieval.store.pool import write as transact
+from retrieval.store.segments import table as segments
+from retrieval.store.segments.format import pack
 from retrieval.types import FactType
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from retrieval.bank.resident import ResidentBank
 from retrieval.errors import Unavailable
 from retrieval.keyword.backends.backend import Connection, KeywordBackend
 from retrieval.keyword.bm25 import ScoredMatches
-from retrieval.store.pool import Pool, read
+from retrieval.store.database.pool import Pool, read
 from retrieval.types import FactType, Filters, Hits, Ints, TagsMatch
 
 

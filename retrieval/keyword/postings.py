@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.bank.segment import pack, unpack
 from retrieval.keyword.analyser import Analyser, Document, Query, Terms
+from retrieval.store.segments.format import pack, unpack
 from retrieval.types import Bools, Floats, Ints
 
 Segment = Mapping[str, NDArray[Any]]

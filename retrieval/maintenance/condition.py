@@ -10,9 +10,9 @@ from retrieval.errors import InvalidInput
 from retrieval.ingest.deps import IngestDeps
 from retrieval.maintenance import jobs
 from retrieval.store import banks
+from retrieval.store.database.pool import Connection, read
 from retrieval.store.heads import BankHead
-from retrieval.store.pool import Connection, read
-from retrieval.store.segments import COMPACT_LEAST, COMPACT_SHARE, MERGE_FAN
+from retrieval.store.segments.table import COMPACT_LEAST, COMPACT_SHARE, MERGE_FAN
 
 LATELY = 50
 """Banks written last that every look takes in, before it goes on through all the others."""

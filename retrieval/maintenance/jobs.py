@@ -15,9 +15,9 @@ from uuid import uuid4
 from retrieval.errors import Conflict, FourfoldError, InvalidInput, NotFound
 from retrieval.keyword.backends.backend import Progress
 from retrieval.store import banks, operations
+from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.store.heads import BankHead
 from retrieval.store.operations import LEASE_S, Claim
-from retrieval.store.pool import Connection, Pool, read, write
 
 REEMBED: Final = "reembed"
 REINDEX: Final = "reindex"

@@ -14,7 +14,7 @@ import asyncpg
 from retrieval.errors import Conflict, Unavailable
 from retrieval.keyword import backends
 from retrieval.keyword.backends import Finding, KeywordBackend, Progress
-from retrieval.store.pool import Connection, Pool, read, write
+from retrieval.store.database.pool import Connection, Pool, read, write
 
 _LOCK = 6
 """Class of our advisory lock; upkeep has 5."""

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.bank.segment import pack, unpack
 from retrieval.ingest import links
 from retrieval.ingest.links import Edges
 from retrieval.settings import RetainSettings
-from retrieval.store import segments
+from retrieval.store.database.pool import Connection
 from retrieval.store.heads import BankHead
-from retrieval.store.pool import Connection
-from retrieval.store.splice import Part, join
+from retrieval.store.segments import table as segments
+from retrieval.store.segments.format import pack, unpack
+from retrieval.store.segments.merge import Part, join
 from retrieval.types import Bools, Floats, Ints, LinkType
 
 _BLOCK = 4096

@@ -15,13 +15,14 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from numpy.typing import NDArray
 
-from retrieval.bank.segment import pack
 from retrieval.keyword.backends.backend import Progress
 from retrieval.maintenance import jobs
-from retrieval.store import banks, operations, segments
+from retrieval.store import banks, operations
+from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.store.heads import BankHead
 from retrieval.store.operations import Claim
-from retrieval.store.pool import Connection, Pool, read, write
+from retrieval.store.segments import table as segments
+from retrieval.store.segments.format import pack
 
 R = TypeVar("R")
 

@@ -26,8 +26,8 @@ from retrieval.maintenance import jobs, linking, rebuild
 from retrieval.protocols import Embedder
 from retrieval.settings import RetainSettings
 from retrieval.store import banks
+from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.heads import BankHead, vector_set
-from retrieval.store.pool import Connection, Pool, read
 
 BATCH = 256
 """Ordinals per step: what is lost when the process dies."""

@@ -19,8 +19,8 @@ from retrieval.keyword.backends.backend import Progress
 from retrieval.maintenance import jobs, rebuild
 from retrieval.settings import RetainSettings
 from retrieval.store import bankconfig, banks
+from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.heads import BankHead
-from retrieval.store.pool import Connection, Pool, read
 
 BATCH = 2000
 """Ordinals per step: some 50 ms of analysis, also while writers wait."""

@@ -26,9 +26,9 @@ from retrieval.maintenance import jobs
 from retrieval.maintenance.condition import Condition, examine
 from retrieval.maintenance.reembed import reembed
 from retrieval.maintenance.reindex import reindex
-from retrieval.store import segments
+from retrieval.store.database.pool import Connection, write
 from retrieval.store.heads import BankHead
-from retrieval.store.pool import Connection, write
+from retrieval.store.segments import table as segments
 
 log = logging.getLogger(__name__)
 

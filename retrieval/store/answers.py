@@ -11,7 +11,7 @@ from typing import Any
 
 from retrieval.errors import InvalidInput, NotFound
 from retrieval.store import banks
-from retrieval.store.pool import Connection, Pool, read, write
+from retrieval.store.database.pool import Connection, Pool, read, write
 
 KEPT_S = 24 * 3600.0
 KEY_LIMIT = 255  # characters

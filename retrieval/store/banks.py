@@ -13,9 +13,9 @@ from typing import Any
 from retrieval.errors import Conflict, InvalidInput, NotFound
 from retrieval.settings import RecallSettings, RetainSettings
 from retrieval.store import bankconfig
+from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.store.edge import clean, iso, listing, page
 from retrieval.store.heads import BankHead
-from retrieval.store.pool import Connection, Pool, read, write
 from retrieval.text.folding import fold
 
 HEAD_COLUMNS = (

@@ -8,8 +8,8 @@ from typing import Any, TypedDict, cast
 
 from retrieval.errors import InvalidInput, NotFound
 from retrieval.store import banks, documents
+from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.edge import iso, listing, page
-from retrieval.store.pool import Connection, Pool, read
 
 
 class ChunkRow(TypedDict):

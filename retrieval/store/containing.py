@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from retrieval.store.database.pool import Pool, read
 from retrieval.store.edge import like
-from retrieval.store.pool import Pool, read
 from retrieval.text.language import fold
 
 _PAGE = 200

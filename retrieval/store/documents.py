@@ -7,8 +7,8 @@ from typing import Any
 
 from retrieval.errors import NotFound
 from retrieval.store import banks, containing
+from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.edge import iso, listing, one_of, page, parse_time
-from retrieval.store.pool import Connection, Pool, read
 from retrieval.store.tags import condition
 from retrieval.types import FactType
 

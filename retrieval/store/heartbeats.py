@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from retrieval.store.pool import Connection, Pool, write
+from retrieval.store.database.pool import Connection, Pool, write
 
 
 async def beat(pool: Pool, id: UUID, fresh_s: float) -> tuple[int, int]:

@@ -9,9 +9,9 @@ from uuid import UUID
 
 from retrieval.errors import InvalidInput
 from retrieval.store import banks, documents
-from retrieval.store.copying import execute_many
+from retrieval.store.database.copying import execute_many
+from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.edge import iso, listing, page
-from retrieval.store.pool import Connection, Pool, read
 
 Kind: TypeAlias = Literal[
     "retain", "append", "reprocess", "retag", "fact_edited", "fact_invalidated", "fact_restored",

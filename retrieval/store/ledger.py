@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from retrieval.store.pool import Connection, Pool, read, write
+from retrieval.store.database.pool import Connection, Pool, read, write
 
 KEPT = timedelta(days=7)
 

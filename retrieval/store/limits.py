@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from retrieval.errors import InvalidInput, NotFound
-from retrieval.store.pool import Connection, Pool, read, write
+from retrieval.store.database.pool import Connection, Pool, read, write
 
 log = logging.getLogger(__name__)
 

@@ -13,13 +13,13 @@ from uuid import UUID
 import numpy as np
 
 from retrieval.errors import InvalidInput, NotFound
-from retrieval.metadata import Predicate
 from retrieval.store import banks, containing
+from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.edge import iso, listing, one_of, page, parse_time
-from retrieval.store.pool import Connection, Pool, read
+from retrieval.store.metadata import Predicate
 from retrieval.store.tags import condition
+from retrieval.store.visibility import Seen
 from retrieval.types import FactType, Ints, MemoryRow
-from retrieval.visibility import Seen
 
 # In the order of MemoryRow. The server writes ids as text faster than the driver makes objects.
 _ROW = (

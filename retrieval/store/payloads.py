@@ -6,7 +6,7 @@ while, and keeps its content so long, unless what it is about is deleted.
 
 from __future__ import annotations
 
-from retrieval.store.pool import Connection, Pool, write
+from retrieval.store.database.pool import Connection, Pool, write
 
 KEPT_S = 7 * 24 * 3600.0
 """How long a failed or cancelled operation can be tried again."""

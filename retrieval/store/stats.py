@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from retrieval.bank.segment import unpack
 from retrieval.store import banks
+from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.edge import iso
-from retrieval.store.pool import Connection, Pool, read
+from retrieval.store.segments.format import unpack
 from retrieval.types import FactType, LinkType
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from retrieval.errors import InvalidInput
 from retrieval.store import banks
+from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.edge import like, listing, page
-from retrieval.store.pool import Connection, Pool, read
 from retrieval.types import TagAll, TagGroup, TagLeaf, TagNot, TagsMatch
 
 Bind = Callable[[Any], str]

@@ -12,7 +12,7 @@ import weakref
 from dataclasses import dataclass
 
 from retrieval.errors import InvalidInput, NotFound
-from retrieval.store.pool import Connection, Pool, read, write
+from retrieval.store.database.pool import Connection, Pool, read, write
 
 DEFAULT_TENANT = "default"
 CACHE_S = 5.0

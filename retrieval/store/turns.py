@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from uuid import UUID, uuid4
 
 from retrieval.errors import Conflict, FourfoldError
-from retrieval.store.pool import Connection, Pool, write
+from retrieval.store.database.pool import Connection, Pool, write
 
 log = logging.getLogger(__name__)
 

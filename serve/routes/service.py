@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from retrieval.errors import FourfoldError
-from retrieval.store.pool import read, refuses_writes
+from retrieval.store.database.pool import read, refuses_writes
 from serve import metrics
 from serve.errors import Unauthorized, json_response
 from serve.routing import Router

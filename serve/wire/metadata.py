@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, WithJsonSchema
 
-from retrieval.metadata import OPERATORS
 from retrieval.store.edge import clean
+from retrieval.store.metadata import OPERATORS
 
 MAX_KEYS = 64
 MAX_OPERANDS = 2_000

@@ -32,7 +32,7 @@ from retrieval.bank.residency import Residency
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.importing import import_memories
 from retrieval.store import tenants
-from retrieval.store.pool import PoolSettings, open_pool
+from retrieval.store.database.pool import PoolSettings, open_pool
 from retrieval.types import Floats, Include, RecallQuery
 from tests.bench import report, synthetic
 from tests.bench.harness import System, system

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from retrieval import search
 from retrieval.bank.loader import next_snapshot
-from retrieval.bank.segment import pack
 from retrieval.bank.vectors import FlatBackend
 from retrieval.ingest.deps import analyser_for
 from retrieval.keyword.analyser import Document
@@ -31,8 +30,9 @@ from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
 from retrieval.reading import Asked
 from retrieval.settings import RecallSettings, RetainSettings
 from retrieval.shortlist import Question
-from retrieval.store.deltas import Delta, EntityRow
 from retrieval.store.heads import BankHead
+from retrieval.store.segments.delta import Delta, EntityRow
+from retrieval.store.segments.format import pack
 from retrieval.types import NO_TIME, Arm, Budget, Floats, LinkType, RecallQuery
 from tests.bench import report, synthetic
 from tests.bench.sets import Bank

@@ -26,9 +26,9 @@ from retrieval.recall import RecallEngine, Retriever
 from retrieval.retriever import LocalRetriever
 from retrieval.settings import RecallSettings, RetainSettings
 from retrieval.store import tenants
-from retrieval.store.embedded import EmbeddedPostgres
-from retrieval.store.migrate import migrate
-from retrieval.store.pool import Pool, PoolSettings, open_pool
+from retrieval.store.database.embedded import EmbeddedPostgres
+from retrieval.store.database.migrate import migrate
+from retrieval.store.database.pool import Pool, PoolSettings, open_pool
 
 IMPORT_BATCH = 500
 """Memories per import call: one transaction each."""

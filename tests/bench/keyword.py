@@ -28,11 +28,11 @@ import asyncpg
 import bm25s
 import numpy as np
 
-from retrieval.bank.segment import pack
 from retrieval.keyword import bm25
 from retrieval.keyword.analyser import Analyser, Document
 from retrieval.keyword.backends import Native
 from retrieval.keyword.postings import Postings, decode, merge
+from retrieval.store.segments.format import pack
 from retrieval.types import FactType
 from tests.bench import metrics, report, sets
 from tests.retrieval.keyword.server import Server, embedded

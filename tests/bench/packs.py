@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.bank.segment import pack
-from retrieval.store.deltas import EntityRow
-from retrieval.store.pool import Pool, write
-from retrieval.store.segments import append
+from retrieval.store.database.pool import Pool, write
+from retrieval.store.segments.delta import EntityRow
+from retrieval.store.segments.format import pack
+from retrieval.store.segments.table import append
 from retrieval.types import NO_TIME, Longs
 
 VECTORS, ANALYSER = "bench:384", "bench"

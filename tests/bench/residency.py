@@ -32,12 +32,13 @@ from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.loader import kinds
 from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
-from retrieval.store import banks, deltas
-from retrieval.store.deltas import Delta, EntityRow
-from retrieval.store.embedded import EmbeddedPostgres
+from retrieval.store import banks
+from retrieval.store.database.embedded import EmbeddedPostgres
+from retrieval.store.database.migrate import migrate
+from retrieval.store.database.pool import Pool, PoolSettings, open_pool
 from retrieval.store.heads import BankHead
-from retrieval.store.migrate import migrate
-from retrieval.store.pool import Pool, PoolSettings, open_pool
+from retrieval.store.segments import delta as deltas
+from retrieval.store.segments.delta import Delta, EntityRow
 from retrieval.types import FactType, Floats
 from tests.bench import packs
 from tests.bench.processes import cpu_seconds, spent

@@ -33,9 +33,9 @@ from retrieval.bank.vectors import FlatBackend
 from retrieval.reading import Asked
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import Shortlist
-from retrieval.store import deltas
-from retrieval.store.deltas import Delta
 from retrieval.store.heads import BankHead
+from retrieval.store.segments import delta as deltas
+from retrieval.store.segments.delta import Delta
 from retrieval.types import Floats, Ints
 from tests.bench import graph, report, synthetic
 

@@ -21,11 +21,11 @@ import numpy as np
 from retrieval.arms import temporal
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.segment import pack
 from retrieval.bank.vectors import FlatBackend, Scan
 from retrieval.filters import Bounds, instants
-from retrieval.store.deltas import Delta
 from retrieval.store.heads import BankHead
+from retrieval.store.segments.delta import Delta
+from retrieval.store.segments.format import pack
 from retrieval.types import NO_TIME, FactType, Floats, Ints, Longs
 from tests.bench import report
 

@@ -40,8 +40,8 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from retrieval.bank.columns import Population
 from retrieval.bank.vectors import FlatBackend, FlatVectors
 from retrieval.bank.vectors_ivf import DEPTHS, IvfBackend, IvfVectors
-from retrieval.store.embedded import EmbeddedPostgres
-from retrieval.store.pool import PoolSettings, open_pool
+from retrieval.store.database.embedded import EmbeddedPostgres
+from retrieval.store.database.pool import PoolSettings, open_pool
 from retrieval.types import Bools, Doubles, FactType, Floats, Ints
 
 _faiss: Any = faiss  # its type stubs know the C++ signatures, not Python's

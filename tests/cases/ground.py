@@ -24,9 +24,9 @@ from models.passthrough import Passthrough
 from models.settings import Compute, EmbedderSettings
 from retrieval.protocols import Embedder, Reranker
 from retrieval.store import tenants
-from retrieval.store.embedded import EmbeddedPostgres
-from retrieval.store.migrate import migrate
-from retrieval.store.pool import Pool, PoolSettings, open_pool
+from retrieval.store.database.embedded import EmbeddedPostgres
+from retrieval.store.database.migrate import migrate
+from retrieval.store.database.pool import Pool, PoolSettings, open_pool
 from serve import app, settings
 from serve.composition import Stages, open_services
 from tests.cases.scene import Reply

@@ -11,7 +11,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from retrieval.store.migrate import migrate
+from retrieval.store.database.migrate import migrate
 from serve import app, composition, sample
 from serve.composition import Stages
 from tests.serve.conftest import Live, dsn, settings_for

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.metadata import compiled, holds
+from retrieval.store.metadata import compiled, holds
 
 pytestmark = pytest.mark.unit
 

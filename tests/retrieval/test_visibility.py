@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from retrieval import filters
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.vectors import FlatBackend
-from retrieval.metadata import compiled, holds
+from retrieval.store.metadata import compiled, holds
+from retrieval.store.visibility import Seen, Visibility
 from retrieval.types import NO_TIME, Filters, TagAll, TagAny, TagLeaf, TagNot, TagsMatch
-from retrieval.visibility import Seen, Visibility
 from tests.retrieval.bank.model import Ledger, Memory
 
 pytestmark = pytest.mark.unit

@@ -19,9 +19,9 @@ with warnings.catch_warnings():  # these modules warn while they are imported
     import ray.serve
     import ray.serve.schema
 
-from retrieval.store.embedded import EmbeddedPostgres
-from retrieval.store.migrate import migrate
-from retrieval.store.pool import read
+from retrieval.store.database.embedded import EmbeddedPostgres
+from retrieval.store.database.migrate import migrate
+from retrieval.store.database.pool import read
 from serve import app, composition, sample
 from serve.composition import Stages
 from serve.services import Services

@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrieval.store import pool
+from retrieval.store.database import pool
 from tests.serve.conftest import B, Live
 
 pytestmark = pytest.mark.integration

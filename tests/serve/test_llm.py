@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from retrieval.store import limits, llm_calls
-from retrieval.store.migrate import migrate
+from retrieval.store.database.migrate import migrate
 from retrieval.store.tenants import DEFAULT_TENANT
 from serve import app, composition
 from serve.composition import Stages

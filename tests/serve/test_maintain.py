@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from retrieval.ingest.importing import import_memories
 from retrieval.store import banks
-from retrieval.store.pool import Pool
+from retrieval.store.database.pool import Pool
 from serve.cli import app
 from serve.doctor import findings
 from tests.retrieval.store.servers import database, deps, server

@@ -13,8 +13,8 @@ import pytest_asyncio
 
 from retrieval.errors import RateLimited
 from retrieval.store import heartbeats, limits, tenants
-from retrieval.store.migrate import migrate
-from retrieval.store.pool import Pool, PoolSettings, open_pool
+from retrieval.store.database.migrate import migrate
+from retrieval.store.database.pool import Pool, PoolSettings, open_pool
 from serve import composition
 from serve.admission import LimitShare
 from serve.membership import Membership

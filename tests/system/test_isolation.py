@@ -24,7 +24,8 @@ from retrieval.errors import Unavailable
 from retrieval.ingest.curation import delete_memory
 from retrieval.ingest.importing import import_memories
 from retrieval.recall import RecallEngine
-from retrieval.store import banks, segments
+from retrieval.store import banks
+from retrieval.store.segments import table as segments
 from retrieval.types import Budget, Include, RecallQuery
 from tests.bench.harness import System, system
 from tests.system.embedding import HashEmbedder

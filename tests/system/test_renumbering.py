@@ -11,7 +11,7 @@ from retrieval.ingest.importing import import_memories
 from retrieval.recall import Retriever
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import Shortlist
-from retrieval.store import segments
+from retrieval.store.segments import table as segments
 from retrieval.types import Include, RecallQuery
 from tests.bench.harness import System, system
 from tests.system.embedding import HashEmbedder

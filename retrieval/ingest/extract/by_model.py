@@ -22,7 +22,7 @@ from retrieval.llm.asking import Asker, Usage
 from retrieval.protocols import LLM
 from retrieval.settings import RetainSettings
 from retrieval.store import ledger as store
-from retrieval.store.pool import Pool
+from retrieval.store.database.pool import Pool
 
 SMALLEST = 500
 """Characters of a chunk that is not halved any more."""

@@ -17,8 +17,8 @@ from retrieval.ingest.extraction import Extraction, FactExtractor
 from retrieval.ingest.planning import strategy as strategy_settings
 from retrieval.settings import RetainSettings
 from retrieval.store import banks
+from retrieval.store.database.pool import Pool
 from retrieval.store.edge import iso
-from retrieval.store.pool import Pool
 
 RUN_SETTINGS = (
     "retain_extraction_mode", "retain_chunk_size", "retain_structured_chunk_size",

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.bank.loader import SegmentRow
-from retrieval.bank.segment import pack
-from retrieval.store.deltas import Delta, EntityRow
 from retrieval.store.heads import BankHead
+from retrieval.store.segments.delta import Delta, EntityRow
+from retrieval.store.segments.format import pack
 from retrieval.types import NO_TIME, FactType
 
 DIMENSION = 8

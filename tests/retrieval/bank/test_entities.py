@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from retrieval.bank.entities import Entities
-from retrieval.store.deltas import EntityRow
+from retrieval.store.segments.delta import EntityRow
 from retrieval.types import Ints
 
 pytestmark = pytest.mark.unit

@@ -17,8 +17,8 @@ from retrieval.bank.columns import Columns
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors import FlatBackend
-from retrieval.store.deltas import Delta, EntityRow
 from retrieval.store.heads import BankHead
+from retrieval.store.segments.delta import Delta, EntityRow
 from retrieval.types import NO_TIME, FactType, LinkType
 from tests.bench import packs
 from tests.retrieval.bank.model import DIMENSION, Ledger, Memory, vector

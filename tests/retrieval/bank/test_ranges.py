@@ -25,10 +25,10 @@ from retrieval.errors import DeadlineExceeded, Moved, Unavailable
 from retrieval.keyword.analyser import Query
 from retrieval.reading import Asked
 from retrieval.settings import RecallSettings
-from retrieval.store import deltas
-from retrieval.store.deltas import Delta
+from retrieval.store.database.pool import Pool
 from retrieval.store.heads import BankHead
-from retrieval.store.pool import Pool
+from retrieval.store.segments import delta as deltas
+from retrieval.store.segments.delta import Delta
 from retrieval.types import FactType
 from tests.retrieval.bank.model import DIMENSION, Ledger, Memory
 

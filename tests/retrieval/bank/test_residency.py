@@ -19,13 +19,13 @@ from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.ranges import Ranges
 from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.segment import pack
 from retrieval.bank.split import SplitIndex
 from retrieval.errors import Unavailable
 from retrieval.protocols import Neighbours
-from retrieval.store.deltas import Delta
+from retrieval.store.database.pool import Pool
 from retrieval.store.heads import BankHead
-from retrieval.store.pool import Pool
+from retrieval.store.segments.delta import Delta
+from retrieval.store.segments.format import pack
 from retrieval.types import FactType, LinkType
 from tests.retrieval.bank.model import DIMENSION, Ledger, Memory
 

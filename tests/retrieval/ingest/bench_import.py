@@ -24,7 +24,7 @@ from retrieval.ingest.deps import IngestDeps, analyser_for
 from retrieval.ingest.importing import import_memories
 from retrieval.keyword.analyser import Document
 from retrieval.settings import RetainSettings
-from retrieval.store.pool import Pool
+from retrieval.store.database.pool import Pool
 from retrieval.text import tokens
 from retrieval.types import Floats
 from tests.retrieval.store.servers import database, server

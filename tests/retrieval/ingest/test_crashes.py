@@ -12,10 +12,11 @@ import pytest
 from retrieval.errors import FourfoldError
 from retrieval.ingest import worker
 from retrieval.ingest.importing import import_memories
-from retrieval.store import banks, memories, operations, segments
-from retrieval.store.embedded import EmbeddedPostgres
-from retrieval.store.migrate import migrate
-from retrieval.store.pool import Pool, PoolSettings, open_pool
+from retrieval.store import banks, memories, operations
+from retrieval.store.database.embedded import EmbeddedPostgres
+from retrieval.store.database.migrate import migrate
+from retrieval.store.database.pool import Pool, PoolSettings, open_pool
+from retrieval.store.segments import table as segments
 from tests.retrieval.store.servers import Replica, deps, fresh
 
 pytestmark = pytest.mark.integration

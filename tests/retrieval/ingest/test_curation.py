@@ -12,7 +12,7 @@ from retrieval.ingest import curation
 from retrieval.ingest.entity_curation import merge_entities, prune_entities, split_entity
 from retrieval.ingest.importing import import_memories
 from retrieval.store import banks, documents, entities, memories, stats
-from retrieval.store.pool import Pool
+from retrieval.store.database.pool import Pool
 from retrieval.types import LinkType
 from tests.retrieval.store.servers import Replica, deps
 

@@ -17,7 +17,7 @@ from retrieval.ingest.retain import retain
 from retrieval.settings import RetainSettings
 from retrieval.store import answers, banks, chunks, documents, history, memories
 from retrieval.store.answers import Answered, Key, KeyReused
-from retrieval.store.pool import Pool
+from retrieval.store.database.pool import Pool
 from retrieval.store.turns import Busy, Turns
 from tests.retrieval.store.servers import HashEmbedder, Replica, deps
 

@@ -16,7 +16,7 @@ from retrieval.ingest.retain import retain
 from retrieval.ingest.sightings import PAIRED
 from retrieval.settings import RetainSettings
 from retrieval.store import banks
-from retrieval.store.pool import Pool
+from retrieval.store.database.pool import Pool
 from tests.hold import longest_hold
 from tests.retrieval.store.servers import database, deps
 

@@ -11,8 +11,8 @@ from retrieval.errors import InvalidInput
 from retrieval.ingest.entity_curation import split_entity
 from retrieval.ingest.importing import import_memories
 from retrieval.store import banks, entities
-from retrieval.store.migrate import migrate
-from retrieval.store.pool import Pool, PoolSettings, open_pool
+from retrieval.store.database.migrate import migrate
+from retrieval.store.database.pool import Pool, PoolSettings, open_pool
 from retrieval.text import folding
 from tests.retrieval.store.servers import database, deps, server
 

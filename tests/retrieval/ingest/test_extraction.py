@@ -18,7 +18,7 @@ from retrieval.ingest.retain import retain
 from retrieval.llm.asking import Usage
 from retrieval.settings import RetainSettings
 from retrieval.store import banks, memories
-from retrieval.store.pool import Pool
+from retrieval.store.database.pool import Pool
 from retrieval.types import FactType, LinkType
 from tests.retrieval.llm.scripted import Scripted
 from tests.retrieval.store.servers import Replica, deps

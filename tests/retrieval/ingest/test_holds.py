@@ -15,7 +15,7 @@ from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.importing import import_memories
 from retrieval.ingest.retain import retain
 from retrieval.store import chunks, documents, history, memories, operations
-from retrieval.store.pool import Pool
+from retrieval.store.database.pool import Pool
 from tests.hold import longest_hold
 from tests.retrieval.store.servers import database, deps
 

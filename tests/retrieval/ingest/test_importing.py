@@ -11,7 +11,7 @@ from retrieval.errors import InvalidInput, NotFound
 from retrieval.ingest.importing import import_memories
 from retrieval.settings import RetainSettings
 from retrieval.store import banks, memories
-from retrieval.store.pool import Pool
+from retrieval.store.database.pool import Pool
 from retrieval.types import FactType, LinkType
 from tests.retrieval.store.servers import HashEmbedder, Replica, deps
 

@@ -17,7 +17,7 @@ from retrieval.ingest import curation, worker
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.isolation import Child, Died
 from retrieval.store import banks, documents, memories, operations, payloads
-from retrieval.store.pool import Pool
+from retrieval.store.database.pool import Pool
 from tests.retrieval.store.servers import HashEmbedder, database, deps, server
 
 pytestmark = pytest.mark.integration
@@ -55,7 +55,7 @@ async def append(ingest: IngestDeps, bank: str, content: str, document: str = "d
 _DOOMED = """
 import asyncio, os, signal, sys
 from retrieval.ingest import retain, worker
-from retrieval.store.pool import PoolSettings, open_pool
+from retrieval.store.database.pool import PoolSettings, open_pool
 from tests.retrieval.store.servers import HashEmbedder, deps
 
 class Deadly(HashEmbedder):

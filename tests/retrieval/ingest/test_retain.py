@@ -14,7 +14,7 @@ from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.retain import retain
 from retrieval.settings import RetainSettings
 from retrieval.store import banks, chunks, documents, memories, operations, stats, tags
-from retrieval.store.pool import Pool
+from retrieval.store.database.pool import Pool
 from tests.retrieval.store.servers import HashEmbedder, Replica, deps
 
 pytestmark = pytest.mark.integration

@@ -24,8 +24,9 @@ from retrieval.maintenance import keyword
 from retrieval.recall import RecallEngine, RecallResult
 from retrieval.retriever import LocalRetriever
 from retrieval.settings import RecallSettings, RetainSettings
-from retrieval.store import banks, segments
-from retrieval.store.pool import Pool
+from retrieval.store import banks
+from retrieval.store.database.pool import Pool
+from retrieval.store.segments import table as segments
 from retrieval.types import Filters, MinScores, RecallQuery, TagsMatch, TemporalMode
 from tests.retrieval.store.servers import HashEmbedder, database, deps
 

@@ -22,8 +22,9 @@ from retrieval.maintenance.reembed import reembed
 from retrieval.recall import RecallEngine
 from retrieval.retriever import LocalRetriever
 from retrieval.settings import RecallSettings, RetainSettings
-from retrieval.store import banks, segments
-from retrieval.store.pool import Pool
+from retrieval.store import banks
+from retrieval.store.database.pool import Pool
+from retrieval.store.segments import table as segments
 from retrieval.types import Floats, RecallQuery
 from tests.retrieval.store.servers import HashEmbedder, Replica, deps
 

@@ -21,8 +21,9 @@ from retrieval.keyword import bm25
 from retrieval.keyword.analyser import Analyser
 from retrieval.maintenance.reindex import reindex
 from retrieval.settings import RecallSettings, RetainSettings
-from retrieval.store import banks, segments
-from retrieval.store.pool import Pool
+from retrieval.store import banks
+from retrieval.store.database.pool import Pool
+from retrieval.store.segments import table as segments
 from tests.retrieval.store.servers import deps
 
 pytestmark = pytest.mark.integration

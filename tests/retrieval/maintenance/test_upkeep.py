@@ -17,9 +17,10 @@ from retrieval.keyword.analyser import Analyser
 from retrieval.maintenance import jobs
 from retrieval.maintenance.condition import examine
 from retrieval.maintenance.upkeep import Upkeep, UpkeepSettings
-from retrieval.store import banks, segments
-from retrieval.store.pool import Pool
-from retrieval.store.segments import MERGE_FAN
+from retrieval.store import banks
+from retrieval.store.database.pool import Pool
+from retrieval.store.segments import table as segments
+from retrieval.store.segments.table import MERGE_FAN
 from tests.retrieval.store.servers import HashEmbedder, Replica, database, deps, server
 
 pytestmark = pytest.mark.integration
@@ -184,7 +185,7 @@ import asyncio, sys
 import numpy as np
 from dataclasses import replace
 from retrieval.maintenance.upkeep import Upkeep, UpkeepSettings
-from retrieval.store.pool import PoolSettings, open_pool
+from retrieval.store.database.pool import PoolSettings, open_pool
 from tests.retrieval.store.servers import HashEmbedder, deps
 
 class Slow(HashEmbedder):

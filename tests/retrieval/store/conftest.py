@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from retrieval.store.pool import Pool
+from retrieval.store.database.pool import Pool
 from tests.retrieval.store.servers import database
 
 _SCHEMA = f"tests_{uuid4().hex[:8]}"

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from retrieval.ingest.deps import IngestDeps
 from retrieval.settings import RetainSettings
-from retrieval.store import deltas
-from retrieval.store.embedded import EmbeddedPostgres
+from retrieval.store.database.embedded import EmbeddedPostgres
+from retrieval.store.database.migrate import migrate
+from retrieval.store.database.pool import Pool, PoolSettings, open_pool
 from retrieval.store.heads import BankHead
-from retrieval.store.migrate import migrate
-from retrieval.store.pool import Pool, PoolSettings, open_pool
+from retrieval.store.segments import delta as deltas
 from retrieval.types import Floats, Ints
 
 QUICK = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB"}

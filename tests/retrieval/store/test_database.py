@@ -10,9 +10,10 @@ import pytest
 
 from retrieval.errors import DeadlineExceeded, InvalidInput, NotFound, Overloaded
 from retrieval.settings import RecallSettings, RetainSettings
-from retrieval.store import banks, limits, migrate, tenants
+from retrieval.store import banks, limits, tenants
+from retrieval.store.database import migrate
+from retrieval.store.database.pool import Connection, Pool, PoolSettings, open_pool, read, write
 from retrieval.store.limits import TenantLimits
-from retrieval.store.pool import Connection, Pool, PoolSettings, open_pool, read, write
 from tests.retrieval.store.servers import server
 
 pytestmark = pytest.mark.integration

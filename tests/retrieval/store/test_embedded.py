@@ -12,8 +12,8 @@ import asyncpg
 import pytest
 
 from retrieval.errors import Unavailable
-from retrieval.store import embedded
-from retrieval.store.embedded import EmbeddedPostgres
+from retrieval.store.database import embedded
+from retrieval.store.database.embedded import EmbeddedPostgres
 from tests.retrieval.store.servers import fresh
 
 pytestmark = pytest.mark.integration
@@ -73,7 +73,7 @@ def test_life_of_a_server(tmp_path: Path) -> None:
 
 def test_a_server_left_behind_is_replaced(tmp_path: Path) -> None:
     code = (
-        "import sys, os; from retrieval.store.embedded import EmbeddedPostgres;"
+        "import sys, os; from retrieval.store.database.embedded import EmbeddedPostgres;"
         f"s = EmbeddedPostgres({str(fresh(tmp_path / 'd'))!r}, settings={FAST!r}); s.start();"
         "print(s.pid, flush=True); os.kill(os.getpid(), 9)"
     )

@@ -6,7 +6,7 @@ import ssl
 import asyncpg
 import pytest
 
-from retrieval.store.faults import by_hand, fault, outcome_unknown, reason
+from retrieval.store.database.faults import by_hand, fault, outcome_unknown, reason
 
 pytestmark = pytest.mark.unit
 

@@ -5,8 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from retrieval.store import migrate
-from retrieval.store.pool import PoolSettings, open_pool
+from retrieval.store.database import migrate
+from retrieval.store.database.pool import PoolSettings, open_pool
 from tests.retrieval.store.servers import server
 
 pytestmark = pytest.mark.integration

@@ -9,10 +9,11 @@ import asyncpg
 import pytest
 
 from retrieval.errors import DeadlineExceeded, FourfoldError, Unavailable
-from retrieval.store import banks, pool
-from retrieval.store.embedded import EmbeddedPostgres
-from retrieval.store.migrate import migrate
-from retrieval.store.pool import Connection, Pool, PoolSettings, open_pool, read, write
+from retrieval.store import banks
+from retrieval.store.database import pool
+from retrieval.store.database.embedded import EmbeddedPostgres
+from retrieval.store.database.migrate import migrate
+from retrieval.store.database.pool import Connection, Pool, PoolSettings, open_pool, read, write
 from tests.retrieval.store.servers import QUICK, fresh
 
 pytestmark = pytest.mark.integration

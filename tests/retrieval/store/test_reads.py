@@ -6,12 +6,21 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from retrieval import metadata
 from retrieval.errors import InvalidInput, NotFound
 from retrieval.ingest.curation import patch_memory
 from retrieval.ingest.importing import import_memories
-from retrieval.store import banks, chunks, documents, entities, memories, operations, stats, tags
-from retrieval.store.pool import Connection, Pool, write
+from retrieval.store import (
+    banks,
+    chunks,
+    documents,
+    entities,
+    memories,
+    metadata,
+    operations,
+    stats,
+    tags,
+)
+from retrieval.store.database.pool import Connection, Pool, write
 from retrieval.types import FactType, Ints, TagAll, TagAny, TagLeaf, TagNot, TagsMatch
 from tests.retrieval import test_metadata as table
 from tests.retrieval.store.servers import deps

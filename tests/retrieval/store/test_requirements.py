@@ -8,9 +8,10 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from retrieval.store import banks, migrate, requirements
-from retrieval.store.pool import PoolSettings, open_pool
-from retrieval.store.requirements import Unsuitable, version_finding
+from retrieval.store import banks
+from retrieval.store.database import migrate, requirements
+from retrieval.store.database.pool import PoolSettings, open_pool
+from retrieval.store.database.requirements import Unsuitable, version_finding
 from tests.retrieval.store.servers import server
 
 

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from retrieval.ingest.importing import import_memories
-from retrieval.store import banks, deltas, segments
-from retrieval.store.pool import Pool
-from retrieval.store.splice import Part, join, within
+from retrieval.store import banks
+from retrieval.store.database.pool import Pool
+from retrieval.store.segments import delta as deltas
+from retrieval.store.segments import table as segments
+from retrieval.store.segments.merge import Part, join, within
 from tests.retrieval.store.servers import Replica, deps
 
 pytestmark = pytest.mark.integration

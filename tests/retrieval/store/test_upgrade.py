@@ -6,8 +6,9 @@ from uuid import uuid4
 import pytest
 
 from retrieval.settings import RecallSettings
-from retrieval.store import banks, migrate
-from retrieval.store.pool import Connection, Pool, PoolSettings, open_pool, write
+from retrieval.store import banks
+from retrieval.store.database import migrate
+from retrieval.store.database.pool import Connection, Pool, PoolSettings, open_pool, write
 from tests.retrieval.store.servers import server
 
 pytestmark = pytest.mark.integration

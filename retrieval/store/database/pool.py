@@ -23,7 +23,7 @@ import asyncpg
 import orjson
 
 from retrieval.errors import DeadlineExceeded, Overloaded, TooMuch, Unavailable
-from retrieval.store.faults import by_hand, fault, outcome_unknown, reason
+from retrieval.store.database.faults import by_hand, fault, outcome_unknown, reason
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,9 @@ import re
 from importlib import resources
 
 from retrieval.errors import FourfoldError
-from retrieval.store import banks, requirements
-from retrieval.store.pool import Connection, Pool, read, write
+from retrieval.store import banks
+from retrieval.store.database import requirements
+from retrieval.store.database.pool import Connection, Pool, read, write
 
 # Any number that no other program locks with: "fourfold" in ASCII, as int8.
 _LOCK = int.from_bytes(b"fourfold", "big") & 0x7FFF_FFFF_FFFF_FFFF

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from retrieval.errors import FourfoldError
-from retrieval.store.pool import Connection
+from retrieval.store.database.pool import Connection
 
 OLDEST, NEWEST = 15, 18
 """Major versions of PostgreSQL that the tests run against."""

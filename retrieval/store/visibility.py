@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from retrieval import metadata
+from retrieval.store import metadata
 from retrieval.types import Filters, TagAll, TagAny, TagGroup, TagLeaf, TagNot, TagsMatch
 
 Matches = Callable[[frozenset[str]], bool]

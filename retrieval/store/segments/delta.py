@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from retrieval.bank.segment import pack, unpack
 from retrieval.store import banks
+from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.heads import BankHead
-from retrieval.store.pool import Connection, Pool, read
-from retrieval.store.splice import Part, within
+from retrieval.store.segments.format import pack, unpack
+from retrieval.store.segments.merge import Part, within
 from retrieval.types import Ints, Longs
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from retrieval.store.pool import Connection
+from retrieval.store.database.pool import Connection
 
 ROWS: Final = 500
 SIZE: Final = 1 << 18

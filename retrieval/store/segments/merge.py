@@ -1,6 +1,6 @@
 """Segments as arrays: joining neighbours, and keeping some of their rows.
 
-Pure functions over the arrays that `retrieval.bank.segment` packs; the kinds are described in
+Pure functions over the arrays that `retrieval.store.segments.format` packs; the kinds are described in
 docs/architecture.md. `kind` may carry its suffix (`vectors:<set>`, `postings:<analyser>`).
 """
 

@@ -1,6 +1,6 @@
 """Segments in the database: what replicas load, and their upkeep.
 
-A write appends one segment per kind, replicas read them (`retrieval.store.deltas`). In the
+A write appends one segment per kind, replicas read them (`retrieval.store.segments.delta`). In the
 background `merge` joins small neighbours (nothing a reader sees changes) and `compact` gives
 ordinals anew once many are dead (the bank's generation rises, replicas load it afresh).
 """
@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import orjson
 
-from retrieval.bank.segment import pack, unpack
 from retrieval.store import banks
+from retrieval.store.database.pool import Connection, Pool, write
 from retrieval.store.heads import BankHead
-from retrieval.store.pool import Connection, Pool, write
-from retrieval.store.splice import Part, join, take
+from retrieval.store.segments.format import pack, unpack
+from retrieval.store.segments.merge import Part, join, take
 from retrieval.types import Floats, Ints
 
 MERGE_FAN = 6
