@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.vectors import Scan
+from retrieval.bank.vectors.flat import Scan
 from retrieval.keyword.bm25 import ScoredMatches
 from retrieval.timex.expression import Relation
 from retrieval.types import DAY_US, NO_TIME, Bools, FactType, Window

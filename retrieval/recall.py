@@ -23,7 +23,6 @@ import asyncpg
 import numpy as np
 
 from retrieval import explain, extras, trace, zones
-from retrieval.bank.selection import places
 from retrieval.errors import InvalidInput
 from retrieval.pacing import Pace
 from retrieval.protocols import Reranker
@@ -44,6 +43,7 @@ from retrieval.store import banks, memories
 from retrieval.store.heads import BankHead
 from retrieval.store.visibility import Visibility
 from retrieval.text import tokens
+from retrieval.topk import places
 from retrieval.types import (
     FactType,
     Floats,

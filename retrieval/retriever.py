@@ -14,11 +14,13 @@ from uuid import UUID
 import asyncpg
 import numpy as np
 
-from retrieval import anchor, cues, filters, search, timex, zones
+from retrieval import anchor, cues, search, timex, zones
 from retrieval.arms import semantic
+from retrieval.bank import filters
+from retrieval.bank.probe import NO_TERMS, Asked, Reading
 from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.split import SplitIndex
+from retrieval.bank.shards.scatter import SplitIndex
 from retrieval.errors import FourfoldError, Moved, Unavailable
 from retrieval.keyword import elsewhere
 from retrieval.keyword.analyser import Analyser, Query
@@ -27,7 +29,6 @@ from retrieval.keyword.bm25 import ScoredMatches
 from retrieval.pacing import Pace
 from retrieval.protocols import Embedder
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
-from retrieval.reading import NO_TERMS, Asked, Reading
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import EventFound, Question, Shortlist, empty
 from retrieval.stopwatch import Stopwatch

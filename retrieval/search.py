@@ -12,17 +12,19 @@ from typing import TypeVar
 
 import numpy as np
 
-from retrieval import anchor, cues, filters, reading, standing, traits
+from retrieval import anchor, cues, standing, traits
 from retrieval.arms import graph, semantic, temporal
 from retrieval.arms.adjacency import GraphHits, GraphSettings
 from retrieval.arms.bank_graph import BankGraph
+from retrieval.bank import filters
+from retrieval.bank import probe as reading
+from retrieval.bank.probe import NO_TERMS, Asked, Reading
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.vectors import Scan
+from retrieval.bank.vectors.flat import Scan
 from retrieval.keyword import bm25
 from retrieval.ranking import boosts, fusion, score_fusion
 from retrieval.ranking.fusion import Candidates
 from retrieval.ranking.score_fusion import Scale, spread
-from retrieval.reading import NO_TERMS, Asked, Reading
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import ArmList, Facts, Question, Shortlist
 from retrieval.text.subject import ASKS

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from retrieval import filters
 from retrieval.arms.adjacency import GraphHits
 from retrieval.arms.temporal import TemporalHits
+from retrieval.bank import filters
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.selection import places
 from retrieval.shortlist import Facts, Paths
+from retrieval.topk import places
 from retrieval.types import Bools, Doubles, Floats, Ints, Window
 
 

@@ -1,6 +1,6 @@
 """Which Retriever replica a recall goes to: one that holds the bank.
 
-Every handle ranks the replicas of a bank by itself and alike (`retrieval.bank.placement`). Serve
+Every handle ranks the replicas of a bank by itself and alike (`retrieval.bank.shards.placement`). Serve
 tries them in that order: a replica that is full, dead or does not say how full it is in time is
 passed over for the next, and a bank comes back to its first replica when that is well.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from ray.serve.request_router import PendingRequest, RequestRouter, RunningReplica
 
-from retrieval.bank.placement import Traffic, copies_for, owners
+from retrieval.bank.shards.placement import Traffic, copies_for, owners
 
 
 class BankRouter(RequestRouter):

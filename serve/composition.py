@@ -20,13 +20,13 @@ import torch
 
 from retrieval import timex
 from retrieval.bank.cache import ResidencyMetrics, ResidencySettings, SnapshotCache
-from retrieval.bank.ranges import LocalRanges, Ranges
 from retrieval.bank.residency import Residency
-from retrieval.bank.shards import ShardedBackend
-from retrieval.bank.split import SplitIndex
-from retrieval.bank.vectors import FlatBackend, VectorBackend
-from retrieval.bank.vectors_gpu import GpuBackend
-from retrieval.bank.vectors_ivf import IvfBackend
+from retrieval.bank.shards.scatter import SplitIndex
+from retrieval.bank.shards.shard import LocalRanges, Ranges
+from retrieval.bank.vectors.flat import FlatBackend, VectorBackend
+from retrieval.bank.vectors.gpu import GpuBackend
+from retrieval.bank.vectors.ivf import IvfBackend
+from retrieval.bank.vectors.partitioned import ShardedBackend
 from retrieval.errors import FourfoldError
 from retrieval.ingest.deps import IngestDeps, analyser_for
 from retrieval.ingest.worker import Worker

@@ -119,7 +119,7 @@ class RangesReplica(_Replica):
     async def do(
         self, method: str, args: Sequence[Any], named: Mapping[str, Any], left_s: float | None
     ) -> Any:
-        """One call of `retrieval.bank.ranges.Ranges`, by name."""
+        """One call of `retrieval.bank.shards.shard.Ranges`, by name."""
         work = getattr(self.ranges, method)
         return await outcome(work(*args, **named, deadline=remote.deadline(left_s)))
 

@@ -22,8 +22,8 @@ from ray.serve.handle import DeploymentHandle
 import models.types as model_errors
 from models.types import Scores
 from retrieval import errors
-from retrieval.bank.ranges import RangeReading
-from retrieval.reading import Asked
+from retrieval.bank.probe import Asked
+from retrieval.bank.shards.shard import RangeReading
 from retrieval.shortlist import Shortlist
 from retrieval.store.answers import Key
 from retrieval.store.heads import BankHead
@@ -194,7 +194,7 @@ class RemoteRetriever:
 
 
 class RemoteRanges:
-    """`retrieval.bank.ranges.Ranges` behind a handle. A range's calls go to the same replica while
+    """`retrieval.bank.shards.shard.Ranges` behind a handle. A range's calls go to the same replica while
     it is there."""
 
     def __init__(self, handle: Handle) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from retrieval.bank.vectors import Scan
+from retrieval.bank.vectors.flat import Scan
 from retrieval.settings import RecallSettings
 from retrieval.types import Bools, FactType, Floats, Hits, Ints, no_hits
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieval.bank.filters import Bounds, by_date, overlaps
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.selection import best
-from retrieval.bank.vectors import Scan
-from retrieval.filters import Bounds, by_date, overlaps
+from retrieval.bank.vectors.flat import Scan
 from retrieval.ranking.scoring import proximity
+from retrieval.topk import best
 from retrieval.types import CAUSAL, NO_TIME, Bools, Doubles, FactType, Floats, Ints, LinkType, Longs
 
 POOL = 60

@@ -17,7 +17,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from retrieval.bank.vectors import FlatBackend, VectorBackend
+from retrieval.bank.vectors.flat import FlatBackend, VectorBackend
 from retrieval.errors import Moved, Unavailable
 from retrieval.store.database.pool import Pool
 from retrieval.store.heads import BankHead

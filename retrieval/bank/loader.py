@@ -14,7 +14,7 @@ from retrieval.bank.links import Links
 from retrieval.bank.order import Sequence as DocumentSequence
 from retrieval.bank.order import Timeline
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.vectors import VectorBackend, without_vector
+from retrieval.bank.vectors.flat import VectorBackend, without_vector
 from retrieval.keyword.postings import Postings
 from retrieval.keyword.postings import merge as merge_postings
 from retrieval.store.heads import BankHead

@@ -1,7 +1,7 @@
 """Which banks a process holds, within a budget of bytes.
 
 A bank that is too large for one process is held without its vectors and postings: those lie in
-ranges elsewhere (`retrieval.bank.split`).
+ranges elsewhere (`retrieval.bank.shards.scatter`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from retrieval.bank.cache import Load, ResidencySettings, SnapshotCache, in_thread
 from retrieval.bank.loader import kinds, next_snapshot
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.split import SplitIndex
+from retrieval.bank.shards.scatter import SplitIndex
 from retrieval.errors import Unavailable
 from retrieval.store.database.pool import Pool
 from retrieval.store.heads import BankHead

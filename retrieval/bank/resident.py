@@ -12,7 +12,7 @@ from retrieval.bank.entities import Entities
 from retrieval.bank.links import LinkRows, Links
 from retrieval.bank.order import Sequence as DocumentSequence
 from retrieval.bank.order import Timeline
-from retrieval.bank.vectors import VectorStore
+from retrieval.bank.vectors.flat import VectorStore
 from retrieval.keyword.postings import Postings
 from retrieval.store.heads import BankHead
 from retrieval.types import Bools, Ints, Longs
@@ -26,7 +26,7 @@ class ResidentBank:
     the bank moved on or was evicted: a snapshot lives as long as somebody holds it.
 
     Where it is not `whole`, `vectors` and `postings` are empty: ranges elsewhere hold them, and a
-    search is given what they say (`retrieval.reading`).
+    search is given what they say (`retrieval.bank.probe`).
     """
 
     head: BankHead

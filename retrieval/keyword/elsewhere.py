@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from retrieval import filters
+from retrieval.bank import filters
 from retrieval.bank.resident import ResidentBank
 from retrieval.errors import Unavailable
 from retrieval.keyword.backends.backend import Connection, KeywordBackend

@@ -44,7 +44,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.bank.selection import places
+from retrieval.topk import places
 from retrieval.types import Bools, Doubles, Floats, Ints
 
 STEPS = (0, -1, 1, -2, 2)

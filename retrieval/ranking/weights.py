@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from retrieval.bank.selection import places
-from retrieval.filters import microseconds
+from retrieval.bank.filters import microseconds
 from retrieval.ranking import boosts, leaders, scoring, survival
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import Shortlist
+from retrieval.topk import places
 from retrieval.types import Bools, Doubles, FactType, Ints, RecallQuery
 
 

@@ -46,7 +46,7 @@ class Visibility:
         return not (self._tags or self._as_of or self._metadata or self._excluded)
 
     def passes(self, memory: Seen) -> bool:
-        """Whether it may be shown; as `retrieval.filters.visible` decides."""
+        """Whether it may be shown; as `retrieval.bank.filters.visible` decides."""
         if self._excluded and UUID(memory.id).bytes in self._excluded:
             return False
         said = memory.mentioned_at

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from retrieval import search
 from retrieval.bank.loader import next_snapshot
-from retrieval.bank.vectors import FlatBackend
+from retrieval.bank.probe import Asked
+from retrieval.bank.vectors.flat import FlatBackend
 from retrieval.ingest.deps import analyser_for
 from retrieval.keyword.analyser import Document
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
-from retrieval.reading import Asked
 from retrieval.settings import RecallSettings, RetainSettings
 from retrieval.shortlist import Question
 from retrieval.store.heads import BankHead

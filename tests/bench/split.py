@@ -25,12 +25,12 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from retrieval import search
 from retrieval.bank.loader import next_snapshot
-from retrieval.bank.placement import shard_ranges
-from retrieval.bank.ranges import RangeReading, ResidentRange, next_range
+from retrieval.bank.probe import Asked
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.split import SplitIndex
-from retrieval.bank.vectors import FlatBackend
-from retrieval.reading import Asked
+from retrieval.bank.shards.placement import shard_ranges
+from retrieval.bank.shards.scatter import SplitIndex
+from retrieval.bank.shards.shard import RangeReading, ResidentRange, next_range
+from retrieval.bank.vectors.flat import FlatBackend
 from retrieval.settings import RecallSettings
 from retrieval.shortlist import Shortlist
 from retrieval.store.heads import BankHead

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from retrieval.arms import temporal
+from retrieval.bank.filters import Bounds, instants
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.vectors import FlatBackend, Scan
-from retrieval.filters import Bounds, instants
+from retrieval.bank.vectors.flat import FlatBackend, Scan
 from retrieval.store.heads import BankHead
 from retrieval.store.segments.delta import Delta
 from retrieval.store.segments.format import pack

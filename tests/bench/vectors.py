@@ -38,8 +38,8 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from retrieval.bank.columns import Population
-from retrieval.bank.vectors import FlatBackend, FlatVectors
-from retrieval.bank.vectors_ivf import DEPTHS, IvfBackend, IvfVectors
+from retrieval.bank.vectors.flat import FlatBackend, FlatVectors
+from retrieval.bank.vectors.ivf import DEPTHS, IvfBackend, IvfVectors
 from retrieval.store.database.embedded import EmbeddedPostgres
 from retrieval.store.database.pool import PoolSettings, open_pool
 from retrieval.types import Bools, Doubles, FactType, Floats, Ints

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from retrieval.bank.columns import Population
-from retrieval.bank.scan_gpu import DeviceScan
-from retrieval.bank.vectors_gpu import GpuBackend, GpuVectors
+from retrieval.bank.vectors.gpu import GpuBackend, GpuVectors
+from retrieval.bank.vectors.scan_gpu import DeviceScan
 from retrieval.types import FactType
 from tests.retrieval.bank import congruence
 

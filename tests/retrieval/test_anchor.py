@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from retrieval import anchor
+from retrieval.bank.filters import microseconds
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.vectors import FlatBackend
-from retrieval.filters import microseconds
+from retrieval.bank.vectors.flat import FlatBackend
 from retrieval.keyword.analyser import Query
 from retrieval.keyword.bm25 import ScoredMatches, scores
 from retrieval.timex.expression import Relation

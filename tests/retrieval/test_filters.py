@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+from retrieval.bank.filters import allowed, microseconds
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.vectors import FlatBackend
-from retrieval.filters import allowed, microseconds
+from retrieval.bank.vectors.flat import FlatBackend
 from retrieval.types import (
     FactType,
     Filters,

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from retrieval import standing
+from retrieval.bank.filters import microseconds
 from retrieval.bank.loader import next_snapshot
-from retrieval.bank.vectors import FlatBackend
-from retrieval.filters import microseconds
+from retrieval.bank.vectors.flat import FlatBackend
 from retrieval.types import NO_TIME, LinkType
 from tests.retrieval.bank.model import Ledger, Memory
 

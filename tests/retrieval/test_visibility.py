@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval import filters
+from retrieval.bank import filters
 from retrieval.bank.loader import next_snapshot
-from retrieval.bank.vectors import FlatBackend
+from retrieval.bank.vectors.flat import FlatBackend
 from retrieval.store.metadata import compiled, holds
 from retrieval.store.visibility import Seen, Visibility
 from retrieval.types import NO_TIME, Filters, TagAll, TagAny, TagLeaf, TagNot, TagsMatch

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from retrieval import timex, zones
+from retrieval.bank.filters import bounds, by_date, microseconds, overlaps
 from retrieval.errors import InvalidInput
-from retrieval.filters import bounds, by_date, microseconds, overlaps
 from retrieval.types import NO_TIME, Filters, RecallQuery, Window
 
 pytestmark = pytest.mark.unit

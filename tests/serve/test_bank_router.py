@@ -20,7 +20,7 @@ from ray.serve._private.common import (
 )
 from ray.serve.request_router import PendingRequest, RunningReplica
 
-from retrieval.bank.placement import ranked
+from retrieval.bank.shards.placement import ranked
 from serve.bank_router import BankRouter
 from tests.serve.server import ROOT, Server
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.bank.ranges import LocalRanges, RangeReading
-from retrieval.reading import Asked
+from retrieval.bank.probe import Asked
+from retrieval.bank.shards.shard import LocalRanges, RangeReading
 from retrieval.store.heads import BankHead
 from retrieval.types import Floats, Ints
 

@@ -17,9 +17,9 @@ from typing import TypeAlias
 import pytest
 
 from retrieval.bank.cache import ResidencySettings
-from retrieval.bank.ranges import LocalRanges
 from retrieval.bank.residency import Residency
-from retrieval.bank.split import SplitIndex
+from retrieval.bank.shards.scatter import SplitIndex
+from retrieval.bank.shards.shard import LocalRanges
 from retrieval.errors import Unavailable
 from retrieval.ingest.curation import delete_memory
 from retrieval.ingest.importing import import_memories

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from retrieval.bank.cache import ResidencySettings
-from retrieval.bank.ranges import LocalRanges
 from retrieval.bank.residency import Residency
-from retrieval.bank.shards import ShardedBackend, ShardedVectors
-from retrieval.bank.split import SplitIndex
-from retrieval.bank.vectors import FlatBackend
+from retrieval.bank.shards.scatter import SplitIndex
+from retrieval.bank.shards.shard import LocalRanges
+from retrieval.bank.vectors.flat import FlatBackend
+from retrieval.bank.vectors.partitioned import ShardedBackend, ShardedVectors
 from retrieval.ingest.curation import delete_memory
 from retrieval.settings import RecallSettings
 from retrieval.store import banks

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from retrieval.arms import temporal
-from retrieval.filters import instants
+from retrieval.bank.filters import instants
 from retrieval.types import FactType, Floats, Longs
 from tests.bench.temporal import DAY_US, START, arm, bank_of, sorting, vectors_of
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.bank.columns import Population
-from retrieval.bank.vectors import VectorBackend, VectorStore
+from retrieval.bank.vectors.flat import VectorBackend, VectorStore
 from retrieval.types import Bools, FactType, Floats, Ints
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from retrieval.bank.columns import Columns
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.vectors import FlatBackend
+from retrieval.bank.vectors.flat import FlatBackend
 from retrieval.store.heads import BankHead
 from retrieval.store.segments.delta import Delta, EntityRow
 from retrieval.types import NO_TIME, FactType, LinkType

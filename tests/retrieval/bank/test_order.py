@@ -7,7 +7,7 @@ import pytest
 
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.vectors import FlatBackend
+from retrieval.bank.vectors.flat import FlatBackend
 from retrieval.types import NO_TIME, FactType, LinkType
 from tests.retrieval.bank.model import Ledger, Memory
 

@@ -6,7 +6,14 @@ from collections import Counter
 
 import pytest
 
-from retrieval.bank.placement import HALF_LIFE_S, Traffic, copies_for, owners, ranked, shard_ranges
+from retrieval.bank.shards.placement import (
+    HALF_LIFE_S,
+    Traffic,
+    copies_for,
+    owners,
+    ranked,
+    shard_ranges,
+)
 
 pytestmark = pytest.mark.unit
 

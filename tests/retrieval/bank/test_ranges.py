@@ -13,17 +13,17 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from retrieval import reading
-from retrieval.bank import split
+from retrieval.bank import probe as reading
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.loader import next_snapshot
-from retrieval.bank.ranges import LocalRanges
+from retrieval.bank.probe import Asked
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.split import SplitIndex
-from retrieval.bank.vectors import FlatBackend
+from retrieval.bank.shards import scatter as split
+from retrieval.bank.shards.scatter import SplitIndex
+from retrieval.bank.shards.shard import LocalRanges
+from retrieval.bank.vectors.flat import FlatBackend
 from retrieval.errors import DeadlineExceeded, Moved, Unavailable
 from retrieval.keyword.analyser import Query
-from retrieval.reading import Asked
 from retrieval.settings import RecallSettings
 from retrieval.store.database.pool import Pool
 from retrieval.store.heads import BankHead

@@ -16,10 +16,10 @@ import pytest
 from numpy.typing import NDArray
 
 from retrieval.bank.cache import ResidencySettings
-from retrieval.bank.ranges import Ranges
 from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.split import SplitIndex
+from retrieval.bank.shards.scatter import SplitIndex
+from retrieval.bank.shards.shard import Ranges
 from retrieval.errors import Unavailable
 from retrieval.protocols import Neighbours
 from retrieval.store.database.pool import Pool
@@ -361,7 +361,7 @@ async def test_memory_stays_bounded_over_many_evictions(database: Database) -> N
 
 async def test_device_memory_has_a_budget_of_its_own(database: Database) -> None:
     pytest.importorskip("torch")
-    from retrieval.bank.vectors_gpu import GpuBackend
+    from retrieval.bank.vectors.gpu import GpuBackend
 
     heads = [database.bank(n, 100).head for n in range(1, 6)]
     device = GpuBackend("cpu", budget_bytes=2 << 20)

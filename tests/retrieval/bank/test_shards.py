@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from retrieval.bank.scan_host import HostScan
-from retrieval.bank.shards import ShardedBackend, ShardedVectors
-from retrieval.bank.vectors import FlatBackend, FlatVectors
-from retrieval.bank.vectors_gpu import GpuBackend
+from retrieval.bank.vectors.flat import FlatBackend, FlatVectors
+from retrieval.bank.vectors.gpu import GpuBackend
+from retrieval.bank.vectors.partitioned import ShardedBackend, ShardedVectors
+from retrieval.bank.vectors.scan_host import HostScan
 from retrieval.types import FactType
 from tests.retrieval.bank import congruence
 

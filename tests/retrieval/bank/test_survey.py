@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from retrieval.bank.codes import Codes
 from retrieval.bank.columns import Population
-from retrieval.bank.moments import WAITING
-from retrieval.bank.shards import ShardedBackend
-from retrieval.bank.vectors import FEW, SURVEYED_DIMENSION, FlatBackend, FlatVectors
+from retrieval.bank.vectors.codes import Codes
+from retrieval.bank.vectors.flat import FEW, SURVEYED_DIMENSION, FlatBackend, FlatVectors
+from retrieval.bank.vectors.moments import WAITING
+from retrieval.bank.vectors.partitioned import ShardedBackend
 from retrieval.types import Bools, FactType, Floats, Ints
 from tests.retrieval.bank import congruence
 

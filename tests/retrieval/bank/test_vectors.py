@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval.bank.columns import Population
-from retrieval.bank.scan_host import HostScan
-from retrieval.bank.selection import best
-from retrieval.bank.vectors import FlatBackend, FlatVectors, without_vector
+from retrieval.bank.vectors.flat import FlatBackend, FlatVectors, without_vector
+from retrieval.bank.vectors.scan_host import HostScan
+from retrieval.topk import best
 from retrieval.types import FactType, Floats, Ints
 from tests.retrieval.bank import congruence
 

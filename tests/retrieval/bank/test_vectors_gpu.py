@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from retrieval.bank.columns import Population
-from retrieval.bank.slab import Slab
-from retrieval.bank.vectors import FlatVectors
-from retrieval.bank.vectors_gpu import GpuBackend, GpuVectors
+from retrieval.bank.vectors.flat import FlatVectors
+from retrieval.bank.vectors.gpu import GpuBackend, GpuVectors
+from retrieval.bank.vectors.slab import Slab
 from retrieval.errors import Unavailable
 from retrieval.types import FactType, Floats
 from tests.retrieval.bank import congruence
@@ -143,7 +143,7 @@ def test_an_error_on_the_device_reaches_the_caller_and_the_thread_lives_on(
 
 
 def test_a_device_that_ignores_filters_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from retrieval.bank import scan_gpu
+    from retrieval.bank.vectors import scan_gpu
 
     honest = scan_gpu._largest
     monkeypatch.setattr(

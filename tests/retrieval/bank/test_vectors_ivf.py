@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from retrieval.bank import vectors_ivf
 from retrieval.bank.columns import Population
-from retrieval.bank.scan_host import HostScan
-from retrieval.bank.selection import best
-from retrieval.bank.vectors import NOBODY
-from retrieval.bank.vectors_ivf import DEPTHS, IvfBackend, IvfScan, IvfVectors, Near
+from retrieval.bank.vectors import ivf as vectors_ivf
+from retrieval.bank.vectors.flat import NOBODY
+from retrieval.bank.vectors.ivf import DEPTHS, IvfBackend, IvfScan, IvfVectors, Near
+from retrieval.bank.vectors.scan_host import HostScan
+from retrieval.topk import best
 from retrieval.types import FactType, Floats, Ints
 from tests.retrieval.bank import congruence
 

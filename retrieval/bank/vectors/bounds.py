@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 
-from retrieval.bank.codes import Codes
-from retrieval.bank.moments import Moments
-from retrieval.bank.together import Together
+from retrieval.bank.vectors.codes import Codes
+from retrieval.bank.vectors.lazy_batch import Together
+from retrieval.bank.vectors.moments import Moments
 from retrieval.types import Bools, Floats, Ints
 
 

@@ -25,11 +25,11 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.bank.codes import Codes, joined
 from retrieval.bank.columns import Population
-from retrieval.bank.scan_host import MOST, HostScan, contenders
-from retrieval.bank.selection import best
-from retrieval.bank.vectors import NOBODY, SURVEYED_ROWS, FlatBackend, FlatVectors, checked
+from retrieval.bank.vectors.codes import Codes, joined
+from retrieval.bank.vectors.flat import NOBODY, SURVEYED_ROWS, FlatBackend, FlatVectors, checked
+from retrieval.bank.vectors.scan_host import MOST, HostScan, contenders
+from retrieval.topk import best
 from retrieval.types import Bools, FactType, Floats, Hits, Ints, Longs
 
 _faiss: Any = faiss  # its type stubs know the C++ signatures, not Python's

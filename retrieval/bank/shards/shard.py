@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from retrieval.bank.cache import Load, ResidencySettings, SnapshotCache, in_thread
 from retrieval.bank.columns import Population
 from retrieval.bank.loader import extended_postings, kinds, vector_rows
-from retrieval.bank.vectors import VectorBackend, VectorStore
+from retrieval.bank.probe import Asked
+from retrieval.bank.vectors.flat import VectorBackend, VectorStore
 from retrieval.errors import DeadlineExceeded, Moved, Unavailable
 from retrieval.keyword import bm25
 from retrieval.keyword.bm25 import Evidence
 from retrieval.keyword.postings import Postings
-from retrieval.reading import Asked
 from retrieval.store.database.pool import Pool
 from retrieval.store.heads import BankHead
 from retrieval.store.segments import delta as deltas

@@ -20,16 +20,16 @@ from numpy.typing import NDArray
 
 from retrieval.arms import semantic
 from retrieval.bank.columns import Population
-from retrieval.bank.placement import shard_ranges
-from retrieval.bank.ranges import RangeReading, Ranges
+from retrieval.bank.probe import Asked, Reading
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.selection import best, best_per_row, moments
-from retrieval.bank.vectors import Scan
+from retrieval.bank.shards.placement import shard_ranges
+from retrieval.bank.shards.shard import RangeReading, Ranges
+from retrieval.bank.vectors.flat import Scan
 from retrieval.keyword import bm25
 from retrieval.keyword.bm25 import Evidence
-from retrieval.reading import Asked, Reading
 from retrieval.settings import RecallSettings
 from retrieval.store.heads import BankHead
+from retrieval.topk import best, best_per_row, moments
 from retrieval.types import Bools, FactType, Floats, Hits, Ints
 
 T = TypeVar("T")

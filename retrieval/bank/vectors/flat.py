@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from retrieval.bank.columns import Population
 from retrieval.bank.csr import Column
-from retrieval.bank.scan_host import GATHER_SHARE, SHARED_GATHER_SHARE, HostScan
-from retrieval.bank.selection import best, joined_nearest, nearest_of, no_nearest
-from retrieval.bank.survey import Outlook, Survey
-from retrieval.bank.together import Together
+from retrieval.bank.vectors.bounds import Outlook, Survey
+from retrieval.bank.vectors.lazy_batch import Together
+from retrieval.bank.vectors.scan_host import GATHER_SHARE, SHARED_GATHER_SHARE, HostScan
+from retrieval.topk import best, joined_nearest, nearest_of, no_nearest
 from retrieval.types import Bools, FactType, Floats, Hits, Ints
 
 _kernels: Any = faiss  # its type stubs leave out the C functions

@@ -8,8 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
-from retrieval.bank.selection import best, leading, moments
-from retrieval.bank.survey import Outlook
+from retrieval.bank.vectors.bounds import Outlook
+from retrieval.topk import best, leading, moments
 from retrieval.types import Bools, FactType, Floats, Hits, Ints
 
 GATHER_SHARE = 0.6

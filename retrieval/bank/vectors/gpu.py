@@ -24,19 +24,12 @@ from numpy.typing import NDArray
 
 from retrieval.bank.columns import Population
 from retrieval.bank.csr import Column
-from retrieval.bank.scan_gpu import DeviceScan
-from retrieval.bank.scan_host import HostScan
-from retrieval.bank.selection import best_per_row, joined_nearest, no_nearest
-from retrieval.bank.slab import Extent, Slab
-from retrieval.bank.vectors import (
-    NOBODY,
-    FlatBackend,
-    Scan,
-    VectorStore,
-    checked,
-    width_of,
-)
+from retrieval.bank.vectors.flat import NOBODY, FlatBackend, Scan, VectorStore, checked, width_of
+from retrieval.bank.vectors.scan_gpu import DeviceScan
+from retrieval.bank.vectors.scan_host import HostScan
+from retrieval.bank.vectors.slab import Extent, Slab
 from retrieval.errors import Unavailable
+from retrieval.topk import best_per_row, joined_nearest, no_nearest
 from retrieval.types import Bools, FactType, Floats, Ints
 
 if TYPE_CHECKING:

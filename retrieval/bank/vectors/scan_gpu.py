@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from retrieval.bank.selection import best
-from retrieval.bank.vectors import NOBODY
+from retrieval.bank.vectors.flat import NOBODY
+from retrieval.topk import best
 from retrieval.types import Bools, FactType, Floats, Hits, Ints, no_hits
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from retrieval.bank.vectors_gpu import GpuVectors
+    from retrieval.bank.vectors.gpu import GpuVectors
 
 _GATHER_SHARE = 0.1
 """Below this share of a bank's rows the survivors of a filter are gathered and scored alone."""

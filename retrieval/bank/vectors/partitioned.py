@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.bank.columns import Population
-from retrieval.bank.placement import shard_ranges
-from retrieval.bank.selection import best, best_per_row, no_nearest
-from retrieval.bank.vectors import Scan, VectorBackend, VectorStore, checked, width_of
+from retrieval.bank.shards.placement import shard_ranges
+from retrieval.bank.vectors.flat import Scan, VectorBackend, VectorStore, checked, width_of
+from retrieval.topk import best, best_per_row, no_nearest
 from retrieval.types import Bools, FactType, Floats, Hits, Ints, no_hits
 
 R = TypeVar("R")

@@ -8,7 +8,7 @@ import numpy as np
 
 from retrieval.arms import semantic
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.vectors import Scan
+from retrieval.bank.vectors.flat import Scan
 from retrieval.keyword import bm25
 from retrieval.keyword.analyser import Query
 from retrieval.settings import RecallSettings
