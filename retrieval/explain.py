@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.arms.adjacency import PathLink
+from retrieval.ranking.shortlist import Shortlist
 from retrieval.ranking.weights import Ranked
-from retrieval.shortlist import Shortlist
 from retrieval.types import Arm, Floats, Ints
 
 _ARMS = tuple(arm.wire for arm in Arm)

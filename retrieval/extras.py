@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import numpy as np
 
-from retrieval.shortlist import Shortlist
+from retrieval.ranking.shortlist import Shortlist
 from retrieval.store import chunks, memories
 from retrieval.store.heads import BankHead
 from retrieval.store.visibility import Visibility

@@ -28,6 +28,7 @@ from retrieval.pacing import Pace
 from retrieval.protocols import Reranker
 from retrieval.ranking import packing, survival
 from retrieval.ranking.document import document
+from retrieval.ranking.shortlist import Shortlist
 from retrieval.ranking.weights import (
     Ranked,
     Scores,
@@ -37,7 +38,6 @@ from retrieval.ranking.weights import (
     without_sources,
 )
 from retrieval.settings import RecallSettings
-from retrieval.shortlist import Shortlist
 from retrieval.stopwatch import Stopwatch
 from retrieval.store import banks, memories
 from retrieval.store.heads import BankHead

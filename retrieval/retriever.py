@@ -15,6 +15,7 @@ import asyncpg
 import numpy as np
 
 from retrieval import anchor, cues, search, timex, zones
+from retrieval.arms import keyword as elsewhere
 from retrieval.arms import semantic
 from retrieval.bank import filters
 from retrieval.bank.probe import NO_TERMS, Asked, Reading
@@ -22,15 +23,14 @@ from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.shards.scatter import SplitIndex
 from retrieval.errors import FourfoldError, Moved, Unavailable
-from retrieval.keyword import elsewhere
 from retrieval.keyword.analyser import Analyser, Query
 from retrieval.keyword.backends import KeywordBackend
 from retrieval.keyword.bm25 import ScoredMatches
 from retrieval.pacing import Pace
 from retrieval.protocols import Embedder
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
+from retrieval.ranking.shortlist import EventFound, Question, Shortlist, empty
 from retrieval.settings import RecallSettings
-from retrieval.shortlist import EventFound, Question, Shortlist, empty
 from retrieval.stopwatch import Stopwatch
 from retrieval.store import banks, memories
 from retrieval.store.heads import BankHead, vector_set

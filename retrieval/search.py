@@ -25,8 +25,8 @@ from retrieval.keyword import bm25
 from retrieval.ranking import boosts, fusion, score_fusion
 from retrieval.ranking.fusion import Candidates
 from retrieval.ranking.score_fusion import Scale, spread
+from retrieval.ranking.shortlist import ArmList, Facts, Question, Shortlist
 from retrieval.settings import RecallSettings
-from retrieval.shortlist import ArmList, Facts, Question, Shortlist
 from retrieval.text.subject import ASKS
 from retrieval.types import (
     Arm,

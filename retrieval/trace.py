@@ -13,9 +13,9 @@ from retrieval.arms.adjacency import PathLink
 from retrieval.ranking import boosts
 from retrieval.ranking.fusion import arm_name
 from retrieval.ranking.packing import Packed
+from retrieval.ranking.shortlist import ArmList, Shortlist
 from retrieval.ranking.weights import Ranked
 from retrieval.settings import RecallSettings
-from retrieval.shortlist import ArmList, Shortlist
 from retrieval.store import memories
 from retrieval.types import Arm, Doubles, Ints, MemoryRow, RecallQuery
 

@@ -8,7 +8,7 @@ from retrieval.arms.adjacency import GraphHits
 from retrieval.arms.temporal import TemporalHits
 from retrieval.bank import filters
 from retrieval.bank.resident import ResidentBank
-from retrieval.shortlist import Facts, Paths
+from retrieval.ranking.shortlist import Facts, Paths
 from retrieval.topk import places
 from retrieval.types import Bools, Doubles, Floats, Ints, Window
 

@@ -19,7 +19,7 @@ from ray.serve.config import RequestRouterConfig
 
 from models.types import Load, Scores
 from retrieval.errors import FourfoldError
-from retrieval.shortlist import Shortlist
+from retrieval.ranking.shortlist import Shortlist
 from retrieval.types import Floats, RecallQuery
 from serve import app, autoscaling, composition, inference, logs, remote
 from serve.bank_router import BankRouter

@@ -24,7 +24,7 @@ from models.types import Scores
 from retrieval import errors
 from retrieval.bank.probe import Asked
 from retrieval.bank.shards.shard import RangeReading
-from retrieval.shortlist import Shortlist
+from retrieval.ranking.shortlist import Shortlist
 from retrieval.store.answers import Key
 from retrieval.store.heads import BankHead
 from retrieval.types import Floats, Ints, RecallQuery

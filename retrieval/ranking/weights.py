@@ -10,8 +10,8 @@ import numpy as np
 
 from retrieval.bank.filters import microseconds
 from retrieval.ranking import boosts, leaders, scoring, survival
+from retrieval.ranking.shortlist import Shortlist
 from retrieval.settings import RecallSettings
-from retrieval.shortlist import Shortlist
 from retrieval.topk import places
 from retrieval.types import Bools, Doubles, FactType, Ints, RecallQuery
 

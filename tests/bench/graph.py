@@ -28,8 +28,8 @@ from retrieval.bank.vectors.flat import FlatBackend
 from retrieval.ingest.deps import analyser_for
 from retrieval.keyword.analyser import Document
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
+from retrieval.ranking.shortlist import Question
 from retrieval.settings import RecallSettings, RetainSettings
-from retrieval.shortlist import Question
 from retrieval.store.heads import BankHead
 from retrieval.store.segments.delta import Delta, EntityRow
 from retrieval.store.segments.format import pack

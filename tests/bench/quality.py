@@ -28,9 +28,9 @@ from uuid import UUID
 
 import numpy as np
 
+from retrieval.ranking.shortlist import Shortlist
 from retrieval.recall import RecallEngine, Retriever
 from retrieval.settings import RecallSettings
-from retrieval.shortlist import Shortlist
 from retrieval.types import Arm, Budget, Doubles, Include, RecallQuery
 from tests.bench import metrics, report, sets
 from tests.bench.harness import System, system

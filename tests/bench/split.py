@@ -31,8 +31,8 @@ from retrieval.bank.shards.placement import shard_ranges
 from retrieval.bank.shards.scatter import SplitIndex
 from retrieval.bank.shards.shard import RangeReading, ResidentRange, next_range
 from retrieval.bank.vectors.flat import FlatBackend
+from retrieval.ranking.shortlist import Shortlist
 from retrieval.settings import RecallSettings
-from retrieval.shortlist import Shortlist
 from retrieval.store.heads import BankHead
 from retrieval.store.segments import delta as deltas
 from retrieval.store.segments.delta import Delta

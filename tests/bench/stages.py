@@ -21,10 +21,10 @@ import orjson
 
 from retrieval import search, timex
 from retrieval.bank.resident import ResidentBank
+from retrieval.ranking.shortlist import Shortlist
 from retrieval.recall import RecallEngine
 from retrieval.search import Plan
 from retrieval.settings import RecallSettings
-from retrieval.shortlist import Shortlist
 from retrieval.store import banks, memories
 from retrieval.types import Include, Ints, RecallQuery
 from tests.bench.harness import System
