@@ -36,8 +36,8 @@ from retrieval.keyword.backends import KeywordBackend
 from retrieval.maintenance.upkeep import Upkeep
 from retrieval.pacing import Pace
 from retrieval.protocols import Embedder, Reranker
-from retrieval.recall import RecallEngine, Retriever
-from retrieval.retriever import LocalRetriever
+from retrieval.recall.engine import RecallEngine, Retriever
+from retrieval.recall.retriever import LocalRetriever
 from retrieval.store import banks
 from retrieval.store import limits as tenant_limits
 from retrieval.store.database.pool import Pool, PoolSettings, open_pool

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
 
-from retrieval.recall import RecallResult
+from retrieval.recall.engine import RecallResult
 from retrieval.store import limits, tenants
 from retrieval.store.answers import Key
 from retrieval.store.database.pool import Pool

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval import search
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.probe import Asked
 from retrieval.bank.vectors.flat import FlatBackend
@@ -29,6 +28,7 @@ from retrieval.ingest.deps import analyser_for
 from retrieval.keyword.analyser import Document
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
 from retrieval.ranking.shortlist import Question
+from retrieval.recall import search
 from retrieval.settings import RecallSettings, RetainSettings
 from retrieval.store.heads import BankHead
 from retrieval.store.segments.delta import Delta, EntityRow

@@ -22,8 +22,8 @@ from retrieval.bank.residency import Residency
 from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.importing import import_memories
 from retrieval.protocols import Embedder, Reranker
-from retrieval.recall import RecallEngine, Retriever
-from retrieval.retriever import LocalRetriever
+from retrieval.recall.engine import RecallEngine, Retriever
+from retrieval.recall.retriever import LocalRetriever
 from retrieval.settings import RecallSettings, RetainSettings
 from retrieval.store import tenants
 from retrieval.store.database.embedded import EmbeddedPostgres

@@ -29,7 +29,7 @@ from uuid import UUID
 import numpy as np
 
 from retrieval.ranking.shortlist import Shortlist
-from retrieval.recall import RecallEngine, Retriever
+from retrieval.recall.engine import RecallEngine, Retriever
 from retrieval.settings import RecallSettings
 from retrieval.types import Arm, Budget, Doubles, Include, RecallQuery
 from tests.bench import metrics, report, sets

@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from retrieval import search
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.probe import Asked
 from retrieval.bank.resident import ResidentBank
@@ -32,6 +31,7 @@ from retrieval.bank.shards.scatter import SplitIndex
 from retrieval.bank.shards.shard import RangeReading, ResidentRange, next_range
 from retrieval.bank.vectors.flat import FlatBackend
 from retrieval.ranking.shortlist import Shortlist
+from retrieval.recall import search
 from retrieval.settings import RecallSettings
 from retrieval.store.heads import BankHead
 from retrieval.store.segments import delta as deltas

@@ -19,11 +19,12 @@ from unittest.mock import patch
 import numpy as np
 import orjson
 
-from retrieval import search, timex
+from retrieval import timex
 from retrieval.bank.resident import ResidentBank
 from retrieval.ranking.shortlist import Shortlist
-from retrieval.recall import RecallEngine
-from retrieval.search import Plan
+from retrieval.recall import search
+from retrieval.recall.engine import RecallEngine
+from retrieval.recall.search import Plan
 from retrieval.settings import RecallSettings
 from retrieval.store import banks, memories
 from retrieval.types import Include, Ints, RecallQuery

@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from retrieval import anchor
 from retrieval.bank.filters import microseconds
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors.flat import FlatBackend
 from retrieval.keyword.analyser import Query
 from retrieval.keyword.bm25 import ScoredMatches, scores
+from retrieval.recall import event as anchor
 from retrieval.timex.expression import Relation
 from retrieval.types import NO_TIME, FactType, Window
 from tests.retrieval.bank.model import DIMENSION, Ledger, Memory

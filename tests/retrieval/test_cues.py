@@ -1,6 +1,6 @@
 import pytest
 
-from retrieval.cues import asks_about_now, asks_what_happened, asks_why
+from retrieval.recall.intent import asks_about_now, asks_what_happened, asks_why
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from models.types import Unavailable
-from retrieval.recall import RecallEngine
+from retrieval.recall.engine import RecallEngine
 from serve import app, sample
 from serve.services import Services
 from tests.serve.conftest import B, Live

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from retrieval.recall import RecallResult
+from retrieval.recall.engine import RecallResult
 from retrieval.store import limits, tenants
 from retrieval.types import RecallQuery
 from serve import app, composition

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from retrieval.protocols import Reranker
-from retrieval.recall import RecallResult
+from retrieval.recall.engine import RecallResult
 from retrieval.settings import RecallSettings
 from retrieval.types import Include, RecallQuery
 from tests.bench.harness import System

@@ -23,7 +23,7 @@ from retrieval.bank.shards.shard import LocalRanges
 from retrieval.errors import Unavailable
 from retrieval.ingest.curation import delete_memory
 from retrieval.ingest.importing import import_memories
-from retrieval.recall import RecallEngine
+from retrieval.recall.engine import RecallEngine
 from retrieval.store import banks
 from retrieval.store.segments import table as segments
 from retrieval.types import Budget, Include, RecallQuery

@@ -9,7 +9,7 @@ import pytest
 from retrieval.ingest.curation import delete_memory
 from retrieval.ingest.importing import import_memories
 from retrieval.ranking.shortlist import Shortlist
-from retrieval.recall import Retriever
+from retrieval.recall.engine import Retriever
 from retrieval.settings import RecallSettings
 from retrieval.store.segments import table as segments
 from retrieval.types import Include, RecallQuery

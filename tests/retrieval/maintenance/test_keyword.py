@@ -21,8 +21,8 @@ from retrieval.ingest.deps import analyser, analyser_for
 from retrieval.ingest.importing import import_memories
 from retrieval.keyword.backends import Native, VChord
 from retrieval.maintenance import keyword
-from retrieval.recall import RecallEngine, RecallResult
-from retrieval.retriever import LocalRetriever
+from retrieval.recall.engine import RecallEngine, RecallResult
+from retrieval.recall.retriever import LocalRetriever
 from retrieval.settings import RecallSettings, RetainSettings
 from retrieval.store import banks
 from retrieval.store.database.pool import Pool

@@ -19,8 +19,8 @@ from retrieval.ingest.deps import analyser_for
 from retrieval.ingest.importing import import_memories
 from retrieval.maintenance import jobs
 from retrieval.maintenance.reembed import reembed
-from retrieval.recall import RecallEngine
-from retrieval.retriever import LocalRetriever
+from retrieval.recall.engine import RecallEngine
+from retrieval.recall.retriever import LocalRetriever
 from retrieval.settings import RecallSettings, RetainSettings
 from retrieval.store import banks
 from retrieval.store.database.pool import Pool

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval import cues
+from retrieval.recall import intent as cues
 from retrieval.timex import (
     anchor_event,
     asks_for_length,

@@ -12,7 +12,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from retrieval import anchor, cues, standing, traits
 from retrieval.arms import graph, semantic, temporal
 from retrieval.arms.adjacency import GraphHits, GraphSettings
 from retrieval.arms.bank_graph import BankGraph
@@ -26,6 +25,10 @@ from retrieval.ranking import boosts, fusion, score_fusion
 from retrieval.ranking.fusion import Candidates
 from retrieval.ranking.score_fusion import Scale, spread
 from retrieval.ranking.shortlist import ArmList, Facts, Question, Shortlist
+from retrieval.recall import event as anchor
+from retrieval.recall import features as traits
+from retrieval.recall import intent as cues
+from retrieval.recall import validity as standing
 from retrieval.settings import RecallSettings
 from retrieval.text.subject import ASKS
 from retrieval.types import (

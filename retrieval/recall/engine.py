@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import asyncpg
 import numpy as np
 
-from retrieval import explain, extras, trace, zones
+from retrieval import zones
 from retrieval.errors import InvalidInput
 from retrieval.pacing import Pace
 from retrieval.protocols import Reranker
@@ -37,6 +37,7 @@ from retrieval.ranking.weights import (
     without_duplicates,
     without_sources,
 )
+from retrieval.recall import explain, extras, trace
 from retrieval.settings import RecallSettings
 from retrieval.stopwatch import Stopwatch
 from retrieval.store import banks, memories

@@ -14,7 +14,7 @@ from uuid import UUID
 import asyncpg
 import numpy as np
 
-from retrieval import anchor, cues, search, timex, zones
+from retrieval import timex, zones
 from retrieval.arms import keyword as elsewhere
 from retrieval.arms import semantic
 from retrieval.bank import filters
@@ -30,6 +30,9 @@ from retrieval.pacing import Pace
 from retrieval.protocols import Embedder
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
 from retrieval.ranking.shortlist import EventFound, Question, Shortlist, empty
+from retrieval.recall import event as anchor
+from retrieval.recall import intent as cues
+from retrieval.recall import search
 from retrieval.settings import RecallSettings
 from retrieval.stopwatch import Stopwatch
 from retrieval.store import banks, memories
@@ -87,7 +90,7 @@ class LocalRetriever:
         self._keyword = keyword
 
     async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
-        """See retrieval.recall.Retriever."""
+        """See retrieval.recall.engine.Retriever."""
         clock = Stopwatch()
         async with clock.stage("parallel_retrieval", query.deadline):
             for _ in range(_MOVES):
