@@ -28,8 +28,8 @@ from retrieval.bank.vectors.gpu import GpuBackend
 from retrieval.bank.vectors.ivf import IvfBackend
 from retrieval.bank.vectors.partitioned import ShardedBackend
 from retrieval.errors import FourfoldError
-from retrieval.ingest.deps import IngestDeps, analyser_for
-from retrieval.ingest.worker import Worker
+from retrieval.ingest.context import IngestDeps, analyser_for
+from retrieval.ingest.operations.worker import Worker
 from retrieval.keyword import backends
 from retrieval.keyword.analyser import Analyser
 from retrieval.keyword.backends import KeywordBackend

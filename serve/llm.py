@@ -17,7 +17,7 @@ from models.types import DeadlineExceeded, ModelError, Overloaded
 from retrieval import errors
 from retrieval.ingest.extract.by_model import ModelExtractor
 from retrieval.ingest.extract.by_rules import RuleExtractor
-from retrieval.ingest.extraction import FactExtractor
+from retrieval.ingest.extract.extraction import FactExtractor
 from retrieval.store import limits, llm_calls
 from retrieval.store.database.pool import Pool
 from retrieval.store.ledger import KEPT

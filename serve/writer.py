@@ -6,8 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from retrieval.ingest import curation, entity_curation, importing, worker
-from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest import curation, importing
+from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.entities import curation as entity_curation
+from retrieval.ingest.operations import worker
 from retrieval.ingest.retain import retain
 from retrieval.store.answers import Key
 

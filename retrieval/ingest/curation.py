@@ -8,14 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 from retrieval.errors import Conflict, InvalidInput, NotFound
-from retrieval.ingest import fields, stored
-from retrieval.ingest.augment import prepare
-from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest import fields
+from retrieval.ingest.context import IngestDeps
 from retrieval.ingest.facts import Fact
 from retrieval.ingest.importing import settings_of
 from retrieval.ingest.scopes import resolved
-from retrieval.ingest.stored import Stored
-from retrieval.ingest.writing import Change, write
+from retrieval.ingest.write import stored
+from retrieval.ingest.write.enrich import prepare
+from retrieval.ingest.write.stored import Stored
+from retrieval.ingest.write.transaction import Change, write
 from retrieval.store import banks, documents, memories, payloads
 from retrieval.store.database.pool import Connection, read
 from retrieval.store.history import Event, Kind, record

@@ -12,8 +12,8 @@ from typing import Any
 from uuid import UUID
 
 from retrieval.errors import InvalidInput, TooMuch
+from retrieval.ingest.entities.sightings import NAME_LIMIT, distinct
 from retrieval.ingest.facts import Mention
-from retrieval.ingest.sightings import NAME_LIMIT, distinct
 from retrieval.store.edge import clean, parse_local, parse_time
 from retrieval.text import folding
 

@@ -27,13 +27,13 @@ from uuid import UUID
 
 from retrieval.errors import InvalidInput, NotFound, TooMuch
 from retrieval.ingest import fields
-from retrieval.ingest.augment import prepare
 from retrieval.ingest.collecting import held_off
-from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.entities.naming import names
 from retrieval.ingest.facts import Fact, Link, Mention, Ref, new_ids
 from retrieval.ingest.fields import fail, too_much, with_key
-from retrieval.ingest.naming import names
-from retrieval.ingest.writing import Change, write
+from retrieval.ingest.write.enrich import prepare
+from retrieval.ingest.write.transaction import Change, write
 from retrieval.settings import RetainSettings
 from retrieval.store import banks
 from retrieval.types import FactType, LinkType

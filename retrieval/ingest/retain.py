@@ -14,18 +14,18 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from retrieval.errors import Conflict
-from retrieval.ingest import stored as stored_facts
-from retrieval.ingest.augment import prepare, together
 from retrieval.ingest.collecting import held_off
-from retrieval.ingest.deps import IngestDeps
-from retrieval.ingest.documents import Written, known, write_documents
+from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.documents.planning import Anew, Before, Piece, Plan, plans
+from retrieval.ingest.documents.writing import Written, known, write_documents
 from retrieval.ingest.extract.by_model import Chunk, Job
-from retrieval.ingest.extraction import Extraction
+from retrieval.ingest.extract.extraction import Extraction
 from retrieval.ingest.facts import Fact, Link, new_ids
 from retrieval.ingest.importing import settings_of
 from retrieval.ingest.items import CONTENT_LIMIT, DOCUMENT_LIMIT, Item, parse, placed
-from retrieval.ingest.planning import Anew, Before, Piece, Plan, plans
-from retrieval.ingest.writing import Change, write
+from retrieval.ingest.write import stored as stored_facts
+from retrieval.ingest.write.enrich import prepare, together
+from retrieval.ingest.write.transaction import Change, write
 from retrieval.settings import RetainSettings
 from retrieval.store import answers, banks
 from retrieval.store.answers import Key

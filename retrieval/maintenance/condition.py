@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from retrieval.errors import InvalidInput
-from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest.context import IngestDeps
 from retrieval.maintenance import jobs
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, read

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.ingest import links
-from retrieval.ingest.links import Edges
+from retrieval.ingest.write import links
+from retrieval.ingest.write.links import Edges
 from retrieval.settings import RetainSettings
 from retrieval.store.database.pool import Connection
 from retrieval.store.heads import BankHead

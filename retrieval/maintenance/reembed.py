@@ -18,9 +18,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.ingest import stored
-from retrieval.ingest.augment import embedded
-from retrieval.ingest.stored import Stored
+from retrieval.ingest.write import stored
+from retrieval.ingest.write.enrich import embedded
+from retrieval.ingest.write.stored import Stored
 from retrieval.keyword.backends.backend import Progress
 from retrieval.maintenance import jobs, linking, rebuild
 from retrieval.protocols import Embedder

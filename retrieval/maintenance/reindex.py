@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from numpy.typing import NDArray
 
-from retrieval.ingest.deps import analyser_for
+from retrieval.ingest.context import analyser_for
 from retrieval.keyword.analyser import Analyser, Document
 from retrieval.keyword.backends.backend import Progress
 from retrieval.maintenance import jobs, rebuild

@@ -19,8 +19,8 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 
 from retrieval.errors import Conflict, FourfoldError, NotFound
-from retrieval.ingest.deps import IngestDeps
-from retrieval.ingest.entity_curation import prune_entities
+from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.entities.curation import prune_entities
 from retrieval.keyword.backends.backend import Progress
 from retrieval.maintenance import jobs
 from retrieval.maintenance.condition import Condition, examine

@@ -10,7 +10,7 @@ from fastapi import Query
 from starlette.responses import Response
 
 from retrieval.errors import NotFound
-from retrieval.ingest import worker
+from retrieval.ingest.operations import worker
 from retrieval.store import chunks, documents, history
 from retrieval.types import TagsMatch
 from serve.errors import json_response

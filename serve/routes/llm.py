@@ -11,10 +11,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from retrieval.errors import InvalidInput
+from retrieval.ingest.documents.planning import strategy
 from retrieval.ingest.extract import preview
 from retrieval.ingest.extract.by_model import Job
 from retrieval.ingest.extract.section import Section
-from retrieval.ingest.planning import strategy
 from retrieval.store import banks, llm_calls
 from serve import llm
 from serve.errors import json_response

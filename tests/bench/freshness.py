@@ -29,7 +29,7 @@ import numpy as np
 
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
-from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest.context import IngestDeps
 from retrieval.ingest.importing import import_memories
 from retrieval.store import tenants
 from retrieval.store.database.pool import PoolSettings, open_pool

@@ -19,7 +19,7 @@ from models.passthrough import Passthrough
 from models.settings import Compute, EmbedderSettings
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
-from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest.context import IngestDeps
 from retrieval.ingest.importing import import_memories
 from retrieval.protocols import Embedder, Reranker
 from retrieval.recall.engine import RecallEngine, Retriever

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from retrieval.ingest.naming import names
+from retrieval.ingest.entities.naming import names
 
 Memory = Mapping[str, Any]
 """One item of the import route."""

@@ -14,9 +14,9 @@ from typing import Any
 
 from retrieval import timex
 from retrieval.errors import InvalidInput
+from retrieval.ingest.entities.sightings import NAME_LIMIT, distinct
 from retrieval.ingest.extract import labels
 from retrieval.ingest.facts import ExtractedFact, Mention
-from retrieval.ingest.sightings import NAME_LIMIT, distinct
 from retrieval.llm.grounding import invented_numbers
 from retrieval.llm.reading import Unreadable, json_object, list_of, text_of
 from retrieval.store.edge import parse_time

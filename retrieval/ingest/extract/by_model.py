@@ -12,7 +12,7 @@ from retrieval.errors import (
     ModelRefused,
     ModelTooLong,
 )
-from retrieval.ingest.chunking import chunk as cut
+from retrieval.ingest.documents.chunking import chunk as cut
 from retrieval.ingest.extract import ledger, prompts
 from retrieval.ingest.extract.answers import Reader
 from retrieval.ingest.extract.labels import groups

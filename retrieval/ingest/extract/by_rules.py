@@ -14,11 +14,11 @@ from datetime import datetime
 import orjson
 
 from retrieval import timex
-from retrieval.ingest import naming
-from retrieval.ingest.chunking import chunk as cut
+from retrieval.ingest.documents.chunking import chunk as cut
+from retrieval.ingest.entities import naming
+from retrieval.ingest.entities.sightings import distinct
 from retrieval.ingest.extract.by_model import Chunk, Job, Outcome
 from retrieval.ingest.facts import ExtractedFact, Mention
-from retrieval.ingest.sightings import distinct
 from retrieval.types import FactType
 
 SENTENCE_CHARS = 400

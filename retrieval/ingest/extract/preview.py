@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from retrieval.errors import NeedsModel
-from retrieval.ingest.chunking import chunk as cut
+from retrieval.ingest.documents.chunking import chunk as cut
+from retrieval.ingest.documents.planning import strategy as strategy_settings
 from retrieval.ingest.extract import prompts
 from retrieval.ingest.extract.by_model import Chunk, Job
+from retrieval.ingest.extract.extraction import Extraction, FactExtractor
 from retrieval.ingest.extract.section import Section
-from retrieval.ingest.extraction import Extraction, FactExtractor
-from retrieval.ingest.planning import strategy as strategy_settings
 from retrieval.settings import RetainSettings
 from retrieval.store import banks
 from retrieval.store.database.pool import Pool

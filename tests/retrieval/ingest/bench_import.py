@@ -20,7 +20,7 @@ import numpy as np
 
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
-from retrieval.ingest.deps import IngestDeps, analyser_for
+from retrieval.ingest.context import IngestDeps, analyser_for
 from retrieval.ingest.importing import import_memories
 from retrieval.keyword.analyser import Document
 from retrieval.settings import RetainSettings

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.ingest.anchoring import Known, Placed, content_hash, place
-from retrieval.ingest.chunking import appended, layout
+from retrieval.ingest.documents.anchoring import Known, Placed, content_hash, place
+from retrieval.ingest.documents.chunking import appended, layout
 
 pytestmark = pytest.mark.unit
 

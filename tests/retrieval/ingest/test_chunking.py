@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.ingest.chunking import appended, chunk, layout
+from retrieval.ingest.documents.chunking import appended, chunk, layout
 
 pytestmark = pytest.mark.unit
 

@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 
 from retrieval.errors import FourfoldError
-from retrieval.ingest import worker
 from retrieval.ingest.importing import import_memories
+from retrieval.ingest.operations import worker
 from retrieval.store import banks, memories, operations
 from retrieval.store.database.embedded import EmbeddedPostgres
 from retrieval.store.database.migrate import migrate

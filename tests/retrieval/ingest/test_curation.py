@@ -9,7 +9,7 @@ import pytest
 
 from retrieval.errors import InvalidInput, NotFound
 from retrieval.ingest import curation
-from retrieval.ingest.entity_curation import merge_entities, prune_entities, split_entity
+from retrieval.ingest.entities.curation import merge_entities, prune_entities, split_entity
 from retrieval.ingest.importing import import_memories
 from retrieval.store import banks, documents, entities, memories, stats
 from retrieval.store.database.pool import Pool

@@ -10,9 +10,10 @@ from uuid import uuid4
 import pytest
 
 from retrieval.errors import InvalidInput, NotFound, TooMuch
-from retrieval.ingest import curation, worker
-from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest import curation
+from retrieval.ingest.context import IngestDeps
 from retrieval.ingest.importing import import_memories
+from retrieval.ingest.operations import worker
 from retrieval.ingest.retain import retain
 from retrieval.settings import RetainSettings
 from retrieval.store import answers, banks, chunks, documents, history, memories
@@ -457,7 +458,7 @@ async def test_more_than_may_be_stored(
 async def test_a_document_does_not_grow_for_ever(
     pool: Pool, ingest: IngestDeps, bank: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from retrieval.ingest import planning
+    from retrieval.ingest.documents import planning
 
     monkeypatch.setattr(planning, "DOCUMENT_LIMIT", 100)
     await put(ingest, bank, lines(1, 2).strip())

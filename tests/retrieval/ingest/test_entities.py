@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from retrieval.ingest.entities.sightings import PAIRED
 from retrieval.ingest.importing import import_memories
 from retrieval.ingest.retain import retain
-from retrieval.ingest.sightings import PAIRED
 from retrieval.settings import RetainSettings
 from retrieval.store import banks
 from retrieval.store.database.pool import Pool

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from retrieval.errors import InvalidInput
-from retrieval.ingest.entity_curation import split_entity
+from retrieval.ingest.entities.curation import split_entity
 from retrieval.ingest.importing import import_memories
 from retrieval.store import banks, entities
 from retrieval.store.database.migrate import migrate

@@ -8,12 +8,12 @@ from uuid import uuid4
 import pytest
 
 from retrieval.errors import ModelCut, ModelFailed, ModelRefused, NotFound
+from retrieval.ingest.entities.naming import names
 from retrieval.ingest.extract.by_model import SMALLEST, Chunk, Job, ModelExtractor
 from retrieval.ingest.extract.by_rules import RuleExtractor
+from retrieval.ingest.extract.extraction import Extraction
 from retrieval.ingest.extract.section import Section
-from retrieval.ingest.extraction import Extraction
 from retrieval.ingest.facts import ExtractedFact, Mention
-from retrieval.ingest.naming import names
 from retrieval.ingest.retain import retain
 from retrieval.llm.asking import Usage
 from retrieval.settings import RetainSettings

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from retrieval.errors import TooMuch
-from retrieval.ingest import curation, worker
-from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest import curation
+from retrieval.ingest.context import IngestDeps
 from retrieval.ingest.importing import import_memories
+from retrieval.ingest.operations import worker
 from retrieval.ingest.retain import retain
 from retrieval.store import chunks, documents, history, memories, operations
 from retrieval.store.database.pool import Pool

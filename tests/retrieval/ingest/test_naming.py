@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.ingest.naming import LONGEST, SCANNED, names
+from retrieval.ingest.entities.naming import LONGEST, SCANNED, names
 
 pytestmark = pytest.mark.unit
 

@@ -13,9 +13,10 @@ from uuid import uuid4
 import pytest
 
 from retrieval.errors import Conflict, InvalidInput
-from retrieval.ingest import curation, worker
-from retrieval.ingest.deps import IngestDeps
-from retrieval.ingest.isolation import Child, Died
+from retrieval.ingest import curation
+from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.operations import worker
+from retrieval.ingest.operations.isolation import Child, Died
 from retrieval.store import banks, documents, memories, operations, payloads
 from retrieval.store.database.pool import Pool
 from tests.retrieval.store.servers import HashEmbedder, database, deps, server
@@ -146,7 +147,7 @@ async def test_what_killed_once_is_read_in_a_process_of_its_own(
         raise AssertionError("read in this process")
 
     # What would kill this process is never called here: a child has its own.
-    monkeypatch.setattr("retrieval.ingest.planning.as_it_stands", deadly)
+    monkeypatch.setattr("retrieval.ingest.documents.planning.as_it_stands", deadly)
     assert await worker.Worker(ingest).step()
     assert (await told(pool, bank, id))["status"] == "completed"
     assert (await memories.list_memories(pool, "default", bank))["total"] == 1

@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 
 from retrieval.errors import Conflict, InvalidInput, NotFound
-from retrieval.ingest import worker
+from retrieval.ingest.context import IngestDeps
 from retrieval.ingest.curation import patch_document
-from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest.operations import worker
 from retrieval.ingest.retain import retain
 from retrieval.settings import RetainSettings
 from retrieval.store import banks, chunks, documents, memories, operations, stats, tags

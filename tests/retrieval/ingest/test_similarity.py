@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.ingest.facts import Mention
-from retrieval.ingest.nicknames import variants
-from retrieval.ingest.sightings import distinct
-from retrieval.ingest.similarity import (
+from retrieval.ingest.entities.nicknames import variants
+from retrieval.ingest.entities.sightings import distinct
+from retrieval.ingest.entities.similarity import (
     ACCEPT,
     SAME,
     Form,
@@ -22,6 +21,7 @@ from retrieval.ingest.similarity import (
     score,
     trigrams,
 )
+from retrieval.ingest.facts import Mention
 
 pytestmark = pytest.mark.unit
 

@@ -16,8 +16,8 @@ from models.passthrough import Passthrough
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
 from retrieval.errors import Conflict, Unavailable
+from retrieval.ingest.context import analyser, analyser_for
 from retrieval.ingest.curation import clear, delete_memory, patch_memory
-from retrieval.ingest.deps import analyser, analyser_for
 from retrieval.ingest.importing import import_memories
 from retrieval.keyword.backends import Native, VChord
 from retrieval.maintenance import keyword

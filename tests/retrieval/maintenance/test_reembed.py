@@ -15,7 +15,7 @@ from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
 from retrieval.errors import Conflict, Unavailable
 from retrieval.ingest import curation
-from retrieval.ingest.deps import analyser_for
+from retrieval.ingest.context import analyser_for
 from retrieval.ingest.importing import import_memories
 from retrieval.maintenance import jobs
 from retrieval.maintenance.reembed import reembed

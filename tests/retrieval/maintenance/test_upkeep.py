@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 import numpy as np
 import pytest
 
+from retrieval.ingest.context import IngestDeps
 from retrieval.ingest.curation import clear, delete_document
-from retrieval.ingest.deps import IngestDeps
 from retrieval.ingest.importing import import_memories
 from retrieval.keyword.analyser import Analyser
 from retrieval.maintenance import jobs

@@ -19,7 +19,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest.context import IngestDeps
 from retrieval.settings import RetainSettings
 from retrieval.store.database.embedded import EmbeddedPostgres
 from retrieval.store.database.migrate import migrate

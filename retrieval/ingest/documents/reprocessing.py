@@ -12,10 +12,10 @@ from typing import Any
 from uuid import UUID
 
 from retrieval.errors import InvalidInput
-from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.documents.planning import Anew
 from retrieval.ingest.extract.section import Section
 from retrieval.ingest.items import DOCUMENT_LIMIT, parse
-from retrieval.ingest.planning import Anew
 from retrieval.ingest.retain import retain
 from retrieval.store import banks, documents
 from retrieval.store.database.pool import Connection, read

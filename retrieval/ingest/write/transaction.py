@@ -16,13 +16,14 @@ from uuid import UUID
 
 import numpy as np
 
-from retrieval.ingest import entities, links, numbering, references, rows
-from retrieval.ingest.augment import weighed_by
 from retrieval.ingest.collecting import held_off
-from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.entities import resolution as entities
+from retrieval.ingest.entities.sightings import Sighting
 from retrieval.ingest.facts import Fact, Link, Prepared
-from retrieval.ingest.sets import agreed
-from retrieval.ingest.sightings import Sighting
+from retrieval.ingest.write import links, numbering, references, rows
+from retrieval.ingest.write.enrich import weighed_by
+from retrieval.ingest.write.sets import agreed
 from retrieval.settings import RetainSettings
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection

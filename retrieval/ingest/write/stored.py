@@ -10,9 +10,9 @@ from uuid import UUID
 
 import numpy as np
 
-from retrieval.ingest.augment import prepare
 from retrieval.ingest.facts import Fact, Link, Mention, Prepared
-from retrieval.ingest.writing import Change
+from retrieval.ingest.write.enrich import prepare
+from retrieval.ingest.write.transaction import Change
 from retrieval.store.database.pool import Connection
 from retrieval.store.segments import table as segments
 from retrieval.types import FactType, Floats, LinkType

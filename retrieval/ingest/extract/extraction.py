@@ -13,11 +13,11 @@ from datetime import datetime
 from typing import Protocol
 
 from retrieval import timex, zones
-from retrieval.ingest import naming
+from retrieval.ingest.entities import naming
+from retrieval.ingest.entities.sightings import distinct
 from retrieval.ingest.extract.by_model import Chunk, Job, Outcome
 from retrieval.ingest.extract.section import Section
 from retrieval.ingest.facts import ExtractedFact, Mention
-from retrieval.ingest.sightings import distinct
 from retrieval.settings import RetainSettings
 
 _WORD = re.compile(r"\w")

@@ -26,8 +26,8 @@ import regex
 from rapidfuzz import fuzz
 from rapidfuzz.distance import OSA
 
-from retrieval.ingest.naming import is_given
-from retrieval.ingest.nicknames import are_forms
+from retrieval.ingest.entities.naming import is_given
+from retrieval.ingest.entities.nicknames import are_forms
 from retrieval.text import folding
 
 ACCEPT = 0.6

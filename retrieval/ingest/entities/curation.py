@@ -7,12 +7,15 @@ from typing import Any
 from uuid import UUID
 
 from retrieval.errors import InvalidInput, NotFound
-from retrieval.ingest import entity_keys, fields, merging, stored
-from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest import fields
+from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.entities import keys as entity_keys
+from retrieval.ingest.entities import merging
+from retrieval.ingest.entities.sightings import NAME_LIMIT
+from retrieval.ingest.entities.similarity import collapse
 from retrieval.ingest.facts import new_ids
-from retrieval.ingest.sightings import NAME_LIMIT
-from retrieval.ingest.similarity import collapse
-from retrieval.ingest.writing import Change, write
+from retrieval.ingest.write import stored
+from retrieval.ingest.write.transaction import Change, write
 from retrieval.store import entities
 from retrieval.store.memories import as_uuid
 from retrieval.text import folding

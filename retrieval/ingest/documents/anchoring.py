@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Final
 
-from retrieval.ingest.chunking import Cut, Layout
+from retrieval.ingest.documents.chunking import Cut, Layout
 
 _OCCURRENCES: Final = 4
 """Places where a repeated chunk is tried."""

@@ -17,7 +17,7 @@ import numpy as np
 from retrieval.errors import InvalidInput
 from retrieval.ingest.facts import Fact, Link, Ref
 from retrieval.ingest.fields import fail, with_key
-from retrieval.ingest.links import Edges
+from retrieval.ingest.write.links import Edges
 from retrieval.store.database.pool import Connection
 from retrieval.types import FactType, LinkType
 

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from retrieval.ingest import merging
-from retrieval.ingest.similarity import plain
+from retrieval.ingest.entities import merging
+from retrieval.ingest.entities.similarity import plain
 from retrieval.store.database.pool import Connection
 from retrieval.text import folding
 

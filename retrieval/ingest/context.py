@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
-from retrieval.ingest.extraction import FactExtractor
+from retrieval.ingest.extract.extraction import FactExtractor
 from retrieval.keyword.analyser import Analyser
 from retrieval.protocols import Embedder, Neighbours
 from retrieval.settings import RetainSettings

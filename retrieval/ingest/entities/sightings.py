@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import combinations
 
+from retrieval.ingest.entities.similarity import collapse
 from retrieval.ingest.facts import Mention
-from retrieval.ingest.similarity import collapse
 from retrieval.text import folding
 
 NAME_LIMIT = 500

@@ -7,14 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from retrieval.ingest import stored as stored_facts
-from retrieval.ingest.anchoring import Known
+from retrieval.ingest.documents.anchoring import Known
+from retrieval.ingest.documents.planning import Before, Plan
 from retrieval.ingest.extract.section import Section
 from retrieval.ingest.facts import Fact, Link
-from retrieval.ingest.numbering import document_numbers
-from retrieval.ingest.planning import Before, Plan
-from retrieval.ingest.stored import Stored
-from retrieval.ingest.writing import Change
+from retrieval.ingest.write import stored as stored_facts
+from retrieval.ingest.write.numbering import document_numbers
+from retrieval.ingest.write.stored import Stored
+from retrieval.ingest.write.transaction import Change
 from retrieval.settings import RetainSettings
 from retrieval.store.database.copying import copy, execute_many
 from retrieval.store.database.pool import Connection

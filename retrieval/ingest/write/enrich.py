@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.errors import FourfoldError, Unavailable
-from retrieval.ingest.deps import IngestDeps
+from retrieval.ingest.context import IngestDeps
 from retrieval.ingest.facts import Fact, Prepared
 from retrieval.keyword.analyser import Analyser, Document
 from retrieval.protocols import Embedder

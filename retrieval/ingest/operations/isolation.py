@@ -99,7 +99,7 @@ class Child:
 
 def _start(limit_s: float) -> subprocess.Popen[bytes]:
     paths = os.pathsep.join(path for path in sys.path if path)
-    call = f"from retrieval.ingest.isolation import main; main({int(limit_s) + 5})"
+    call = f"from retrieval.ingest.operations.isolation import main; main({int(limit_s) + 5})"
     return subprocess.Popen(
         [sys.executable, "-c", call],
         stdin=subprocess.PIPE,

@@ -15,10 +15,10 @@ from typing import Any, Final
 import orjson
 
 from retrieval.errors import InvalidInput, TooMuch
-from retrieval.ingest.anchoring import Known, Placed, place
-from retrieval.ingest.chunking import Layout, appended, layout
+from retrieval.ingest.documents.anchoring import Known, Placed, place
+from retrieval.ingest.documents.chunking import Layout, appended, layout
+from retrieval.ingest.extract.extraction import as_it_stands
 from retrieval.ingest.extract.section import Section
-from retrieval.ingest.extraction import as_it_stands
 from retrieval.ingest.facts import ExtractedFact
 from retrieval.ingest.items import DOCUMENT_LIMIT, Item
 from retrieval.settings import RetainSettings

@@ -18,10 +18,10 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from retrieval.errors import Conflict, FourfoldError, InvalidInput, NeedsModel, NotFound
-from retrieval.ingest import reprocessing
-from retrieval.ingest.deps import IngestDeps
-from retrieval.ingest.isolation import Child, Died
+from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.documents import reprocessing
 from retrieval.ingest.items import parse
+from retrieval.ingest.operations.isolation import Child, Died
 from retrieval.ingest.retain import retain
 from retrieval.store import answers, banks, operations, payloads
 from retrieval.store.answers import Key

@@ -19,11 +19,20 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import ParamSpec, TypeVar
 
-from retrieval.ingest import candidates, entity_keys
-from retrieval.ingest.candidates import Candidate, slices
+from retrieval.ingest.entities import candidates
+from retrieval.ingest.entities import keys as entity_keys
+from retrieval.ingest.entities.candidates import Candidate, slices
+from retrieval.ingest.entities.sightings import Book, Counts, Sighting
+from retrieval.ingest.entities.similarity import (
+    ACCEPT,
+    SAME,
+    Form,
+    cluster,
+    likeness,
+    recency,
+    score,
+)
 from retrieval.ingest.facts import new_ids
-from retrieval.ingest.sightings import Book, Counts, Sighting
-from retrieval.ingest.similarity import ACCEPT, SAME, Form, cluster, likeness, recency, score
 from retrieval.settings import RetainSettings
 from retrieval.store.database.pool import Connection
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from retrieval.ingest.nicknames import variants
-from retrieval.ingest.similarity import plain
+from retrieval.ingest.entities.nicknames import variants
+from retrieval.ingest.entities.similarity import plain
 from retrieval.settings import RetainSettings
 from retrieval.store.database.pool import Connection
 
