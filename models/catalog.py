@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from models.chain import FailoverChain, Member
-from models.crossencoder import LocalCrossEncoder
-from models.encoder import LocalEncoder
+from models.local.crossencoder import LocalCrossEncoder
+from models.local.encoder import LocalEncoder
 from models.passthrough import Passthrough
-from models.remote import CohereEmbedder, OpenAIEmbedder, RemoteReranker, ZeroEntropyEmbedder
+from models.remote.hosted import CohereEmbedder, OpenAIEmbedder, RemoteReranker, ZeroEntropyEmbedder
+from models.remote.tei import TeiEmbedder, TeiReranker
 from models.settings import EmbedderSettings, RerankerSettings, SettingsError
-from models.tei import TeiEmbedder, TeiReranker
 from models.types import Floats, Load, Observe, ignore
 
 

@@ -23,7 +23,7 @@ from serve.maintain import keyword_findings
 from serve.settings import Settings, SettingsError, load
 
 if TYPE_CHECKING:
-    from models.crossencoder import LocalCrossEncoder
+    from models.local.crossencoder import LocalCrossEncoder
 
 QUESTION = "Where does Anna work now?"
 PACKAGES = ("ray", "torch", "transformers", "asyncpg", "fastapi", "numpy", "dateparser")
@@ -103,7 +103,7 @@ def _machine(_settings: Settings, _data: Path) -> Iterator[Finding]:
 def _device(settings: Settings, _data: Path) -> Iterator[Finding]:
     import torch
 
-    from models.device import resolve
+    from models.local.device import resolve
     from serve.inference import embedder_settings
 
     machine = resolve(embedder_settings(settings).compute)
@@ -143,7 +143,7 @@ def _embedder(settings: Settings, _data: Path) -> Iterator[Finding]:
 
 
 def _reranker(settings: Settings, _data: Path) -> Iterator[Finding]:
-    from models.crossencoder import LocalCrossEncoder
+    from models.local.crossencoder import LocalCrossEncoder
     from models.types import Unavailable
     from serve.inference import reranker_settings
 

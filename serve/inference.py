@@ -11,10 +11,10 @@ from pydantic import SecretStr
 
 from models.catalog import build_embedder, build_reranker
 from models.chain import Member
+from models.local.weights import find
 from models.passthrough import Passthrough
 from models.settings import Compute, EmbedderSettings, RerankerSettings
 from models.types import ModelError, Observe
-from models.weights import find
 from serve import metrics
 from serve.settings import Settings
 from serve.settings.model import RerankerMember, Stage

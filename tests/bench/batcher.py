@@ -14,7 +14,7 @@ import random
 import sys
 from pathlib import Path
 
-from models.lanes import Limits
+from models.batching.lanes import Limits
 from models.types import Priority
 from tests.bench import report
 from tests.models import virtual_time

@@ -25,11 +25,11 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import numpy as np
 import torch
 
-from models.device import cpu_computes_bf16
-from models.encoder import LocalEncoder
+from models.local.device import cpu_computes_bf16
+from models.local.encoder import LocalEncoder
+from models.local.weights import find
 from models.settings import Compute, EmbedderSettings
 from models.types import Floats
-from models.weights import find
 from tests.bench import report
 from tests.bench.rerank import texts
 

@@ -27,8 +27,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import numpy as np
 import torch
 
-from models.crossencoder import LocalCrossEncoder
-from models.device import cpu_computes_bf16, cpu_computes_int8
+from models.local.crossencoder import LocalCrossEncoder
+from models.local.device import cpu_computes_bf16, cpu_computes_int8
 from models.settings import Compute, RerankerSettings
 from models.types import Floats
 from tests.bench import report

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from models.weights import find
+from models.local.weights import find
 from tests.bench.sets import Bank, Memory, Question
 
 _FUNCTION_WORDS = (

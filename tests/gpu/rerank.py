@@ -27,14 +27,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from models import attention
-from models.crossencoder import LocalCrossEncoder
-from models.pack import Tokens, pack
-from models.packed import PackedEncoder
+from models.local.crossencoder import LocalCrossEncoder
+from models.local.kernels import attention
+from models.local.kernels.pack import Tokens, pack
+from models.local.kernels.packed import PackedEncoder
+from models.local.text import TextEncoder
+from models.local.weights import find
 from models.settings import Compute, RerankerSettings
-from models.text import TextEncoder
 from models.types import Floats
-from models.weights import find
 from tests.bench import report
 from tests.bench.rerank import texts
 from tests.models.weights import make_encoder

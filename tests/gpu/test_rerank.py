@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from models import attention
-from models.encoder import LocalEncoder
-from models.pack import Tokens, pack
-from models.packed import PackedEncoder
+from models.local.encoder import LocalEncoder
+from models.local.kernels import attention
+from models.local.kernels.pack import Tokens, pack
+from models.local.kernels.packed import PackedEncoder
+from models.local.weights import find
 from models.settings import Compute, EmbedderSettings
-from models.weights import find
 from tests.gpu import rerank
 from tests.models.weights import make_encoder
 

@@ -7,8 +7,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from models.batcher import Batcher
-from models.lanes import Limits
+from models.batching.batcher import Batcher
+from models.batching.lanes import Limits
 from models.types import DeadlineExceeded, Overloaded, Priority
 from tests.models import virtual_time
 

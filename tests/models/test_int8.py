@@ -6,14 +6,15 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from models import int8, samples
-from models.device import cpu_computes_int8
-from models.int8 import Int8Feed, Int8Linear
-from models.linear import Affine
-from models.pack import pack
-from models.packed import PackedEncoder
-from models.text import TextEncoder
-from models.weights import find
+from models.local import samples
+from models.local.device import cpu_computes_int8
+from models.local.kernels import int8
+from models.local.kernels.int8 import Int8Feed, Int8Linear
+from models.local.kernels.linear import Affine
+from models.local.kernels.pack import pack
+from models.local.kernels.packed import PackedEncoder
+from models.local.text import TextEncoder
+from models.local.weights import find
 
 pytestmark = pytest.mark.skipif(
     not (cpu_computes_int8() and int8.available()), reason="this CPU has no int8 arithmetic"

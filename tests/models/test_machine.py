@@ -19,10 +19,11 @@ import numpy as np
 import pytest
 import torch
 
-from models import device, int8, weights
-from models.device import Owner, allowed_cpus, cpu_computes_bf16, resolve
-from models.engine import Engine, Loaded
-from models.pack import Pack, Tokens
+from models.local import device, weights
+from models.local.device import Owner, allowed_cpus, cpu_computes_bf16, resolve
+from models.local.engine import Engine, Loaded
+from models.local.kernels import int8
+from models.local.kernels.pack import Pack, Tokens
 from models.settings import Compute, EmbedderSettings, RerankerSettings, SettingsError
 from models.types import Unavailable, WrongModel
 
@@ -220,7 +221,7 @@ def test_the_packaged_model_has_one_name(name: str) -> None:
 
 FAULTS = """
 import resource, sys, threading, torch
-from models.device import keep_freed_memory
+from models.local.device import keep_freed_memory
 if sys.argv[1] == "kept":
     keep_freed_memory()
 def faults():

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from models import attention, packed
-from models.device import cpu_computes_bf16
-from models.linear import Affine, PlainLinear, linear
-from models.pack import Tokens, pack
-from models.packed import PackedEncoder
-from models.padded import PaddedModel
+from models.local.device import cpu_computes_bf16
+from models.local.kernels import attention, packed
+from models.local.kernels.linear import Affine, PlainLinear, linear
+from models.local.kernels.pack import Tokens, pack
+from models.local.kernels.packed import PackedEncoder
+from models.local.kernels.padded import PaddedModel
+from models.local.weights import find
 from models.types import WrongModel
-from models.weights import find
 from tests.models.weights import make_encoder
 
 CPU = torch.device("cpu")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from models.catalog import REMOTE_EMBEDDERS, build_embedder, build_reranker
-from models.remote import OpenAIEmbedder, RemoteReranker
+from models.remote.hosted import OpenAIEmbedder, RemoteReranker
 from models.settings import (
     EMBEDDER_PROVIDERS,
     RERANKER_PROVIDERS,

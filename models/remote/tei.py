@@ -20,11 +20,11 @@ from typing import Any, TypeVar
 import httpx
 import numpy as np
 
-from models.answers import bank_header, in_order, unit_rows
-from models.http import JsonClient, all_of, bounds
-from models.prefixed import PrefixedEmbedder
+from models.local.text import CHARS_PER_TOKEN
+from models.remote.answers import bank_header, in_order, unit_rows
+from models.remote.http import JsonClient, all_of, bounds
+from models.remote.prefixed import PrefixedEmbedder
 from models.settings import REMOTE_LIMIT_S, EmbedderSettings, RerankerSettings
-from models.text import CHARS_PER_TOKEN
 from models.types import (
     BadOutput,
     Floats,

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.pack import Pack
+from models.local.kernels.pack import Pack
+from models.local.weights import ModelFolder
 from models.types import WrongModel
-from models.weights import ModelFolder
 
 
 class PaddedModel:

@@ -6,8 +6,8 @@ What matters is variety: prose, questions, chat, code, numbers, several scripts.
 
 from __future__ import annotations
 
-from models.pack import Pack, pack
-from models.text import TextEncoder
+from models.local.kernels.pack import Pack, pack
+from models.local.text import TextEncoder
 
 QUERIES = (
     "Where does Anna work now?",

@@ -15,12 +15,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from models.layout import Layout
-from models.pack import Pack, Tokens, pack
-from models.padded import padded, positions
-from models.text import CHARS_PER_TOKEN, beginning, without_surrogates
+from models.local.kernels.pack import Pack, Tokens, pack
+from models.local.kernels.padded import padded, positions
+from models.local.layout import Layout
+from models.local.text import CHARS_PER_TOKEN, beginning, without_surrogates
+from models.local.weights import ModelFolder
 from models.types import Floats, WrongModel
-from models.weights import ModelFolder
 
 UNLIMITED_TOKENS = 8192
 """Where neither model nor tokenizer bounds a text."""

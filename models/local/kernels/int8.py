@@ -26,7 +26,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from models.linear import Affine
+from models.local.kernels.linear import Affine
 
 SMOOTHING = 0.75
 """The exponent a, with which activations bear less and weights more. Xiao's default is 0.5, with

@@ -12,11 +12,11 @@ from tokenizers import Tokenizer
 from tokenizers.normalizers import Lowercase
 from tokenizers.normalizers import Sequence as Normalizers
 
-from models import packed
-from models.layout import Options, options
-from models.pack import Tokens
+from models.local.kernels import packed
+from models.local.kernels.pack import Tokens
+from models.local.layout import Options, options
+from models.local.weights import ModelFolder
 from models.types import Ints, WrongModel
-from models.weights import ModelFolder
 
 CHARS_PER_TOKEN = 64
 """Text beyond so many characters per token of room is not read: it cannot fit in practice, and a

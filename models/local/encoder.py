@@ -11,18 +11,18 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from models import packed
-from models.device import Machine
-from models.engine import Engine, Loaded
-from models.layout import read
-from models.pack import Pack, Tokens
+from models.local.device import Machine
+from models.local.engine import Engine, Loaded
+from models.local.kernels import packed
+from models.local.kernels.pack import Pack, Tokens
+from models.local.layout import read
+from models.local.sentence import SentenceModel
+from models.local.text import INLINE_CHARS, TextEncoder, off_loop
+from models.local.weights import canonical, find
 from models.recent import RecentVectors
-from models.sentence import SentenceModel
 from models.settings import EmbedderSettings
-from models.text import INLINE_CHARS, TextEncoder, off_loop
 from models.tokencut import cut_to_tokens
 from models.types import BadOutput, Floats, Load, Observe, Priority, Unavailable, ignore
-from models.weights import canonical, find
 
 log = logging.getLogger(__name__)
 

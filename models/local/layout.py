@@ -1,7 +1,7 @@
 """What a folder says that sentence-transformers would do with it: modules, options, prompts.
 
 Read strictly: what is not understood wholly is left to sentence-transformers itself
-(`Layout.packed` is false, models/sentence.py), and what even that cannot compute the same for
+(`Layout.packed` is false, models/local/sentence.py), and what even that cannot compute the same for
 every batch is refused.
 """
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from models.local.weights import ModelFolder, inside, kind_of, read_list, read_object
 from models.types import WrongModel
-from models.weights import ModelFolder, inside, kind_of, read_list, read_object
 
 OPTION_FILES = tuple(
     f"sentence_{kind}_config.json"

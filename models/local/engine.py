@@ -21,10 +21,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.batcher import Batcher
-from models.device import Machine, Owner, keep_freed_memory, resolve
-from models.lanes import Limits
-from models.pack import Pack, Tokens, pack
+from models.batching.batcher import Batcher
+from models.batching.lanes import Limits
+from models.local.device import Machine, Owner, keep_freed_memory, resolve
+from models.local.kernels.pack import Pack, Tokens, pack
 from models.settings import Compute
 from models.types import (
     DeviceLost,

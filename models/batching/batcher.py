@@ -19,8 +19,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic
 
-from models.lanes import Call, Lane, Limits, R, Slice, T
-from models.tally import Tally
+from models.batching.lanes import Call, Lane, Limits, R, Slice, T
+from models.batching.tally import Tally
 from models.types import (
     BadOutput,
     DeadlineExceeded,

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import torch
 
-from models import int8
+from models.local.kernels import int8
 from models.settings import Compute, SettingsError
 from models.types import DeviceLost, Unavailable
 

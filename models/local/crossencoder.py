@@ -10,17 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models import packed, samples
-from models.device import Machine, hand_over_often
-from models.engine import Engine, Loaded
-from models.layout import of_classifier
-from models.linear import Affine, linear
-from models.pack import Pack, pack
-from models.padded import PaddedModel
+from models.local import samples
+from models.local.device import Machine, hand_over_often
+from models.local.engine import Engine, Loaded
+from models.local.kernels import packed
+from models.local.kernels.linear import Affine, linear
+from models.local.kernels.pack import Pack, pack
+from models.local.kernels.padded import PaddedModel
+from models.local.layout import of_classifier
+from models.local.text import TextEncoder, off_loop
+from models.local.weights import ModelFolder, find
 from models.settings import RerankerSettings
-from models.text import TextEncoder, off_loop
 from models.types import Load, Observe, Scores, Unavailable, WrongModel, ignore
-from models.weights import ModelFolder, find
 
 DEFAULT_MODEL = "cross-encoder/ms-marco-MiniLM-L-6-v2"
 

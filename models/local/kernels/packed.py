@@ -7,7 +7,7 @@ first token of each sequence is asked for (a classifier, or CLS pooling), the la
 nothing for the others, not even keys and values: a sixth of the work of a six-layer model, with
 the same result.
 
-In int8 (models/int8.py) the products are of bytes; states, norms and residuals are in fp32,
+In int8 (models/local/kernels/int8.py) the products are of bytes; states, norms and residuals are in fp32,
 attention in bf16 where the CPU has it.
 """
 
@@ -23,11 +23,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from models import attention
-from models.device import cpu_computes_bf16
-from models.int8 import Int8Feed, Int8Linear
-from models.linear import Affine, Linear, linear
-from models.pack import Pack
+from models.local.device import cpu_computes_bf16
+from models.local.kernels import attention
+from models.local.kernels.int8 import Int8Feed, Int8Linear
+from models.local.kernels.linear import Affine, Linear, linear
+from models.local.kernels.pack import Pack
 from models.types import Ints, WrongModel
 
 FAMILIES = {"bert": "bert", "roberta": "roberta", "xlm-roberta": "roberta", "camembert": "roberta"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 
+from models.local.text import off_loop
 from models.settings import EmbedderSettings
-from models.text import off_loop
 from models.tokencut import cut_to_tokens
 from models.types import BadOutput, Floats
 
