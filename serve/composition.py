@@ -44,11 +44,11 @@ from retrieval.store.database.pool import Pool, PoolSettings, open_pool
 from retrieval.store.heads import BankHead
 from retrieval.store.tenants import DEFAULT_TENANT
 from serve import metrics
-from serve.admission import AdmissionController, Limits, LimitShare
-from serve.inference import name_of, open_embedder, open_reranker
-from serve.llm import LanguageModels, open_models
-from serve.membership import Membership
-from serve.services import Services, Writer
+from serve.admission.controller import AdmissionController, Limits, LimitShare
+from serve.admission.membership import Membership
+from serve.http.services import Services, Writer
+from serve.opening.inference import name_of, open_embedder, open_reranker
+from serve.opening.llm import LanguageModels, open_models
 from serve.settings import Settings
 from serve.settings.model import RESIDENT
 from serve.writer import LocalWriter

@@ -15,7 +15,7 @@ from retrieval.store.answers import Key
 
 
 class LocalWriter:
-    """See serve.services.Writer."""
+    """See serve.http.services.Writer."""
 
     def __init__(self, deps: IngestDeps) -> None:
         self._deps = deps

@@ -65,7 +65,7 @@ def serving(data: Path, config: str, env: Mapping[str, str] | None = None) -> It
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "serve.cli", "serve", "--port", str(port)]
+    command = [sys.executable, "-m", "serve.cli.main", "serve", "--port", str(port)]
     command += ["--data", str(data), "--config", config]
     whole = {**os.environ, "FOURFOLD_SAMPLE_BANK": "false", **(env or {})}
     data.mkdir(parents=True, exist_ok=True)

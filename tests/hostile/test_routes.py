@@ -62,7 +62,7 @@ class Watched:
 
 
 def described() -> list[Operation]:
-    from serve import app
+    from serve.http import app
 
     return operations(app.create(Settings()).openapi())
 

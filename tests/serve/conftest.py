@@ -22,9 +22,11 @@ with warnings.catch_warnings():  # these modules warn while they are imported
 from retrieval.store.database.embedded import EmbeddedPostgres
 from retrieval.store.database.migrate import migrate
 from retrieval.store.database.pool import read
-from serve import app, composition, sample
+from serve import composition
 from serve.composition import Stages
-from serve.services import Services
+from serve.http import app
+from serve.http.services import Services
+from serve.local import sample
 from serve.settings import Settings, parse
 
 __all__ = ["ray"]

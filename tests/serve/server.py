@@ -47,7 +47,7 @@ class Server:
         self._env = {**inherited, **env, MARK: self.mark, "PYTHONWARNINGS": "ignore"}
 
     def start(self, timeout_s: float = 120) -> Server:
-        command = [sys.executable, "-m", "serve.cli", "serve", "--port", str(self.port)]
+        command = [sys.executable, "-m", "serve.cli.main", "serve", "--port", str(self.port)]
         command += ["--data", str(self.data), "--config", str(self.config)]
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(

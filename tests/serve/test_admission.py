@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from retrieval.errors import DeadlineExceeded, Overloaded, RateLimited
-from serve.admission import AdmissionController, Limits, LimitShare
+from serve.admission.controller import AdmissionController, Limits, LimitShare
 
 pytestmark = pytest.mark.unit
 

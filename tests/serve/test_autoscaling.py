@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve.autoscaling import config, replicas_needed
+from serve.cluster.autoscaling import config, replicas_needed
 from serve.settings.model import Autoscale
 
 pytestmark = pytest.mark.unit

@@ -21,7 +21,7 @@ from ray.serve._private.common import (
 from ray.serve.request_router import PendingRequest, RunningReplica
 
 from retrieval.bank.shards.placement import ranked
-from serve.bank_router import BankRouter
+from serve.cluster.bank_router import BankRouter
 from tests.serve.server import ROOT, Server
 
 BASE = "/v1/default/banks"

@@ -16,8 +16,8 @@ import pytest
 
 from retrieval.errors import Overloaded
 from retrieval.store import tenants
-from serve import app, bodies
-from serve.bodies import SMALL_BYTES, BodyMemory
+from serve.http import app, bodies
+from serve.http.bodies import SMALL_BYTES, BodyMemory
 from tests.serve.conftest import B, Live
 
 JSON = {"content-type": "application/json"}

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from serve import brake
-from serve.brake import Brake
+from serve.http import brake
+from serve.http.brake import Brake
 
 pytestmark = pytest.mark.unit
 

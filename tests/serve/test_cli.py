@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from serve import table
-from serve.cli import app
+from serve.cli import table
+from serve.cli.main import app
 
 pytestmark = pytest.mark.unit
 

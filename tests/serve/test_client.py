@@ -22,7 +22,7 @@ from hindsight_client import Hindsight
 from hindsight_client_api.exceptions import ApiException, BadRequestException, NotFoundException
 from pydantic import BaseModel
 
-from serve.wire import banks, recall, writes
+from serve.http.wire import banks, recall, writes
 from tests.serve.conftest import Live
 
 pytestmark = [

@@ -23,7 +23,7 @@ def test_there_are_files() -> None:
 def test_file(path: Path) -> None:
     deployed = ServeDeploySchema.model_validate(yaml.safe_load(path.read_text()))
     (application,) = deployed.applications
-    assert application.import_path == "serve.deployments:build"
+    assert application.import_path == "serve.cluster.deployments:build"
     settings = load(path, {})
     assert not settings.warnings
     assert (settings.server.host, settings.server.port) == (

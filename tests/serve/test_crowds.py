@@ -147,7 +147,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowded]:
 
 
 def key_of(server: Server, tenant: str) -> str:
-    command = [sys.executable, "-m", "serve.cli", "keys", "create"]
+    command = [sys.executable, "-m", "serve.cli.main", "keys", "create"]
     command += ["--tenant", tenant, "--data", str(server.data)]
     env = {**os.environ, "PYTHONWARNINGS": "ignore"}
     return subprocess.check_output(command, cwd=ROOT, env=env, text=True).strip()

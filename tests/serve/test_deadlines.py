@@ -13,8 +13,9 @@ import pytest
 
 from models.types import Unavailable
 from retrieval.recall.engine import RecallEngine
-from serve import app, sample
-from serve.services import Services
+from serve.http import app
+from serve.http.services import Services
+from serve.local import sample
 from tests.serve.conftest import B, Live
 
 pytestmark = pytest.mark.integration

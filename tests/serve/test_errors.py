@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from serve.errors import problems
+from serve.http.errors import problems
 
 pytestmark = pytest.mark.unit
 

@@ -11,10 +11,10 @@ import httpx
 import pytest
 from starlette.responses import Response
 
-from serve import app
-from serve.admission import AdmissionController
-from serve.guard import Guard
-from serve.services import Services
+from serve.admission.controller import AdmissionController
+from serve.http import app
+from serve.http.guard import Guard
+from serve.http.services import Services
 from serve.settings import parse
 
 pytestmark = pytest.mark.unit

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from serve import haproxy
+from serve.local import haproxy
 
 pytestmark = pytest.mark.unit
 

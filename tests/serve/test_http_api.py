@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from serve.routes.unbuilt import UNBUILT
+from serve.http.routes.unbuilt import UNBUILT
 from tests.serve.conftest import B, Live
 
 pytestmark = pytest.mark.integration

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from serve import sample
+from serve.local import sample
 from tests.serve.conftest import B, Live
 
 pytestmark = pytest.mark.integration

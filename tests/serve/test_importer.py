@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve.client import Api, ApiError
-from serve.importer import BadLine, batches, import_jsonl
+from serve.cli.client import Api, ApiError
+from serve.cli.importer import BadLine, batches, import_jsonl
 
 pytestmark = pytest.mark.unit
 

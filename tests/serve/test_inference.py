@@ -8,8 +8,8 @@ import pytest
 
 from models.catalog import build_embedder, build_reranker
 from models.settings import EMBEDDER_PROVIDERS, RERANKER_PROVIDERS
-from serve import doctor
-from serve.inference import embedder_settings, reranker_settings
+from serve.cli import doctor
+from serve.opening.inference import embedder_settings, reranker_settings
 from serve.settings import Settings, SettingsError, parse
 from tests.models.embed_server import KEY, EmbedServer
 from tests.models.families import arrange, make

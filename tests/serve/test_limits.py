@@ -13,9 +13,10 @@ import pytest
 from retrieval.recall.engine import RecallResult
 from retrieval.store import limits, tenants
 from retrieval.types import RecallQuery
-from serve import app, composition
-from serve.admission import AdmissionController, Limits
-from serve.services import Services
+from serve import composition
+from serve.admission.controller import AdmissionController, Limits
+from serve.http import app
+from serve.http.services import Services
 from tests.serve.conftest import B, Live, settings_for
 
 pytestmark = pytest.mark.integration

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from serve.logs import SharedFile, TextLines
-from serve.processes import owned
+from serve.local.logs import SharedFile, TextLines
+from serve.local.processes import owned
 
 pytestmark = pytest.mark.unit
 

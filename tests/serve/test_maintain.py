@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from retrieval.ingest.importing import import_memories
 from retrieval.store import banks
 from retrieval.store.database.pool import Pool
-from serve.cli import app
-from serve.doctor import findings
+from serve.cli.doctor import findings
+from serve.cli.main import app
 from tests.retrieval.store.servers import database, deps, server
 
 pytestmark = pytest.mark.integration

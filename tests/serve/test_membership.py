@@ -16,8 +16,8 @@ from retrieval.store import heartbeats, limits, tenants
 from retrieval.store.database.migrate import migrate
 from retrieval.store.database.pool import Pool, PoolSettings, open_pool
 from serve import composition
-from serve.admission import LimitShare
-from serve.membership import Membership
+from serve.admission.controller import LimitShare
+from serve.admission.membership import Membership
 from tests.serve.conftest import settings_for
 
 pytestmark = pytest.mark.integration

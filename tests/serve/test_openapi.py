@@ -21,7 +21,8 @@ with warnings.catch_warnings():
     import schemathesis
     from schemathesis import GenerationMode
 
-from serve import app, sample
+from serve.http import app
+from serve.local import sample
 from serve.settings import Settings
 from tests.serve.conftest import Live, state
 

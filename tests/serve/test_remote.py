@@ -14,7 +14,7 @@ from ray.exceptions import RayActorError
 
 from retrieval.errors import DeadlineExceeded, NotFound, Unavailable
 from retrieval.types import RecallQuery
-from serve.remote import Handle, RemoteRetriever
+from serve.cluster.remote import Handle, RemoteRetriever
 
 pytestmark = pytest.mark.unit
 

@@ -262,7 +262,7 @@ async def waiting(http: httpx.AsyncClient, connection: Any) -> list[Any]:
 
 
 def test_a_second_server_on_the_same_data_or_port(server: Server, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "serve.cli", "serve", "--config", str(server.config)]
+    command = [sys.executable, "-m", "serve.cli.main", "serve", "--config", str(server.config)]
     env = {**os.environ, "PYTHONWARNINGS": "ignore"}
     for options, named in (
         (["--port", str(server.port), "--data", str(tmp_path)], str(server.port)),
@@ -283,7 +283,7 @@ def test_a_second_server_on_the_same_data_or_port(server: Server, tmp_path: Path
 def test_the_command_line(server: Server, tmp_path: Path) -> None:
     def fourfold(*args: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "serve.cli", *args],
+            [sys.executable, "-m", "serve.cli.main", *args],
             cwd=ROOT,
             env={**os.environ, "PYTHONWARNINGS": "ignore", "COLUMNS": "200"},
             capture_output=True,
@@ -389,7 +389,7 @@ def test_a_killed_server_starts_again_and_says_farewell(server: Server) -> None:
 def test_a_signal_while_it_starts(tmp_path: Path) -> None:
     for number, seconds in ((signal.SIGTERM, 1.5), (signal.SIGINT, 6.0)):
         server = Server(tmp_path / f"d{number}")
-        command = [sys.executable, "-m", "serve.cli", "serve", "--port", str(server.port)]
+        command = [sys.executable, "-m", "serve.cli.main", "serve", "--port", str(server.port)]
         with server.log.open("wb") as out:
             server.process = subprocess.Popen(
                 [*command, "--data", str(server.data), "--config", str(server.config)],

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from serve import sample
+from serve.local import sample
 from tests.serve.server import ROOT, Server
 
 pytestmark = [pytest.mark.serve, pytest.mark.timeout(240)]

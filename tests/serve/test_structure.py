@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve import structure
-from serve.structure import Bounds, TooMuch, check
+from serve.http import structure
+from serve.http.structure import Bounds, TooMuch, check
 
 pytestmark = pytest.mark.unit
 

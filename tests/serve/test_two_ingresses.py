@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from serve.membership import BEAT_S
+from serve.admission.membership import BEAT_S
 from tests.serve.server import Server
 
 pytestmark = [pytest.mark.serve, pytest.mark.timeout(240)]

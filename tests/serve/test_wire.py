@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from retrieval.types import FactType, TagAll, TagLeaf, TagNot, TagsMatch
-from serve.wire.common import moment
-from serve.wire.recall import RecallBody
-from serve.wire.tags import tag_groups
-from serve.wire.writes import ItemBody, MemoryPatch
+from serve.http.wire.common import moment
+from serve.http.wire.recall import RecallBody
+from serve.http.wire.tags import tag_groups
+from serve.http.wire.writes import ItemBody, MemoryPatch
 
 pytestmark = pytest.mark.unit
 NOW = datetime(2025, 6, 1, tzinfo=UTC)

@@ -1,0 +1,301 @@
+"""What `fourfold serve` runs: everything on this machine, started in order, stopped in reverse.
+
+Postgres (unless there is a DSN), Ray, the Serve application, the sample bank. A first signal stops
+it all; nothing that it started stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+import httpx
+from pydantic import SecretStr
+
+from retrieval.store.database.embedded import EmbeddedPostgres
+from serve import metrics
+from serve.local import haproxy, logs, loopback, processes, sample
+from serve.local.processes import InUse
+from serve.settings import Settings
+
+SERVE_STOP_S, RAY_STOP_S, REST_STOP_S = 4.5, 2.0, 0.5
+"""Seconds for an orderly stop of each; what is left then is ended."""
+
+OBJECT_STORE_BYTES = 80 * 2**20
+"""Ray's shared memory: our calls are small and travel past it."""
+
+
+def run(settings: Settings, data: Path) -> None:
+    """Serves until a signal comes. Raises InUse, and what parts raise that cannot start."""
+    data = data.resolve()
+    with Signals() as signals, ExitStack() as stack:
+        stack.enter_context(processes.owned(data))
+        folder = stack.enter_context(processes.run_folder(data))
+        _require_free(settings.server.host, settings.server.port)
+        processes.adopt_orphans()
+        stack.callback(processes.end_descendants, REST_STOP_S)
+        first_start = not (data / "postgres").exists()
+        settings = stack.enter_context(database(settings, data))
+        processes.note(data, dsn=_dsn(settings))
+        _migrate(settings)
+        os.environ.update(_environment(settings, data, folder))
+        _start_ray(settings, folder, stack)
+        signals.listen()  # Ray has put its own handler in place of ours
+        _say(settings, data, first_start)
+        while not signals.stopped.wait(1.0):
+            _require_alive()
+    print("stopped", flush=True)
+
+
+class Signals:
+    """SIGINT, SIGTERM and SIGHUP set `stopped`; the first also interrupts what runs, and the
+    block ends as if it were done."""
+
+    NAMES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Signals:
+        self._before = {name: signal.getsignal(name) for name in self.NAMES}
+        self.listen()
+        return self
+
+    def listen(self) -> None:
+        """Puts the handlers in place; interrupts if a signal came and was swallowed."""
+        for name in self.NAMES:
+            signal.signal(name, self._stop)
+        if self.stopped.is_set():
+            raise KeyboardInterrupt
+
+    def _stop(self, _signal: int, _frame: FrameType | None) -> None:
+        if not self.stopped.is_set():
+            self.stopped.set()
+            print("stopping", flush=True)
+            raise KeyboardInterrupt
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        for name, handler in self._before.items():
+            signal.signal(name, handler)
+        return self.stopped.is_set() and isinstance(error, KeyboardInterrupt)
+
+
+def _require_free(host: str, port: int) -> None:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise InUse(
+                f"cannot listen on {host}:{port} ({error.strerror}): choose another with PORT="
+            ) from None
+
+
+@contextmanager
+def database(settings: Settings, data: Path) -> Iterator[Settings]:
+    """The settings with a DSN: the given one, that of the server that runs on `data`, or that of
+    an embedded PostgreSQL started for as long as the block lasts."""
+    if settings.database.database_url is not None:
+        yield settings
+    elif dsn := processes.noted(data, "dsn"):
+        yield _with_dsn(settings, dsn)
+    else:
+        with EmbeddedPostgres(data / "postgres") as postgres:
+            yield _with_dsn(settings, postgres.dsn)
+
+
+def _with_dsn(settings: Settings, dsn: str) -> Settings:
+    url = {"database_url": SecretStr(dsn)}
+    return settings.model_copy(update={"database": settings.database.model_copy(update=url)})
+
+
+def _dsn(settings: Settings) -> str:
+    url = settings.database.database_url
+    return "" if url is None else url.get_secret_value()
+
+
+def _migrate(settings: Settings) -> None:
+    import asyncio
+
+    from retrieval.maintenance import keyword
+    from retrieval.store.database.migrate import migrate
+    from retrieval.store.database.pool import open_pool
+    from serve.composition import keyword_backend, pool_settings
+
+    async def work() -> None:
+        pool = await open_pool(pool_settings(settings))
+        try:
+            await migrate(pool)
+            if (backend := keyword_backend(settings)) is not None:
+                await keyword.ready(pool, backend)
+        finally:
+            await pool.finish()
+
+    asyncio.run(work())
+
+
+def _environment(settings: Settings, data: Path, folder: Path) -> Mapping[str, str]:
+    shared = folder / "metrics"
+    shared.mkdir()
+    own = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_SERVE_LOG_TO_STDERR": "0",
+        "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
+        "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
+        "RAY_SERVE_PROXY_GRACEFUL_SHUTDOWN_TIMEOUT_S": "1",
+        # What an idle server spends is part of every recall's bill: fewer rounds of bookkeeping.
+        "RAY_SERVE_METRICS_EXPORT_INTERVAL_MS": "1000",
+        "RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "0.25",
+        "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+        # Between stages: vectors of 3,000 memories, or what a range of some 100,000 says to a
+        # question, pass the 4 MiB that are the default.
+        "RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH": str(2**31 - 1),
+        **loopback.ENVIRONMENT,
+        # Arrays are small: a second thread doubles the cost of a search. Models set their own.
+        "OMP_NUM_THREADS": "1",
+        # A model's threads that wait must not spin on a core that another thread needs.
+        "OMP_WAIT_POLICY": "passive",
+        processes.RUN: str(folder),
+        metrics.MULTIPROCESS: str(shared),
+        logs.LOG_FILE: str(data / "server.log"),
+        "PYTHONPATH": os.pathsep.join(filter(None, (_checkout(), os.environ.get("PYTHONPATH")))),
+    }
+    binary = haproxy.available() if settings.server.haproxy else None
+    if binary is None:
+        return own
+    per_address = settings.server.max_connections_per_address
+    return own | dict(haproxy.environment(binary, folder / "h", per_address))
+
+
+def _checkout() -> str:
+    return str(Path(__file__).resolve().parent.parent)
+
+
+def _start_ray(settings: Settings, folder: Path, stack: ExitStack) -> None:
+    import ray
+    from ray import serve
+
+    from serve.cluster.deployments import APP, application
+
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)
+    stack.callback(_bounded, ray.shutdown, RAY_STOP_S)
+    ray.init(
+        address="local",
+        num_cpus=os.cpu_count(),
+        include_dashboard=False,
+        logging_level=logging.ERROR,
+        log_to_driver=False,
+        object_store_memory=OBJECT_STORE_BYTES,
+        _temp_dir=str(folder / "ray"),
+        _node_ip_address="127.0.0.1",
+    )
+    stack.callback(_bounded, serve.shutdown, SERVE_STOP_S)
+    serve.start(
+        http_options={"host": settings.server.host, "port": settings.server.port},
+        proxy_location="HeadOnly",
+        logging_config={"log_level": "ERROR", "enable_access_log": False},
+    )
+    serve.run(
+        application(settings),
+        name=APP,
+        route_prefix="/",
+        logging_config={
+            "log_level": "WARNING",
+            "enable_access_log": settings.server.access_log,
+        },
+    )
+
+
+def _bounded(stop: Any, seconds: float) -> None:
+    """Runs `stop`, but does not wait for it longer than this."""
+    thread = threading.Thread(target=_quietly, args=(stop,), daemon=True)
+    thread.start()
+    thread.join(seconds)
+
+
+def _quietly(stop: Any) -> None:
+    """Ray speaks of actors that end, which is what was asked for."""
+    with (
+        Path(os.devnull).open("w") as nowhere,
+        contextlib.redirect_stdout(nowhere),
+        contextlib.redirect_stderr(nowhere),
+        contextlib.suppress(Exception),
+    ):
+        stop()
+
+
+def _require_alive() -> None:
+    import ray
+
+    nodes = ray.nodes()  # type: ignore[no-untyped-call]
+    if not any(node["Alive"] for node in nodes):
+        raise RuntimeError("Ray went away: see the log")
+
+
+def _say(settings: Settings, data: Path, first_start: bool) -> None:
+    server = settings.server
+    shown = "127.0.0.1" if server.host in ("0.0.0.0", "::") else server.host
+    url = f"http://{shown}:{server.port}{server.base_path.rstrip('/')}"
+    with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
+        health = _wait_healthy(client)
+        if first_start and server.sample_bank and not settings.limits.require_api_key:
+            sample.load(client)
+    for warning in settings.warnings:
+        print(f"note: {warning}")
+    if health.get("reranker") == "fused":
+        print(
+            "note: no cross-encoder is at hand (its weights are not on this machine and the hub"
+            " cannot be reached): results keep the fused order"
+        )
+    body = json.dumps({"query": sample.QUESTION, "max_tokens": 300})
+    print(
+        f"\nready: {url}\n"
+        f"  embedder {health.get('embedder')} · reranker {health.get('reranker')}"
+        f" · data {data} · log {data / 'server.log'}\n\n"
+        f"  curl -s {url}/v1/default/banks/{sample.BANK}/memories/recall"
+        f" -H 'content-type: application/json' -d '{body}'\n"
+        f'  {_command()} recall {sample.BANK} "{sample.QUESTION}" --explain'
+        f"{'' if server.port == 8888 else f' --url {url}'}\n\n"
+        "Ctrl-C stops it.",
+        flush=True,
+    )
+
+
+def _command() -> str:
+    """How this program was called, for the next line that the reader types."""
+    path = Path(sys.argv[0])
+    return f"{sys.executable} -m serve.cli.main" if path.suffix == ".py" else os.path.relpath(path)
+
+
+def _wait_healthy(client: httpx.Client) -> dict[str, Any]:
+    stop_at = time.monotonic() + 30
+    while True:
+        with contextlib.suppress(httpx.TransportError):
+            answer = client.get("/health")
+            if answer.status_code == 200:
+                health: dict[str, Any] = answer.json()
+                return health
+        if time.monotonic() > stop_at:
+            raise RuntimeError("the server does not answer its health check")
+        time.sleep(0.1)

@@ -1,0 +1,246 @@
+"""The Serve application: one deployment per stage that does not run inside its caller.
+
+Recall (ingress) -> Retriever -> Embedder, Ranges
+                 -> Reranker
+                 -> Ingest    -> Embedder, Ranges
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+from fastapi import FastAPI
+from ray import serve
+from ray.serve.config import RequestRouterConfig
+
+from models.types import Load, Scores
+from retrieval.errors import FourfoldError
+from retrieval.ranking.shortlist import Shortlist
+from retrieval.types import Floats, RecallQuery
+from serve import composition
+from serve.cluster import autoscaling, remote
+from serve.cluster.bank_router import BankRouter
+from serve.cluster.remote import Handle, outcome
+from serve.composition import Stages
+from serve.http import app
+from serve.local import logs
+from serve.opening import inference
+from serve.settings import Settings, parse
+from serve.settings.model import Stage
+
+APP = "fourfold"
+
+HEALTH_PERIOD_S = 1.0
+HEALTH_TIMEOUT_S = 10.0
+"""A replica that was killed is noticed within about a second."""
+
+
+class _Replica:
+    """Resources with the life of a replica: closed in reverse order when it goes."""
+
+    def __init__(self, settings: Settings) -> None:
+        logs.setup(settings)
+        self._settings = settings
+        self._stack = AsyncExitStack()
+
+    async def __del__(self) -> None:
+        await self._stack.aclose()
+
+
+class _Model(_Replica):
+    """What the replicas of the two models share."""
+
+    model: Any
+
+    async def check_health(self) -> None:
+        """Raises where the device is lost; Serve then replaces the replica."""
+        await self.model.check_health()
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        load: Load = self.model.load()
+        now = time.monotonic()
+        spent, busy = now - self._asked_at, load.busy_s - self._busy_s
+        self._asked_at, self._busy_s = now, load.busy_s
+        return {
+            autoscaling.QUEUED: float(load.queued_tokens),
+            autoscaling.SPEED: load.tokens_per_s,
+            autoscaling.BUSY: min(1.0, busy / spent) if spent > 0 else 0.0,
+        }
+
+    _asked_at = time.monotonic()
+    _busy_s = 0.0
+
+
+class EmbedderReplica(_Model):
+    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
+        super().__init__(settings)
+        self.model = await inference.open_embedder(settings, self._stack)
+
+    async def describe(self) -> tuple[str, int]:
+        return self.model.model_id, self.model.dimension
+
+    async def embed(
+        self, texts: Sequence[str], passages: bool, tenant: str, left_s: float | None
+    ) -> Floats | FourfoldError:
+        embed = self.model.embed_passages if passages else self.model.embed_queries
+        return await outcome(embed(texts, tenant=tenant, deadline=remote.deadline(left_s)))
+
+
+class RerankerReplica(_Model):
+    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
+        super().__init__(settings)
+        self.model = await inference.open_reranker(settings, self._stack)
+
+    async def describe(self) -> tuple[str, bool]:
+        return inference.name_of(self.model), self.model.reads_text
+
+    async def rerank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        tenant: str,
+        bank: str,
+        left_s: float | None,
+    ) -> Scores | FourfoldError:
+        return await outcome(
+            self.model.rerank(
+                query, documents, tenant=tenant, bank=bank, deadline=remote.deadline(left_s)
+            )
+        )
+
+
+class RangesReplica(_Replica):
+    """Vectors and postings of ranges of banks that are split."""
+
+    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
+        super().__init__(settings)
+        self.ranges = await composition.open_ranges(settings, self._stack)
+
+    async def do(
+        self, method: str, args: Sequence[Any], named: Mapping[str, Any], left_s: float | None
+    ) -> Any:
+        """One call of `retrieval.bank.shards.shard.Ranges`, by name."""
+        work = getattr(self.ranges, method)
+        return await outcome(work(*args, **named, deadline=remote.deadline(left_s)))
+
+
+class RetrieverReplica(_Replica):
+    async def __init__(  # type: ignore[misc]
+        self, settings: Settings, embedder: Handle | None, ranges: Handle | None
+    ) -> None:
+        super().__init__(settings)
+        stages = Stages(embedder=await _embedder(embedder), ranges=_ranges(ranges))
+        self.retriever = await composition.open_retriever_alone(settings, stages, self._stack)
+
+    async def retrieve(
+        self, query: RecallQuery, texts: bool, left_s: float | None
+    ) -> Shortlist | FourfoldError:
+        return await outcome(
+            self.retriever.retrieve(remote.with_deadline(query, left_s), texts=texts)
+        )
+
+
+class IngestReplica(_Replica):
+    async def __init__(  # type: ignore[misc]
+        self, settings: Settings, embedder: Handle | None, ranges: Handle | None
+    ) -> None:
+        super().__init__(settings)
+        stages = Stages(embedder=await _embedder(embedder), ranges=_ranges(ranges))
+        self.writer = await composition.open_writer_alone(settings, stages, self._stack)
+
+    async def do(self, method: str, args: Sequence[Any]) -> dict[str, Any] | FourfoldError:
+        """One call of `serve.http.services.Writer`, by name."""
+        work = getattr(self.writer, method)
+        return await outcome(work(*args))
+
+
+class RecallReplica(_Replica):
+    """The ingress: HTTP, and every stage that has no deployment of its own."""
+
+    async def __init__(  # type: ignore[misc]
+        self,
+        settings: Settings,
+        retriever: Handle | None,
+        embedder: Handle | None,
+        reranker: Handle | None,
+        ingest: Handle | None,
+        ranges: Handle | None,
+    ) -> None:
+        super().__init__(settings)
+        elsewhere = Stages(
+            retriever=None if retriever is None else remote.RemoteRetriever(retriever),
+            embedder=await _embedder(embedder),
+            reranker=None if reranker is None else await remote.RemoteReranker(reranker).connect(),
+            writer=None if ingest is None else remote.RemoteWriter(ingest),
+            ranges=_ranges(ranges),
+        )
+        services = await composition.open_services(settings, elsewhere, self._stack)
+        self._services = services
+        self._api = app.create(settings, services)
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        return self._api
+
+    async def check_health(self) -> None:
+        await composition.check_health(self._services)
+
+
+async def _embedder(handle: Handle | None) -> remote.RemoteEmbedder | None:
+    return None if handle is None else await remote.RemoteEmbedder(handle).connect()
+
+
+def _ranges(handle: Handle | None) -> remote.RemoteRanges | None:
+    return None if handle is None else remote.RemoteRanges(handle)
+
+
+def build(args: dict[str, Any]) -> serve.Application:
+    """The application from the sections of a configuration file and the environment."""
+    return application(parse(args, os.environ))
+
+
+def application(settings: Settings) -> serve.Application:
+    """The application: which stages are deployments, and which run inside their caller."""
+    stages = settings.stages
+
+    def alone(name: str, replica: type[_Replica], stage: Stage, *args: Any) -> Any:
+        """The stage's deployment, bound; None where it runs inside its caller."""
+        if stage.placement == "inline":
+            return None
+        return _deployed(name, replica, stage, settings).bind(settings, *args)
+
+    embedder = alone("Embedder", EmbedderReplica, stages.embedder)
+    reranker = alone("Reranker", RerankerReplica, stages.reranker)
+    ranges = alone("Ranges", RangesReplica, stages.ranges)
+    retriever = alone("Retriever", RetrieverReplica, stages.retriever, embedder, ranges)
+    ingest = alone("Ingest", IngestReplica, stages.ingest, embedder, ranges)
+    ingress_stage = stages.recall.model_copy(update={"replicas": settings.server.workers})
+    ingress = _deployed("Recall", serve.ingress()(RecallReplica), ingress_stage, settings)
+    return ingress.bind(settings, retriever, embedder, reranker, ingest, ranges)
+
+
+def _deployed(
+    name: str, replica: type[_Replica], stage: Stage, settings: Settings
+) -> serve.Deployment:
+    options: dict[str, Any] = {
+        "max_ongoing_requests": stage.max_ongoing,
+        "max_queued_requests": stage.max_queued,
+        "graceful_shutdown_timeout_s": settings.server.drain_s,
+        "graceful_shutdown_wait_loop_s": 0.2,
+        "health_check_period_s": HEALTH_PERIOD_S,
+        "health_check_timeout_s": HEALTH_TIMEOUT_S,
+        "max_constructor_retry_count": 3,
+        "ray_actor_options": {"num_cpus": stage.cpus, "num_gpus": stage.gpus},
+    }
+    if name in ("Retriever", "Ranges"):  # what is asked of a bank goes where its arrays are
+        options["request_router_config"] = RequestRouterConfig(
+            request_router_class=BankRouter,  # type: ignore[arg-type]
+        )
+    if stage.autoscale is None:
+        options["num_replicas"] = stage.replicas
+    else:
+        options["autoscaling_config"] = autoscaling.config(stage.autoscale)
+    return serve.deployment(name=name, **options)(replica)

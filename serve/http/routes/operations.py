@@ -1,0 +1,75 @@
+"""Background operations."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query
+from starlette.responses import Response
+
+from retrieval.store import operations
+from serve.http.errors import json_response
+from serve.http.routes.recall import BANK
+from serve.http.routing import Router
+from serve.http.services import Changer, Given, Reader
+from serve.http.wire.pages import Offset
+
+router = Router(tags=["operations"])
+_OPERATION = f"{BANK}/operations/{{operation_id}}"
+
+
+@router.get(f"{BANK}/operations", operation_id="list_operations")
+async def list_operations(
+    bank_id: str,
+    tenant: Reader,
+    services: Given,
+    status: str | None = None,
+    type: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    offset: Offset = 0,
+    exclude_parents: bool = False,
+) -> Response:
+    """The bank's operations, newest first."""
+    return json_response(
+        await operations.list_operations(
+            services.pool, tenant, bank_id, status=status, type=type, limit=limit, offset=offset
+        )
+    )
+
+
+@router.get(_OPERATION, operation_id="get_operation_status")
+async def get_operation(
+    bank_id: str,
+    operation_id: str,
+    tenant: Reader,
+    services: Given,
+    include_payload: bool = False,
+) -> Response:
+    """One operation; an id that is not known has the status not_found."""
+    return json_response(
+        await operations.get(
+            services.pool,
+            tenant,
+            bank_id,
+            operation_id,
+            include_payload=include_payload,
+        )
+    )
+
+
+@router.delete(_OPERATION, operation_id="cancel_operation")
+async def cancel(bank_id: str, operation_id: str, tenant: Changer, services: Given) -> Response:
+    """Cancels an operation that has not ended; one that runs stops before it stores anything."""
+    return json_response(await operations.cancel(services.pool, tenant, bank_id, operation_id))
+
+
+@router.post(f"{_OPERATION}/retry", operation_id="retry_operation")
+async def retry(bank_id: str, operation_id: str, tenant: Changer, services: Given) -> Response:
+    """Queues a failed operation again."""
+    return json_response(await operations.retry(services.pool, tenant, bank_id, operation_id))
+
+
+@router.delete(f"{_OPERATION}/delete", operation_id="delete_operation")
+async def delete(bank_id: str, operation_id: str, tenant: Changer, services: Given) -> Response:
+    """Forgets an operation that has ended."""
+    return json_response(await operations.delete(services.pool, tenant, bank_id, operation_id))

@@ -1,0 +1,63 @@
+"""Recall."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Annotated
+
+import orjson
+from fastapi import Header
+from starlette.responses import Response
+
+from retrieval.errors import InvalidInput
+from retrieval.store import banks
+from serve import metrics
+from serve.http.routing import Router
+from serve.http.services import Given, Tenant
+from serve.http.wire.common import local_moment
+from serve.http.wire.recall import RecallBody
+
+DEGRADED_HEADER = "X-Degraded"
+BANK = "/v1/default/banks/{bank_id}"
+
+router = Router(tags=["memory"])
+
+
+@router.post(f"{BANK}/memories/recall", operation_id="recall_memories")
+async def recall(
+    bank_id: str,
+    body: RecallBody,
+    tenant: Tenant,
+    services: Given,
+    x_request_timeout_s: Annotated[float | None, Header(gt=0, allow_inf_nan=False)] = None,
+) -> Response:
+    """The memories that answer a question, best first, within a token budget.
+
+    `X-Request-Timeout-S` shortens the time that the request may take.
+    """
+    most = services.settings.recall.recall_timeout_s
+    deadline = time.monotonic() + min(x_request_timeout_s or most, most)
+    now = _anchor(body.query_timestamp)
+    query = body.to_query(tenant, bank_id, now=now, deadline=deadline)
+    with metrics.measured("recall"):
+        async with services.recall_admission.enter(tenant, deadline):
+            if body.nothing_asked:
+                await banks.head(services.pool, tenant, bank_id)
+                return Response(b'{"results":[]}', media_type="application/json")
+            result = await services.recaller.recall(query)
+        content = orjson.dumps(result.body, option=orjson.OPT_SERIALIZE_NUMPY)
+    metrics.recalled(result.seconds, result.degraded, len(result.body["results"]))
+    headers = dict(result.headers)
+    if result.degraded:
+        headers[DEGRADED_HEADER] = ", ".join(result.degraded)
+    return Response(content, headers=headers, media_type="application/json")
+
+
+def _anchor(timestamp: str | None) -> datetime:
+    if timestamp is None:
+        return datetime.now(UTC)
+    try:
+        return local_moment(timestamp)
+    except ValueError as error:
+        raise InvalidInput(f"query_timestamp: {error}", "query_timestamp") from None

@@ -1,0 +1,103 @@
+"""Storing: retain, and the import of structured memories."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from typing import Annotated, Any
+
+from fastapi import Header, Request
+from starlette.responses import Response
+
+from retrieval.errors import TooMuch
+from retrieval.store import answers
+from serve import metrics
+from serve.http.errors import json_response
+from serve.http.routes.recall import BANK
+from serve.http.routing import Router
+from serve.http.services import Given, Tenant, most_items
+from serve.http.wire.writes import ImportBody, RetainBody
+
+router = Router(tags=["memory"])
+
+
+TURN_WAIT_S, TURN_WAIT_S_MOST = 30.0, 600.0
+"""How long a retain waits, unless it says otherwise, for others who write the same documents; and
+how long at most."""
+
+IdempotencyKey = Annotated[
+    str | None, Header(alias=answers.FIELD, min_length=1, max_length=answers.KEY_LIMIT)
+]
+TimeoutS = Annotated[float | None, Header(gt=0, allow_inf_nan=False)]
+
+
+@router.post(f"{BANK}/memories", operation_id="retain_memories")
+async def retain(
+    bank_id: str,
+    body: RetainBody,
+    tenant: Tenant,
+    services: Given,
+    request: Request,
+    idempotency_key: IdempotencyKey = None,
+    x_request_timeout_s: TimeoutS = None,
+) -> Response:
+    """Stores contents as memories; the bank is made by its first retain.
+
+    With an `Idempotency-Key` the same request again, within a day, has the same answer and does
+    nothing. `X-Request-Timeout-S`: how long to wait for others who write the same documents.
+    """
+    until = time.monotonic() + min(x_request_timeout_s or TURN_WAIT_S, TURN_WAIT_S_MOST)
+    key = None
+    if idempotency_key is not None:
+        sent = await asyncio.to_thread(hashlib.sha256, await request.body())
+        key = answers.Key(answers.checked(idempotency_key), sent.digest())
+    most = await most_items(services, tenant, services.settings.retain.retain_max_items)
+    if len(body.items) > most:
+        raise TooMuch(f"items: {len(body.items)} items, at most {most} at once", "items")
+    items = await asyncio.to_thread(_items, body)
+    tags = body.document_tags or []
+    deadline = time.monotonic() + services.settings.database.db_acquire_timeout_s
+    with metrics.measured("retain"):
+        async with services.write_admission.enter(tenant, deadline):
+            if body.is_async:
+                accepted = await services.writer.retain_later(
+                    tenant, bank_id, items, tags, body.operation_id, key
+                )
+            else:
+                left_s = max(0.0, until - time.monotonic())
+                usage = await services.writer.retain(tenant, bank_id, items, tags, key, left_s)
+                accepted = {"usage": usage}
+    return json_response(
+        {
+            "success": True,
+            "bank_id": bank_id,
+            "async": body.is_async,
+            "items_count": len(items),
+            **accepted,
+        }
+    )
+
+
+def _items(body: RetainBody) -> list[dict[str, Any]]:
+    return [item.model_dump(exclude_none=True) for item in body.items]
+
+
+@router.post(f"{BANK}/memories/import", operation_id="import_memories")
+async def import_memories(
+    bank_id: str, body: ImportBody, tenant: Tenant, services: Given
+) -> Response:
+    """Stores structured memories as they are: all of them or none.
+
+    Item: `key` (your own id; the same key again replaces), `text`, `type`, `context`,
+    `occurred_start`, `occurred_end`, `mentioned_at`, `entities`, `tags`, `metadata`,
+    `document_id`, `proof_count`, `sources` (keys), `links` ({to: key, type, weight}).
+    """
+    most = await most_items(services, tenant, services.settings.retain.import_max_items)
+    if len(body.memories) > most:
+        raise TooMuch(f"memories: {len(body.memories)} items, at most {most} at once", "memories")
+    deadline = time.monotonic() + services.settings.database.db_acquire_timeout_s
+    with metrics.measured("import"):
+        async with services.write_admission.enter(tenant, deadline):
+            done = await services.writer.import_memories(tenant, bank_id, body.memories)
+    return json_response(done)

@@ -1,0 +1,114 @@
+"""The service itself: health, version, metrics. No key is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
+from typing import Any
+
+from fastapi import Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from retrieval.errors import FourfoldError
+from retrieval.store.database.pool import read, refuses_writes
+from serve import metrics
+from serve.http.errors import Unauthorized, json_response
+from serve.http.routing import Router
+from serve.http.services import Given, Services, bearer
+
+API_VERSION = "0.9.1"
+"""The line of the public API that is spoken here; our own build is in a header."""
+BUILD_HEADER = "X-Fourfold-Version"
+DATABASE_WAIT_S = 3.0
+
+router = Router(tags=["service"])
+
+
+def build() -> str:
+    try:
+        return installed("fourfold")
+    except PackageNotFoundError:  # run from a checkout that was not installed
+        return "0"
+
+
+async def _health(services: Services) -> Response:
+    """200 while recalls can be served: `degraded`, with the reason, where writes cannot."""
+    report: dict[str, Any] = {"status": "healthy", "database": "connected", **services.models}
+    try:
+        async with asyncio.timeout(DATABASE_WAIT_S):
+            refuses = await read(services.pool, refuses_writes)
+    except (FourfoldError, TimeoutError) as error:
+        reason = str(error) or "it does not answer"
+        report |= {"status": "unhealthy", "database": reason}
+        return json_response(report, 503, {"Retry-After": "1"})
+    if refuses:
+        await services.pool.give_up_all()  # by now another server may be the primary
+    if why := refuses or services.pool.trouble:
+        report |= {"status": "degraded", "database": f"connected; writes are refused: {why}"}
+    return json_response(report)
+
+
+@router.get("/health", operation_id="health_endpoint_health_get")
+async def health(services: Given) -> Response:
+    """Can this process serve? Asks the database."""
+    return await _health(services)
+
+
+@router.get("/health/ready", operation_id="readiness_health_ready_get")
+async def ready(services: Given) -> Response:
+    """Can this process serve? Asks the database."""
+    return await _health(services)
+
+
+@router.get("/health/live", operation_id="liveness_health_live_get")
+async def live(services: Given) -> Response:
+    """Does this process run? Asks nobody."""
+    uptime = time.monotonic() - services.started
+    return json_response(
+        {"status": "alive", "version": build(), "uptime_seconds": round(uptime, 3)}
+    )
+
+
+@router.get("/version", operation_id="get_version")
+async def version(services: Given) -> Response:
+    """The API spoken, and what of it is switched on."""
+    features = {
+        "observations": False,
+        "mcp": False,
+        "worker": services.settings.worker.worker_enabled,
+        "bank_config_api": services.settings.server.enable_bank_config_api,
+        "bank_llm_health": services.settings.llm.enable_bank_llm_health,
+        "file_upload_api": False,
+        "document_export_api": False,
+        "document_import_api": False,
+        "audit_log": False,
+        "llm_trace": services.settings.llm.trace_enabled,
+        "store_document_text": services.settings.retain.store_document_text,
+    }
+    return json_response(
+        {"api_version": API_VERSION, "features": features}, headers={BUILD_HEADER: build()}
+    )
+
+
+@router.get("/metrics", operation_id="metrics_endpoint_metrics_get")
+async def scrape(request: Request, services: Given) -> Response:
+    """Prometheus metrics of this node's processes."""
+    server = services.settings.server
+    if not server.enable_metrics:
+        raise HTTPException(404, "metrics are switched off")
+    if server.metrics_api_key is not None:
+        wanted = server.metrics_api_key.get_secret_value()
+        if not secrets.compare_digest(bearer(request).encode(), wanted.encode()):
+            raise Unauthorized("metrics need a key: send `Authorization: Bearer <key>`")
+    for name, admission in (
+        ("recall", services.recall_admission),
+        ("write", services.write_admission),
+        ("read", services.read_admission),
+    ):
+        metrics.RUNNING.labels(name).set(admission.running)
+        metrics.WAITING.labels(name).set(admission.waiting)
+    return Response(metrics.render(), media_type=metrics.CONTENT_TYPE)

@@ -1,0 +1,89 @@
+"""Endpoints of the public API that this server does not have: 501 with a sentence, never 404."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from retrieval.errors import NeedsModel
+from serve.http.errors import json_response
+from serve.http.routes.recall import BANK
+from serve.http.routing import Router
+
+router = Router(tags=["not built"])
+
+_MENTAL_MODELS = "mental models are not built here"
+_DIRECTIVES = "directives are not built here"
+_KNOWLEDGE = "knowledge bases are not built here"
+_TRANSFER = "moving banks and documents between servers is not built here"
+
+UNBUILT: tuple[tuple[str, str, str], ...] = (
+    ("POST", f"{BANK}/consolidate", "consolidation is not built here: import observations instead"),
+    ("POST", f"{BANK}/consolidation/recover", "consolidation is not built here"),
+    ("POST", f"{BANK}/consolidation-strategies/preview", "consolidation is not built here"),
+    ("POST", f"{BANK}/files/retain", "reading files is not built here: send their text to retain"),
+    ("GET", "/v1/default/files/download/{key:path}", "stored files are not built here"),
+    ("GET", f"{BANK}/graph", "the memory graph is not built here: see entities/graph"),
+    ("GET", f"{BANK}/attachments/{{attachment_id}}", "attachments are not built here"),
+    ("GET", f"{BANK}/stats/memories-timeseries", "time series are not built here"),
+    ("GET", f"{BANK}/aliases", "aliases of banks are not built here"),
+    ("POST", f"{BANK}/aliases", "aliases of banks are not built here"),
+    ("PATCH", f"{BANK}/aliases/{{alias}}", "aliases of banks are not built here"),
+    ("DELETE", f"{BANK}/aliases/{{alias}}", "aliases of banks are not built here"),
+    ("GET", f"{BANK}/mental-models", _MENTAL_MODELS),
+    ("POST", f"{BANK}/mental-models", _MENTAL_MODELS),
+    ("GET", f"{BANK}/mental-models/{{mental_model_id}}", _MENTAL_MODELS),
+    ("PATCH", f"{BANK}/mental-models/{{mental_model_id}}", _MENTAL_MODELS),
+    ("DELETE", f"{BANK}/mental-models/{{mental_model_id}}", _MENTAL_MODELS),
+    ("POST", f"{BANK}/mental-models/{{mental_model_id}}/refresh", _MENTAL_MODELS),
+    ("POST", f"{BANK}/mental-models/{{mental_model_id}}/clear", _MENTAL_MODELS),
+    ("POST", f"{BANK}/mental-models/{{mental_model_id}}/dry-run-refresh", _MENTAL_MODELS),
+    ("GET", f"{BANK}/mental-models/{{mental_model_id}}/history", _MENTAL_MODELS),
+    ("GET", f"{BANK}/directives", _DIRECTIVES),
+    ("POST", f"{BANK}/directives", _DIRECTIVES),
+    ("GET", f"{BANK}/directives/{{directive_id}}", _DIRECTIVES),
+    ("PATCH", f"{BANK}/directives/{{directive_id}}", _DIRECTIVES),
+    ("DELETE", f"{BANK}/directives/{{directive_id}}", _DIRECTIVES),
+    ("GET", f"{BANK}/knowledge-base/tree", _KNOWLEDGE),
+    ("GET", f"{BANK}/knowledge-base/search", _KNOWLEDGE),
+    ("GET", f"{BANK}/knowledge-base/export", _KNOWLEDGE),
+    ("POST", f"{BANK}/knowledge-base/folders", _KNOWLEDGE),
+    ("POST", f"{BANK}/knowledge-base/pages", _KNOWLEDGE),
+    ("GET", f"{BANK}/knowledge-base/pages/{{page_id}}", _KNOWLEDGE),
+    ("PATCH", f"{BANK}/knowledge-base/nodes/{{node_id}}", _KNOWLEDGE),
+    ("DELETE", f"{BANK}/knowledge-base/nodes/{{node_id}}", _KNOWLEDGE),
+    ("GET", "/v1/bank-template-schema", "bank templates are not built here"),
+    ("GET", f"{BANK}/export", "bank templates are not built here"),
+    ("POST", f"{BANK}/import", "bank templates are not built here: see memories/import"),
+    ("POST", f"{BANK}/clone", _TRANSFER),
+    ("POST", f"{BANK}/transfer/export", _TRANSFER),
+    ("POST", f"{BANK}/transfer/import", _TRANSFER),
+    ("GET", f"{BANK}/document-transfer", _TRANSFER),
+    ("POST", f"{BANK}/document-transfer", _TRANSFER),
+    ("POST", f"{BANK}/document-transfer/export", _TRANSFER),
+    ("GET", f"{BANK}/audit-logs", "audit logs are not built here"),
+    ("GET", f"{BANK}/audit-logs/stats", "audit logs are not built here"),
+    ("GET", f"{BANK}/audit-logs/{{log_id}}", "audit logs are not built here"),
+    ("GET", f"{BANK}/webhooks", "webhooks are not built here"),
+    ("POST", f"{BANK}/webhooks", "webhooks are not built here"),
+    ("PATCH", f"{BANK}/webhooks/{{webhook_id}}", "webhooks are not built here"),
+    ("DELETE", f"{BANK}/webhooks/{{webhook_id}}", "webhooks are not built here"),
+    ("GET", f"{BANK}/webhooks/{{webhook_id}}/deliveries", "webhooks are not built here"),
+)
+"""(method, path, why)."""
+
+
+@router.post(f"{BANK}/reflect", operation_id="reflect")
+async def reflect(bank_id: str) -> Response:
+    """Answers by a language model, which this server does not have."""
+    raise NeedsModel("reflect needs a language model and none is configured: recall needs none")
+
+
+def _add(method: str, path: str, why: str) -> None:
+    async def unbuilt() -> Response:
+        return json_response({"detail": f"{why}."}, 501)
+
+    router.add_api_route(path, unbuilt, methods=[method], include_in_schema=False)
+
+
+for _entry in UNBUILT:
+    _add(*_entry)

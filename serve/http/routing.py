@@ -1,0 +1,254 @@
+"""What every endpoint shares: reading the body, naming what was ignored, answering errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from itertools import islice
+from typing import Any, ClassVar
+from urllib.parse import quote, unquote
+
+import orjson
+from fastapi import APIRouter, Request
+from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from serve.http import structure
+from serve.http.bodies import SMALL_BYTES, Bodies, declared
+from serve.http.brake import Brake
+from serve.http.errors import LengthRequired, TooLarge, json_response, problems, refusal
+from serve.http.services import TENANT, authenticate, tenant_of
+from serve.http.structure import Bounds
+
+IGNORED_HEADER = "X-Ignored-Params"
+_NAMED_AT_MOST = 20
+NO_NUL = "addresses must not contain NUL"
+
+DEPTH_MAX = 64
+"""Levels of objects and lists in a body."""
+SMALL_BOUNDS = Bounds(DEPTH_MAX, containers=50_000, values=100_000)
+LARGE_BOUNDS = Bounds(DEPTH_MAX, containers=250_000, values=500_000)
+"""Of bodies of all routes, and of those that store memories in bulk. At their bounds they are
+parsed in about 5 and 50 ms."""
+ERRORS_MAX = 1_000
+"""Of more problems than this none is described: each description costs some microseconds."""
+
+
+class StrictRequest(Request):
+    """A request whose body was read by its route, before the framework asks for it."""
+
+    ignored: Sequence[str] = ()
+    """Unknown names at the top of the body, the first ones."""
+
+    def took(
+        self, body: bytes, model: BaseModel | None = None, ignored: Sequence[str] = ()
+    ) -> None:
+        """The framework finds `model` for the body's JSON; without one, the bytes."""
+        self._body = body if model is None else body[:1]  # not kept: it may be large
+        if model is not None:
+            self._json = model
+        self.ignored = ignored
+
+    async def json(self) -> Any:
+        if not hasattr(self, "_json"):
+            self._json = orjson.loads(await self.body())
+        return self._json
+
+
+class Reading:
+    """How the JSON body of one route is read: within bounds, checked against its model.
+
+    NUL characters, which no text needs and the database refuses, are left out of every string.
+    """
+
+    def __init__(self, model: type[BaseModel]) -> None:
+        self.large: bool = getattr(model, "LARGE", False)
+        self._bounds = LARGE_BOUNDS if self.large else SMALL_BOUNDS
+        self._names = frozenset(
+            name
+            for field, info in model.model_fields.items()
+            for name in (field, info.alias)
+            if name
+        )
+        self._model = model
+
+    def __call__(self, body: bytes) -> tuple[BaseModel, list[str]]:
+        """The body as the route's model, and names that it ignored. RequestValidationError."""
+        try:
+            structure.check(body, self._bounds)
+            content = orjson.loads(body)
+        except structure.TooMuch as error:
+            raise _invalid("body_too_complex", ("body",), f"the body {error}") from None
+        except orjson.JSONDecodeError as error:
+            raise _invalid("json_invalid", ("body", error.pos), error.msg) from None
+        if b"\\u0000" in body:
+            content = _without_nul(content)
+        try:
+            model = self._model.model_validate(content, from_attributes=True)
+        except ValidationError as error:
+            if (count := error.error_count()) > ERRORS_MAX:
+                sentence = f"{count:,} values of the body are wrong, too many to name them"
+                raise _invalid("too_many_errors", ("body",), sentence) from None
+            found = error.errors(include_url=False, include_input=False)
+            raise RequestValidationError(
+                [{**problem, "loc": ("body", *problem["loc"])} for problem in found]
+            ) from None
+        unknown = (name for name in content if name not in self._names)
+        return model, list(islice(unknown, _NAMED_AT_MOST))
+
+
+def _invalid(kind: str, loc: tuple[str | int, ...], sentence: str) -> RequestValidationError:
+    return RequestValidationError([{"type": kind, "loc": loc, "msg": sentence}])
+
+
+def _without_nul(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("\0", "")
+    if isinstance(value, dict):
+        return {_without_nul(key): _without_nul(part) for key, part in value.items()}
+    return [_without_nul(part) for part in value] if isinstance(value, list) else value
+
+
+class Endpoint(APIRoute):
+    """A route that knows whose a request is before it reads anything, reads strictly, answers every
+    error by the table, and names what it ignored."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        queries = frozenset(_query_names(self.dependant))
+        needs_tenant = _needs_tenant(self.dependant)
+        reading = _reading_of(self)
+
+        async def prepared(request: StrictRequest) -> Response:
+            tenant = await authenticate(request) if needs_tenant else ""
+            if reading is None:
+                _refuse_body(request)
+                return await handle(request)
+            bodies: Bodies = request.app.state.bodies
+            async with bodies.read(request, tenant, large=reading.large) as body:
+                if not body or not _is_json(request):
+                    request.took(body)
+                elif len(body) <= SMALL_BYTES:
+                    request.took(body, *reading(body))
+                else:
+                    request.took(body, *await asyncio.to_thread(reading, body))
+                del body
+                return await handle(request)
+
+        async def answered(request: StrictRequest) -> Response:
+            if b"%00" in request.scope["query_string"]:
+                return json_response({"detail": NO_NUL}, 400)
+            _restore_slashes(request.scope["path_params"])
+            try:
+                response = await prepared(request)
+            except RequestValidationError as error:
+                return problems(error.errors())
+            except HTTPException as error:
+                return json_response({"detail": error.detail}, error.status_code, error.headers)
+            except ClientDisconnect:
+                raise
+            except Exception as error:
+                return refusal(error)
+            if request.scope["query_string"] or request.ignored:
+                _name_ignored(request, response, queries)
+            return response
+
+        async def answer(request: Request) -> Response:
+            request = StrictRequest(request.scope, request.receive)
+            try:
+                response = await answered(request)
+            except ClientDisconnect:
+                return Response(status_code=499)  # nobody reads it
+            if response.status_code >= 400:
+                brake: Brake = request.app.state.brake
+                await brake.hold(request.scope.get(TENANT, ""))
+            return response
+
+        return answer
+
+
+def _refuse_body(request: Request) -> None:
+    """No body of any size is waited for where none is read."""
+    length = declared(request.headers)
+    if length is None:
+        raise LengthRequired("this address reads no body")
+    if length > SMALL_BYTES:
+        raise TooLarge(SMALL_BYTES)
+
+
+def _is_json(request: Request) -> bool:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    main, _, sub = kind.partition("/")
+    return main == "application" and (sub == "json" or sub.endswith("+json"))
+
+
+class Addresses:
+    """Reads an address as it was sent, before routing: an encoded slash is part of an id.
+
+    Frameworks route on the decoded path, where it would end the id, or make its end a route's. It
+    travels as NUL, which no address may contain, and is a slash again in the parameters that an
+    endpoint gets.
+    """
+
+    def __init__(self, app: ASGIApp, banks: str) -> None:
+        self._app = app
+        self._place = banks.count("/")
+        self._banks = banks.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            if "\0" in scope["path"]:
+                await json_response({"detail": NO_NUL}, 400)(scope, receive, send)
+                return
+            raw = scope.get("raw_path") or b""
+            if raw.startswith(self._banks) and b"%2f" in raw.lower():
+                scope = {**scope, "path": self._path(raw)}
+        await self._app(scope, receive, send)
+
+    def _path(self, raw: bytes) -> str:
+        parts = [unquote(part.decode("latin-1")) for part in raw.split(b"/")]
+        parts[self._place :] = [part.replace("/", "\0") for part in parts[self._place :]]
+        return "/".join(parts)
+
+
+def _restore_slashes(parameters: dict[str, Any]) -> None:
+    for name, value in parameters.items():
+        if isinstance(value, str) and "\0" in value:
+            parameters[name] = value.replace("\0", "/")
+
+
+def _name_ignored(request: StrictRequest, response: Response, queries: frozenset[str]) -> None:
+    unknown = (name for name in request.query_params if name not in queries)
+    ignored = [*islice(unknown, _NAMED_AT_MOST), *request.ignored]
+    if ignored:
+        names = [quote(name[:100], safe="[]") for name in dict.fromkeys(ignored[:_NAMED_AT_MOST])]
+        response.headers[IGNORED_HEADER] = ", ".join(names)
+
+
+def _query_names(dependant: Dependant) -> list[str]:
+    own = [field.alias for field in dependant.query_params]
+    return own + [name for inner in dependant.dependencies for name in _query_names(inner)]
+
+
+def _needs_tenant(dependant: Dependant) -> bool:
+    return dependant.call is tenant_of or any(map(_needs_tenant, dependant.dependencies))
+
+
+def _reading_of(route: APIRoute) -> Reading | None:
+    kind = route.body_field.field_info.annotation if route.body_field else None
+    return Reading(kind) if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+class Router(APIRouter):
+    """A router whose endpoints are all of the kind above."""
+
+    endpoint: ClassVar[type[APIRoute]] = Endpoint
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(route_class=self.endpoint, **options)

@@ -1,0 +1,187 @@
+"""Bodies of retain, import, and of changes to memories and documents."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+import orjson
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
+
+from serve.http.wire.common import Body, Name, local_moment, moment
+
+METADATA_MAX = 1_000
+"""Entries of one memory's metadata."""
+
+
+def text_of(content: Any) -> Any:
+    """Text blocks joined with newlines; other kinds of block cannot be read here."""
+    if not isinstance(content, list):
+        return content
+    texts = []
+    for block in content:
+        kind = block.get("type") if isinstance(block, dict) else None
+        if kind != "text" or not isinstance(block.get("text"), str):
+            raise ValueError(f"content block of type {kind!r}: only text blocks can be stored")
+        texts.append(block["text"])
+    return "\n".join(texts)
+
+
+def _not_blank(value: str) -> str:
+    if not value.strip():
+        raise ValueError("content must not be blank")
+    return value
+
+
+def _tags(value: Any) -> Any:
+    """A list, a JSON array in a text, or one plain text."""
+    if not isinstance(value, str):
+        return value
+    if value.strip().startswith("["):
+        try:
+            return orjson.loads(value)
+        except orjson.JSONDecodeError:
+            return [value]
+    return [value]
+
+
+def _metadata(value: Any) -> Any:
+    """Null values dropped, other scalars as text."""
+    if not isinstance(value, dict):
+        return value
+    if len(value) > METADATA_MAX:
+        raise ValueError(f"at most {METADATA_MAX:,} entries")
+    out: dict[str, Any] = {}
+    for key, item in value.items():
+        if isinstance(item, bool):
+            out[key] = "true" if item else "false"
+        elif isinstance(item, int | float):
+            out[key] = str(item)
+        elif item is not None:
+            out[key] = item
+    return out
+
+
+def _local_timestamp(value: Any) -> Any:
+    """With the offset that it was written with: it says whose days the content's words mean."""
+    known = _timestamp(value)
+    return (
+        known
+        if known in (None, "unset") or not isinstance(value, str)
+        else local_moment(value).isoformat()
+    )
+
+
+def _timestamp(value: Any) -> Any:
+    if isinstance(value, str):
+        if not value.strip():
+            return None
+        if value.strip().lower() == "unset":
+            return "unset"
+        return moment(value).isoformat()
+    return value
+
+
+Timestamp = Annotated[str | None, BeforeValidator(_timestamp)]
+T = TypeVar("T")
+ListOf = Annotated[list[T], Field(fail_fast=True)]
+"""A list that is checked up to its first wrong entry: of a million, each would be an error."""
+Tags = Annotated[ListOf[str], BeforeValidator(_tags, json_schema_input_type=list[str] | str)]
+Metadata = Annotated[
+    dict[str, str], BeforeValidator(_metadata, json_schema_input_type=dict[str, Any])
+]
+Scopes = Literal["per_tag", "combined", "all_combinations", "shared"] | ListOf[ListOf[str]]
+
+
+class EntityBody(Body):
+    text: str
+    type: str = "CONCEPT"
+
+
+class ItemBody(Body):
+    content: Annotated[
+        str,
+        BeforeValidator(text_of, json_schema_input_type=str | list[dict[str, Any]]),
+        AfterValidator(_not_blank),
+    ]
+    timestamp: Annotated[str | None, BeforeValidator(_local_timestamp)] = None
+    context: str | None = None
+    metadata: Metadata | None = None
+    document_id: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    entities: ListOf[EntityBody] | None = None
+    resolve_entities: bool = True
+    tags: Tags | None = None
+    observation_scopes: Scopes | None = None
+    strategy: str | None = None
+    update_mode: Literal["replace", "append"] = "replace"
+
+
+class RetainBody(Body):
+    LARGE: ClassVar[bool] = True
+    """Bodies of this kind may be as large as the server allows (serve/http/routing.py)."""
+
+    items: ListOf[ItemBody]
+    is_async: Annotated[bool, Field(alias="async")] = False
+    document_tags: Tags | None = None
+    operation_id: str | None = None
+
+
+class ImportBody(BaseModel):
+    """Structured memories that need no extraction; each item is checked by the importer."""
+
+    LARGE: ClassVar[bool] = True
+
+    memories: ListOf[dict[str, Any]]
+
+
+class MemoryPatch(BaseModel):
+    """Changes to one memory. A field that is absent stays; '' or null clears a time."""
+
+    text: Annotated[str, AfterValidator(_not_blank)] | None = None
+    context: str | None = None
+    occurred_start: Timestamp = None
+    occurred_end: Timestamp = None
+    mentioned_at: Timestamp = None
+    fact_type: Literal["world", "experience"] | None = None
+    entities: list[str] | None = None
+    resolve_entities: bool = True
+    state: Literal["valid", "invalidated"] | None = None
+    reason: str | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> MemoryPatch:
+        if not self.model_fields_set - {"resolve_entities", "reason"}:
+            raise ValueError(
+                "nothing to change: give text, context, occurred_start, occurred_end,"
+                " mentioned_at, fact_type, entities or state"
+            )
+        return self
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """Only what was given, absent fields left out."""
+        return self.model_dump(include=self.model_fields_set)
+
+
+class DocumentPatch(Body):
+    """Changes to a document, which its memories follow. What is absent stays."""
+
+    tags: Tags | None = None
+    observation_scopes: Scopes | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> DocumentPatch:
+        if self.tags is None and self.observation_scopes is None:
+            raise ValueError("nothing to change: give tags or observation_scopes")
+        return self
+
+
+class MergeBody(Body):
+    others: Annotated[list[Name], Field(min_length=1, max_length=1000)]
+    """Ids of the entities that become this one."""
+
+
+class SplitBody(Body):
+    name: Name
+    """What the other entity is called."""
+    memory_ids: Annotated[list[str], Field(min_length=1, max_length=10_000)] | None = None
+    """Memories that are about it."""
