@@ -12,7 +12,7 @@ from retrieval.bank.columns import Population
 from retrieval.bank.vectors.gpu import GpuBackend, GpuVectors
 from retrieval.bank.vectors.scan_gpu import DeviceScan
 from retrieval.types import FactType
-from tests.retrieval.bank import congruence
+from tests.retrieval.bank.vectors import congruence
 
 torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():

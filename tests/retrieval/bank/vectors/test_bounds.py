@@ -17,7 +17,7 @@ from retrieval.bank.vectors.flat import FEW, SURVEYED_DIMENSION, FlatBackend, Fl
 from retrieval.bank.vectors.moments import WAITING
 from retrieval.bank.vectors.partitioned import ShardedBackend
 from retrieval.types import Bools, FactType, Floats, Ints
-from tests.retrieval.bank import congruence
+from tests.retrieval.bank.vectors import congruence
 
 pytestmark = pytest.mark.unit
 

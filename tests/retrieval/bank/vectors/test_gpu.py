@@ -16,7 +16,7 @@ from retrieval.bank.vectors.gpu import GpuBackend, GpuVectors
 from retrieval.bank.vectors.slab import Slab
 from retrieval.errors import Unavailable
 from retrieval.types import FactType, Floats
-from tests.retrieval.bank import congruence
+from tests.retrieval.bank.vectors import congruence
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.unit

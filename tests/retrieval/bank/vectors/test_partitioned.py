@@ -10,7 +10,7 @@ from retrieval.bank.vectors.gpu import GpuBackend
 from retrieval.bank.vectors.partitioned import ShardedBackend, ShardedVectors
 from retrieval.bank.vectors.scan_host import HostScan
 from retrieval.types import FactType
-from tests.retrieval.bank import congruence
+from tests.retrieval.bank.vectors import congruence
 
 pytestmark = pytest.mark.unit
 

@@ -16,7 +16,7 @@ from retrieval.bank.vectors.ivf import DEPTHS, IvfBackend, IvfScan, IvfVectors, 
 from retrieval.bank.vectors.scan_host import HostScan
 from retrieval.topk import best
 from retrieval.types import FactType, Floats, Ints
-from tests.retrieval.bank import congruence
+from tests.retrieval.bank.vectors import congruence
 
 pytestmark = pytest.mark.unit
 
