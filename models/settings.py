@@ -69,7 +69,8 @@ class Compute:
     device: "auto" (CUDA, else MPS where allowed, else CPU), "cpu", "cuda", "cuda:1", "mps".
     precision: "auto" is fp16 on a GPU (bf16 for models that are not of the BERT family), on a CPU
     bf16 where it has the instructions, else fp32. "int8" is for cross-encoders of the BERT family
-    on a CPU: its instructions multiply twice as fast, scores move a little (models/local/kernels/int8.py).
+    on a CPU: its instructions multiply twice as fast, scores move a little
+    (models/local/kernels/int8.py).
     threads: 0 = what the control group and the CPU affinity allow.
     batch_tokens / bulk_batch_tokens: bounds of one batch; 0 = by device (CPU 2,048 and 512: at
     most about 0.1 s for a MiniLM; GPU 16,384, the default of TEI).

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieval.arms.proximity import proximity
 from retrieval.bank.filters import Bounds, by_date, overlaps
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors.flat import Scan
-from retrieval.ranking.scoring import proximity
 from retrieval.topk import best
 from retrieval.types import CAUSAL, NO_TIME, Bools, Doubles, FactType, Floats, Ints, LinkType, Longs
 

@@ -103,7 +103,8 @@ def visible(bank: ResidentBank, filters: Filters, metadata: Ints | None = None) 
 
     `metadata` holds the ordinals that satisfy `filters.metadata` (looked up in the database);
     memories the snapshot does not know yet are ignored. A memory without a mention time passes
-    `as_of`: nothing says that it was learned later. `retrieval.store.visibility` says the same of rows.
+    `as_of`: nothing says that it was learned later. `retrieval.store.visibility` says the same of
+    rows.
     """
     columns = bank.columns
     mask: Bools = bank.live.copy()

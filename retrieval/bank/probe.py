@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from retrieval.arms import semantic
 from retrieval.bank.resident import ResidentBank
+from retrieval.bank.vectors.blind import Blind
 from retrieval.bank.vectors.flat import Scan
 from retrieval.keyword import bm25
 from retrieval.keyword.analyser import Query
@@ -36,7 +36,7 @@ class Reading:
 
 def of(bank: ResidentBank, asked: Asked, settings: RecallSettings) -> Reading:
     """What a bank that is held whole says."""
-    scan: Scan = semantic.Blind() if asked.vector is None else bank.vectors.scan(asked.vector)
+    scan: Scan = Blind() if asked.vector is None else bank.vectors.scan(asked.vector)
     matches = bm25.scores(
         bank.postings, asked.terms, bank.live, k1=settings.bm25_k1, b=settings.bm25_b
     )

@@ -8,10 +8,10 @@ from typing import Any
 
 from retrieval.errors import InvalidInput
 from retrieval.ingest.context import IngestDeps
-from retrieval.maintenance import jobs
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, read
 from retrieval.store.heads import BankHead
+from retrieval.store.rebuilds import REEMBED, REINDEX
 from retrieval.store.segments.table import COMPACT_LEAST, COMPACT_SHARE, MERGE_FAN
 
 LATELY = 50
@@ -22,7 +22,7 @@ LATELY = 50
 class Condition:
     """fragmented: has enough small segments to merge. sparse: enough dead ordinals to compact.
     buried: version of the newest tombstone, -1 without any. work: the long job that it needs,
-    one of jobs.KINDS, or ""."""
+    one of KINDS, or ""."""
 
     head: BankHead
     fragmented: bool
@@ -41,7 +41,7 @@ select {banks.HEAD_COLUMNS},
         where s.bank = b.bank and s.kind = 'postings:' || b.analyser) as unlisted,
     next_ordinal > (select coalesce(sum(s.count), 0) from segments s
         where s.bank = b.bank and s.kind = 'vectors:' || b.vector_set) as unseen,
-    exists (select from operations o where o.bank = b.bank and o.type = '{jobs.REEMBED}'
+    exists (select from operations o where o.bank = b.bank and o.type = '{REEMBED}'
         and o.status in ('pending', 'processing')) as moving
 from banks b where b.bank = any($1) and b.bank <> all($2)
 """
@@ -92,5 +92,5 @@ def _work(deps: IngestDeps, head: BankHead, unlisted: bool, unseen: bool) -> str
     except InvalidInput:  # a segmenter that this process does not have
         ours = head.analyser
     if unlisted or head.analyser != ours:
-        return jobs.REINDEX
-    return jobs.REEMBED if unseen and head.vector_set == deps.vector_set else ""
+        return REINDEX
+    return REEMBED if unseen and head.vector_set == deps.vector_set else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final
+from typing import Any
 from uuid import uuid4
 
 from retrieval.errors import Conflict, FourfoldError, InvalidInput, NotFound
@@ -18,24 +18,7 @@ from retrieval.store import banks, operations
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.store.heads import BankHead
 from retrieval.store.operations import LEASE_S, Claim
-
-REEMBED: Final = "reembed"
-REINDEX: Final = "reindex"
-KINDS: Final = (REEMBED, REINDEX)
-
-_OPEN = "status in ('pending', 'processing')"
-
-
-async def running(connection: Connection, bank: int, kind: str, target: str) -> bool:
-    """Is the bank on its way to `target`? True while the job waits or works."""
-    found = await connection.fetchval(
-        f"select true from operations where bank = $1 and type = $2 and {_OPEN}"
-        " and payload->>'target' = $3 limit 1",
-        bank,
-        kind,
-        target,
-    )
-    return bool(found)
+from retrieval.store.rebuilds import KINDS, OPEN, REINDEX
 
 
 async def begin(
@@ -58,7 +41,7 @@ async def begin(
         held = await banks.lock(connection, tenant, bank_id)
         rows = await connection.fetch(
             "select operation_id, payload, status, retry_count, leased_until > now() as leased"
-            f" from operations where bank = $1 and type = $2 and {_OPEN} order by created_at",
+            f" from operations where bank = $1 and type = $2 and {OPEN} order by created_at",
             held.bank,
             kind,
         )
@@ -117,7 +100,7 @@ async def changes(pool: Pool, head: BankHead) -> Mapping[str, Any]:
     found = await read(
         pool,
         lambda connection: connection.fetchval(
-            f"select payload->'changes' from operations where bank = $1 and type = $2 and {_OPEN}"
+            f"select payload->'changes' from operations where bank = $1 and type = $2 and {OPEN}"
             " order by created_at limit 1",
             head.bank,
             REINDEX,

@@ -28,6 +28,7 @@ from retrieval.settings import RetainSettings
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.heads import BankHead, vector_set
+from retrieval.store.rebuilds import REEMBED
 
 BATCH = 256
 """Ordinals per step: what is lost when the process dies."""
@@ -91,7 +92,7 @@ async def reembed(
         pool, lambda c: rebuild.gaps(c, head.bank, f"vectors:{maker.target}", head.next_ordinal)
     ):
         return
-    claimed = await jobs.begin(pool, tenant, bank_id, jobs.REEMBED, maker.target)
+    claimed = await jobs.begin(pool, tenant, bank_id, REEMBED, maker.target)
 
     async def settle(connection: Connection, held: BankHead) -> None:
         if held.vector_set not in ("", maker.target):

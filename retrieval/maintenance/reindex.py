@@ -21,6 +21,7 @@ from retrieval.settings import RetainSettings
 from retrieval.store import bankconfig, banks
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.heads import BankHead
+from retrieval.store.rebuilds import REINDEX
 
 BATCH = 2000
 """Ordinals per step: some 50 ms of analysis, also while writers wait."""
@@ -89,7 +90,7 @@ async def reindex(
     ):
         return
     details = {"changes": changes} if changes else {}
-    claimed = await jobs.begin(pool, tenant, bank_id, jobs.REINDEX, maker.target, details)
+    claimed = await jobs.begin(pool, tenant, bank_id, REINDEX, maker.target, details)
 
     async def settle(connection: Connection, held: BankHead) -> None:
         await connection.execute(

@@ -28,6 +28,7 @@ from retrieval.maintenance.reembed import reembed
 from retrieval.maintenance.reindex import reindex
 from retrieval.store.database.pool import Connection, write
 from retrieval.store.heads import BankHead
+from retrieval.store.rebuilds import REEMBED
 from retrieval.store.segments import table as segments
 
 log = logging.getLogger(__name__)
@@ -194,7 +195,7 @@ class Upkeep:
             (head, kind)
             for head, kind, target in await jobs.waiting(self._pool)
             if head.bank not in self._seen.failed
-            and (kind != jobs.REEMBED or target == self._deps.vector_set)
+            and (kind != REEMBED or target == self._deps.vector_set)
         ]
 
     async def _work_off(self, work: Sequence[tuple[BankHead, str]]) -> None:
@@ -213,7 +214,7 @@ class Upkeep:
         pool, settings = self._pool, self._deps.settings
         tenant, bank_id = head.tenant, head.bank_id
         steps: AsyncGenerator[Progress, None]
-        if kind == jobs.REEMBED:
+        if kind == REEMBED:
             steps = reembed(pool, self._deps.embedder, tenant, bank_id, settings=settings)
         else:
             changes = await jobs.changes(pool, head)
@@ -225,7 +226,7 @@ class Upkeep:
             async for _ in steps:
                 await self._rest(time.monotonic() - begin)
                 begin = time.monotonic()
-        if kind == jobs.REEMBED:
+        if kind == REEMBED:
             self._count(reembedded_banks=1)
         else:
             self._count(reindexed_banks=1)

@@ -238,7 +238,7 @@ def _data(_settings: Settings, data: Path) -> Iterator[Finding]:
 
 def benchmarks() -> list[str]:
     """Names of the benchmarks in this checkout."""
-    folder = Path(__file__).resolve().parent.parent / "tests" / "bench"
+    folder = Path(__file__).resolve().parents[2] / "tests" / "bench"
     return sorted(
         path.stem
         for path in folder.glob("*.py")

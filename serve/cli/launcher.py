@@ -189,7 +189,7 @@ def _environment(settings: Settings, data: Path, folder: Path) -> Mapping[str, s
 
 
 def _checkout() -> str:
-    return str(Path(__file__).resolve().parent.parent)
+    return str(Path(__file__).resolve().parents[2])
 
 
 def _start_ray(settings: Settings, folder: Path, stack: ExitStack) -> None:

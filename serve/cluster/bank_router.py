@@ -1,8 +1,8 @@
 """Which Retriever replica a recall goes to: one that holds the bank.
 
-Every handle ranks the replicas of a bank by itself and alike (`retrieval.bank.shards.placement`). Serve
-tries them in that order: a replica that is full, dead or does not say how full it is in time is
-passed over for the next, and a bank comes back to its first replica when that is well.
+Every handle ranks the replicas of a bank by itself and alike (`retrieval.bank.shards.placement`).
+Serve tries them in that order: a replica that is full, dead or does not say in time how full it is
+is passed over for the next, and a bank comes back to its first replica when that is well.
 """
 
 from __future__ import annotations

@@ -194,8 +194,8 @@ class RemoteRetriever:
 
 
 class RemoteRanges:
-    """`retrieval.bank.shards.shard.Ranges` behind a handle. A range's calls go to the same replica while
-    it is there."""
+    """`retrieval.bank.shards.shard.Ranges` behind a handle. A range's calls go to the same replica
+    while it is there."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle

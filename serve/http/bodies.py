@@ -1,6 +1,7 @@
 """Request bodies: bounded in size, time and memory, decoded, and read as JSON off the event loop.
 
-Nothing of a body is read before its length and its sender's key were looked at (serve/http/routing.py).
+Nothing of a body is read before its length and its sender's key were looked at
+(serve/http/routing.py).
 """
 
 from __future__ import annotations

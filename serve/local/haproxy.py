@@ -76,7 +76,7 @@ text = re.sub(r"errorfile (50[234]) .*", r"errorfile \\1 {folder}/503.http", tex
 text = re.sub(r"(defaults\\s+mode http)", r"\\1\\n    timeout check {check}s", text, count=1)
 text, found = re.subn(r"(frontend http_frontend\\s+bind .*)", lambda m: m[1] + {rules!r}, text)
 if found != 1:
-    sys.exit("the configuration that Ray writes for HAProxy has changed: see serve/local/haproxy.py")
+    sys.exit("Ray writes another configuration for HAProxy than before: see serve/local/haproxy.py")
 with open(config + ".local", "w") as file:
     file.write(text)
 os.replace(config + ".local", config)

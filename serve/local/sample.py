@@ -14,7 +14,7 @@ QUESTION = "Why did the harvest festival move to the old mill?"
 
 def memories() -> list[dict[str, Any]]:
     """The sample's memories, in the form of the import endpoint."""
-    text = files("serve").joinpath("sample.jsonl").read_text(encoding="utf-8")
+    text = files("serve.local").joinpath("sample.jsonl").read_text(encoding="utf-8")
     return [orjson.loads(line) for line in text.splitlines() if line.strip()]
 
 

@@ -7,8 +7,8 @@ first token of each sequence is asked for (a classifier, or CLS pooling), the la
 nothing for the others, not even keys and values: a sixth of the work of a six-layer model, with
 the same result.
 
-In int8 (models/local/kernels/int8.py) the products are of bytes; states, norms and residuals are in fp32,
-attention in bf16 where the CPU has it.
+In int8 (models/local/kernels/int8.py) the products are of bytes; states, norms and residuals are in
+fp32, attention in bf16 where the CPU has it.
 """
 
 from __future__ import annotations

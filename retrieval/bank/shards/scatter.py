@@ -18,12 +18,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.arms import semantic
 from retrieval.bank.columns import Population
 from retrieval.bank.probe import Asked, Reading
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.shards.placement import shard_ranges
 from retrieval.bank.shards.shard import RangeReading, Ranges
+from retrieval.bank.vectors.blind import Blind
 from retrieval.bank.vectors.flat import Scan
 from retrieval.keyword import bm25
 from retrieval.keyword.bm25 import Evidence
@@ -120,7 +120,7 @@ def _joined(
     )
     known = [part.similarities for part in parts if part.similarities is not None]
     if not known:
-        return Reading(semantic.Blind(), matches)
+        return Reading(Blind(), matches)
     return Reading(KnownScan.of(np.concatenate(known), bank.population), matches)
 
 

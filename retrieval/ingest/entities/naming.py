@@ -129,7 +129,7 @@ _NO_SPEAKERS = frozenset(_NO_SPEAKERS_TEXT.split())
 @cache
 def _given() -> frozenset[str]:
     """Common given names, lower-cased."""
-    file = resources.files("retrieval.ingest") / "given_names.txt"
+    file = resources.files("retrieval.ingest.entities") / "given_names.txt"
     return frozenset(file.read_text(encoding="utf-8").split())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from retrieval.errors import Conflict
-from retrieval.maintenance import jobs
+from retrieval.store import rebuilds
 from retrieval.store.database.pool import Connection
 from retrieval.store.heads import BankHead
 
@@ -30,7 +30,9 @@ async def agreed(connection: Connection, held: BankHead, vectors: str, postings:
     brings the bank to one analyser.
     """
     linkable = held.vector_set in ("", vectors)
-    if not linkable and not await jobs.running(connection, held.bank, jobs.REEMBED, vectors):
+    if not linkable and not await rebuilds.running(
+        connection, held.bank, rebuilds.REEMBED, vectors
+    ):
         raise Conflict(
             f"the vectors of bank {held.bank_id!r} were made with {held.vector_set!r}, this server"
             f" makes {vectors!r}: run `fourfold reembed {held.bank_id}`, or start the server with"

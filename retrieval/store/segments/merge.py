@@ -1,7 +1,7 @@
 """Segments as arrays: joining neighbours, and keeping some of their rows.
 
-Pure functions over the arrays that `retrieval.store.segments.format` packs; the kinds are described in
-docs/architecture.md. `kind` may carry its suffix (`vectors:<set>`, `postings:<analyser>`).
+Pure functions over the arrays that `retrieval.store.segments.format` packs; the kinds are described
+in docs/architecture.md. `kind` may carry its suffix (`vectors:<set>`, `postings:<analyser>`).
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from retrieval.recall.retriever import LocalRetriever
 from retrieval.settings import RecallSettings, RetainSettings
 from retrieval.store import banks
 from retrieval.store.database.pool import Pool
+from retrieval.store.rebuilds import REEMBED
 from retrieval.store.segments import table as segments
 from retrieval.types import Floats, RecallQuery
 from tests.retrieval.store.servers import HashEmbedder, Replica, deps
@@ -145,7 +146,7 @@ async def test_what_is_there_is_kept(pool: Pool, bank: str) -> None:
 
 async def test_another_process_takes_over_a_lease_that_ran_out(pool: Pool, bank: str) -> None:
     await fill(pool, bank)
-    lost = await jobs.begin(pool, "default", bank, jobs.REEMBED, "new:48", lease_s=0.0)
+    lost = await jobs.begin(pool, "default", bank, REEMBED, "new:48", lease_s=0.0)
     assert bank in [head.bank_id for head, _, _ in await jobs.waiting(pool)]
     assert (await run(pool, bank))[-1] == 20
     rows = await pool.fetch(

@@ -19,6 +19,7 @@ from retrieval.maintenance.condition import examine
 from retrieval.maintenance.upkeep import Upkeep, UpkeepSettings
 from retrieval.store import banks
 from retrieval.store.database.pool import Pool
+from retrieval.store.rebuilds import REEMBED
 from retrieval.store.segments import table as segments
 from retrieval.store.segments.table import MERGE_FAN
 from tests.retrieval.store.servers import HashEmbedder, Replica, database, deps, server
@@ -209,7 +210,7 @@ async def test_killed_in_the_middle_another_process_goes_on(pool: Pool) -> None:
     ingest = deps(pool)
     await fill(ingest, "a", 60, each=20)
     before = await contents(pool, "a")
-    await jobs.begin(pool, "default", "a", jobs.REEMBED, "new:48", lease_s=0.0)
+    await jobs.begin(pool, "default", "a", REEMBED, "new:48", lease_s=0.0)
     schema = await pool.fetchval("select current_schema()")
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", _CHILD, server().dsn, schema, stdout=asyncio.subprocess.PIPE

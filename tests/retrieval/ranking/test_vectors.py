@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+from retrieval.arms.proximity import proximity
 from retrieval.ranking import boosts, budgets, fusion, packing, scoring
 from retrieval.ranking.document import document
 from retrieval.settings import RecallSettings
@@ -208,11 +209,11 @@ def test_proximity() -> None:
     days = ["2024-04-16", "2024-03-01", "2024-04-01", "2024-05-15T12:00:00", "2024-07-01"]
     start = np.array([us(d) for d in days])
     none = np.full(len(days), NO_TIME)
-    got = scoring.proximity(start, none, none, window)
+    got = proximity(start, none, none, window)
     assert got == pytest.approx([1, 0, 0.673913, 0.358696, 0], abs=5e-7)
-    assert scoring.proximity(start[:1], none[:1], none[:1], (5, 5))[0] == 1.0
-    assert np.isnan(scoring.proximity(none[:1], none[:1], none[:1], window)[0])
-    since = scoring.proximity(start, none, none, (us("2024-04-10"), None))
+    assert proximity(start[:1], none[:1], none[:1], (5, 5))[0] == 1.0
+    assert np.isnan(proximity(none[:1], none[:1], none[:1], window)[0])
+    since = proximity(start, none, none, (us("2024-04-10"), None))
     assert since.tolist() == [1, 0, 0, 1, 1]
 
 

@@ -39,7 +39,7 @@ def test_cut_keeps_as_much_as_fits() -> None:
 
 def test_loading_is_quick() -> None:
     code = (
-        "import time; from retrieval import tokens; t = time.process_time();"
+        "import time; from retrieval.text import tokens; t = time.process_time();"
         "tokens.count('a'); print(time.process_time() - t)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
