@@ -101,7 +101,7 @@ class Unavailable(FourfoldError):
         self.retry_after_s = retry_after_s
 
 
-class Moved(Unavailable):
+class StaleSnapshot(Unavailable):
     """The bank's ordinals were given anew, or other vectors or postings serve it now."""
 
 

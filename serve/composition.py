@@ -21,14 +21,14 @@ import torch
 from retrieval import timex
 from retrieval.bank.cache import ResidencyMetrics, ResidencySettings, SnapshotCache
 from retrieval.bank.residency import Residency
-from retrieval.bank.shards.scatter import SplitIndex
-from retrieval.bank.shards.shard import LocalRanges, Ranges
+from retrieval.bank.shards.scatter import ScatterGather
+from retrieval.bank.shards.shard import LocalShards, Ranges
 from retrieval.bank.vectors.flat import FlatBackend, VectorBackend
 from retrieval.bank.vectors.gpu import GpuBackend
 from retrieval.bank.vectors.ivf import IvfBackend
-from retrieval.bank.vectors.partitioned import ShardedBackend
+from retrieval.bank.vectors.partitioned import PartitionedBackend
 from retrieval.errors import FourfoldError
-from retrieval.ingest.context import IngestDeps, analyser_for
+from retrieval.ingest.context import WriteContext, analyser_for
 from retrieval.ingest.operations.worker import Worker
 from retrieval.keyword import backends
 from retrieval.keyword.analyser import Analyser
@@ -117,7 +117,7 @@ def _bank_vectors(settings: Settings, stack: AsyncExitStack, *, divided: bool) -
     whole = _vector_backend(settings, host, stack)
     if not divided or not banks.bank_shard_rows:
         return whole
-    ranges = ShardedBackend(whole, banks.bank_shard_rows, ARRAY_THREADS)
+    ranges = PartitionedBackend(whole, banks.bank_shard_rows, ARRAY_THREADS)
     stack.callback(ranges.close)
     return ranges
 
@@ -127,17 +127,17 @@ async def open_residency(
 ) -> Residency:
     """Resident banks; `ranges` hold vectors and postings of large ones; None: all are whole."""
     sizes = _sizes(settings, _bank_vectors(settings, stack, divided=ranges is None))
-    split = None if ranges is None else SplitIndex(ranges, settings.banks.bank_shard_rows)
+    split = None if ranges is None else ScatterGather(ranges, settings.banks.bank_shard_rows)
     residency = Residency(pool, sizes, split=split)
     _attend(residency, stack)
     return residency
 
 
-async def open_ranges(settings: Settings, stack: AsyncExitStack) -> LocalRanges:
+async def open_ranges(settings: Settings, stack: AsyncExitStack) -> LocalShards:
     """Ranges of split banks, with their own database connections."""
     pool = await open_database(settings, stack)
     host = FlatBackend(surveyed_rows=sys.maxsize)  # all of a range is asked for, always
-    ranges = LocalRanges(
+    ranges = LocalShards(
         pool,
         _sizes(settings, _vector_backend(settings, host, stack)),
         settings.banks.bank_shard_rows,
@@ -244,7 +244,7 @@ async def open_writer(
     stack: AsyncExitStack,
 ) -> LocalWriter:
     """The writer, and beside it the worker of queued operations and the upkeep of banks."""
-    deps = IngestDeps(
+    deps = WriteContext(
         pool,
         embedder,
         residency,

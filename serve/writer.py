@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from retrieval.ingest import curation, importing
-from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.context import WriteContext
 from retrieval.ingest.entities import curation as entity_curation
 from retrieval.ingest.operations import worker
 from retrieval.ingest.retain import retain
@@ -17,7 +17,7 @@ from retrieval.store.answers import Key
 class LocalWriter:
     """See serve.http.services.Writer."""
 
-    def __init__(self, deps: IngestDeps) -> None:
+    def __init__(self, deps: WriteContext) -> None:
         self._deps = deps
 
     async def retain(

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic
 
 from models.batching.lanes import Call, Lane, Limits, R, Slice, T
-from models.batching.tally import Tally
+from models.batching.tally import BatcherStats
 from models.types import (
     BadOutput,
     DeadlineExceeded,
@@ -65,7 +65,7 @@ class Batcher(Generic[T, R]):
         self._woken = False
         self._closed = False
         self._calls: set[Call[T, R]] = set()
-        self._tally = Tally()
+        self._tally = BatcherStats()
 
     async def submit(
         self,

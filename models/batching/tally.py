@@ -11,7 +11,7 @@ MEMORY = 5
 
 
 @dataclass(slots=True)
-class Tally:
+class BatcherStats:
     """Totals since the start; `batch_s` and `tokens_per_s` are moving averages."""
 
     batches: int = 0

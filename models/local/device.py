@@ -191,7 +191,7 @@ def _wide(precision: str, dtype: torch.dtype) -> torch.dtype:
     return torch.bfloat16 if supported else torch.float32
 
 
-class Owner:
+class DeviceThread:
     """The one thread that touches a device; on a CPU, as many as there are CPUs. Work is begun in
     the order in which it is handed in.
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from models.batching.batcher import Batcher
 from models.batching.lanes import Limits
-from models.local.device import Machine, Owner, keep_freed_memory, resolve
+from models.local.device import DeviceThread, Machine, keep_freed_memory, resolve
 from models.local.kernels.pack import Pack, Tokens, pack
 from models.settings import Compute
 from models.types import (
@@ -74,7 +74,7 @@ class Engine:
         self._compute = compute
         self._batch_items = batch_items
         self._observe = observe
-        self._owner = Owner(name)
+        self._owner = DeviceThread(name)
         self._batcher: Batcher[Tokens, Floats] | None = None
         self._machine: Machine | None = None
         self._loaded: Loaded | None = None

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from retrieval.bank.vectors.flat import FlatBackend, VectorBackend
-from retrieval.errors import Moved, Unavailable
+from retrieval.errors import StaleSnapshot, Unavailable
 from retrieval.store.database.pool import Pool
 from retrieval.store.heads import BankHead
 from retrieval.store.segments import delta as deltas
@@ -111,7 +111,7 @@ class _Given(Exception):
 
 
 @dataclass(slots=True)
-class _Flight(Generic[S]):
+class _Load(Generic[S]):
     """One load under way, and how many wait for it."""
 
     task: asyncio.Task[S]
@@ -143,7 +143,7 @@ class SnapshotCache(ABC, Generic[S]):
         self._settings = settings
         self._load = load
         self._snapshots: OrderedDict[Key, _Held[S]] = OrderedDict()
-        self._flights: dict[Key, _Flight[S]] = {}
+        self._flights: dict[Key, _Load[S]] = {}
         self._bytes = 0
         self._device_bytes = 0
         self._counters = _Counters()
@@ -182,7 +182,7 @@ class SnapshotCache(ABC, Generic[S]):
             self._counters.misses += 1
         while not self._closed:
             own = key not in self._flights
-            flight = self._flights.get(key) or self._take_off(head, part)
+            flight = self._flights.get(key) or self._start_load(head, part)
             flight.waiting += 1
             try:
                 await asyncio.wait({flight.task})
@@ -194,7 +194,7 @@ class SnapshotCache(ABC, Generic[S]):
                 continue  # given up by those who came before
             found = flight.task.result()
             if found.head.bank != head.bank:
-                raise Moved("the bank", "it was deleted and made again")
+                raise StaleSnapshot("the bank", "it was deleted and made again")
             if _covers(found.head, head):
                 return found
             if own:
@@ -210,7 +210,7 @@ class SnapshotCache(ABC, Generic[S]):
         held = self.held(head.bank)
         if held is None or _covers(held.head, head) or (head.bank, 0) in self._flights:
             return
-        self._take_off(head, 0)
+        self._start_load(head, 0)
 
     def held(self, bank: int, part: int = 0) -> S | None:
         """The snapshot in memory, whatever its version; its age is not touched."""
@@ -273,14 +273,14 @@ class SnapshotCache(ABC, Generic[S]):
         self._snapshots.clear()
         self._bytes = self._device_bytes = 0
 
-    def _take_off(self, head: BankHead, part: int) -> _Flight[S]:
+    def _start_load(self, head: BankHead, part: int) -> _Load[S]:
         stop = threading.Event()
-        flight = _Flight(asyncio.create_task(self._fly(head, part, stop)), stop)
-        flight.task.add_done_callback(lambda task: self._landed((head.bank, part), task))
+        flight = _Load(asyncio.create_task(self._fly(head, part, stop)), stop)
+        flight.task.add_done_callback(lambda task: self._load_finished((head.bank, part), task))
         self._flights[head.bank, part] = flight
         return flight
 
-    def _landed(self, key: Key, task: asyncio.Task[S]) -> None:
+    def _load_finished(self, key: Key, task: asyncio.Task[S]) -> None:
         del self._flights[key]
         if task.cancelled():
             self._counters.abandoned += 1

@@ -36,7 +36,7 @@ _SCALARS: Mapping[str, type[np.generic]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Population:
+class AliveSet:
     """Who is alive: `live` (size,), and `rows[t]`, the live ordinals of type t, ascending."""
 
     live: Bools
@@ -44,7 +44,7 @@ class Population:
     _rows: tuple[Column[np.int32], ...]
 
     @classmethod
-    def empty(cls) -> Population:
+    def empty(cls) -> AliveSet:
         columns = tuple(Column.empty(np.int32) for _ in FactType)
         return cls(np.zeros(0, np.bool_), tuple(c.values for c in columns), columns)
 
@@ -56,16 +56,16 @@ class Population:
     def nbytes(self) -> int:
         return self.live.nbytes + sum(r.nbytes for r in self.rows)
 
-    def between(self, first: int, end: int) -> Population:
+    def between(self, first: int, end: int) -> AliveSet:
         """The ordinals first .. end - 1 as a population of their own, counted from 0."""
         columns = []
         for rows in self.rows:
             inside = slice(*np.searchsorted(rows, (first, end)))
             columns.append(Column.empty(np.int32).extended(rows[inside] - np.int32(first)))
         views = tuple(c.values for c in columns)
-        return Population(self.live[first:end], views, tuple(columns))
+        return AliveSet(self.live[first:end], views, tuple(columns))
 
-    def extended(self, types: Bytes, dead: Ints) -> Population:
+    def extended(self, types: Bytes, dead: Ints) -> AliveSet:
         """With rows of these types added, then the ordinals `dead` (old or new) taken out."""
         live = np.concatenate([self.live, np.ones(len(types), np.bool_)])
         gone = dead[live[dead]]
@@ -78,7 +78,7 @@ class Population:
                 grown = Column.empty(np.int32).extended(column.values[live[column.values]])
             new = np.flatnonzero((types == fact_type) & live[self.size :]) + self.size
             columns.append(grown.extended(new))
-        return Population(live, tuple(c.values for c in columns), tuple(columns))
+        return AliveSet(live, tuple(c.values for c in columns), tuple(columns))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.bank.columns import Columns, Population
+from retrieval.bank.columns import AliveSet, Columns
 from retrieval.bank.entities import Entities
 from retrieval.bank.links import Links
 from retrieval.bank.order import Sequence as DocumentSequence
@@ -39,7 +39,7 @@ def empty_bank(head: BankHead, vectors: VectorBackend) -> ResidentBank:
     """A bank without memories."""
     return ResidentBank(
         head,
-        Population.empty(),
+        AliveSet.empty(),
         Columns.empty(),
         vectors.empty(),
         Postings.empty(),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.bank.columns import Bytes, Columns, Population
+from retrieval.bank.columns import AliveSet, Bytes, Columns
 from retrieval.bank.csr import spans
 from retrieval.bank.links import OUTGOING, LinkRows, no_links
 from retrieval.types import NO_TIME, Bools, FactType, Ints, LinkType, Longs
@@ -78,7 +78,7 @@ class Timeline:
     def nbytes(self) -> int:
         return sum(o.nbytes for o in self.orders)
 
-    def extended(self, columns: Columns, population: Population) -> Timeline:
+    def extended(self, columns: Columns, population: AliveSet) -> Timeline:
         """The timeline of all rows of `columns`; those beyond the present ones are new."""
         first = len(self.fact_type)
         dates, types = columns.event_date[first:], columns.fact_type[first:]
@@ -147,7 +147,7 @@ class Sequence:
     def nbytes(self) -> int:
         return self.previous.nbytes + self.next.nbytes + self._order.nbytes
 
-    def extended(self, columns: Columns, population: Population) -> Sequence:
+    def extended(self, columns: Columns, population: AliveSet) -> Sequence:
         """The sequences of all rows of `columns`; rows from `len(self.previous)` on are new."""
         first, fresh = len(self.previous), len(columns) - len(self.previous)
         document = columns.document[first:]

@@ -18,7 +18,7 @@ NO_TERMS = Query(np.empty(0, np.uint64), np.empty(0, np.float32))
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Probe:
     """A question as ranges understand it: `vector` float32 (d,) of unit length, None where there
     is none, and its terms."""
 
@@ -27,17 +27,17 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ProbeResult:
     """The similarity of every memory, and every memory with a term of the question."""
 
     scan: Scan
     matches: bm25.ScoredMatches
 
 
-def of(bank: ResidentBank, asked: Asked, settings: RecallSettings) -> Reading:
+def of(bank: ResidentBank, asked: Probe, settings: RecallSettings) -> ProbeResult:
     """What a bank that is held whole says."""
     scan: Scan = Blind() if asked.vector is None else bank.vectors.scan(asked.vector)
     matches = bm25.scores(
         bank.postings, asked.terms, bank.live, k1=settings.bm25_k1, b=settings.bm25_b
     )
-    return Reading(scan, matches)
+    return ProbeResult(scan, matches)

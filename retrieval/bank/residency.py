@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from retrieval.bank.cache import Load, ResidencySettings, SnapshotCache, in_thread
 from retrieval.bank.loader import kinds, next_snapshot
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.shards.scatter import SplitIndex
+from retrieval.bank.shards.scatter import ScatterGather
 from retrieval.errors import Unavailable
 from retrieval.store.database.pool import Pool
 from retrieval.store.heads import BankHead
@@ -37,7 +37,7 @@ class Residency(SnapshotCache[ResidentBank]):
         settings: ResidencySettings,
         *,
         load: Load = deltas.load,
-        split: SplitIndex | None = None,
+        split: ScatterGather | None = None,
     ) -> None:
         super().__init__(pool, settings, load=load)
         self._vectors = settings.vectors

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from retrieval.bank.columns import Bytes, Columns, Population
+from retrieval.bank.columns import AliveSet, Bytes, Columns
 from retrieval.bank.entities import Entities
 from retrieval.bank.links import LinkRows, Links
 from retrieval.bank.order import Sequence as DocumentSequence
@@ -30,7 +30,7 @@ class ResidentBank:
     """
 
     head: BankHead
-    population: Population
+    population: AliveSet
     columns: Columns
     vectors: VectorStore
     postings: Postings

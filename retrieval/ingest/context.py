@@ -75,7 +75,7 @@ async def in_thread(work: Callable[..., T], /, *args: Any) -> T:
 
 
 @dataclass(frozen=True, slots=True)
-class IngestDeps:
+class WriteContext:
     """`run` is for the long pure work on texts: in a thread, or in a process of its own. `turns`
     are those of a bank's writers, `documents` those of a document's.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from retrieval.errors import Conflict, InvalidInput, NotFound
 from retrieval.ingest import fields
-from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.context import WriteContext
 from retrieval.ingest.facts import Fact
 from retrieval.ingest.importing import settings_of
 from retrieval.ingest.scopes import resolved
@@ -33,7 +33,7 @@ class _Stale(Exception):
 
 
 async def patch_memory(
-    deps: IngestDeps, tenant: str, bank_id: str, memory_id: str, changes: Mapping[str, Any]
+    deps: WriteContext, tenant: str, bank_id: str, memory_id: str, changes: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Edits, invalidates or restores a world or experience memory; returns it.
 
@@ -143,7 +143,7 @@ def _edited(fact: Fact, wanted: Mapping[str, Any], resolve: bool) -> Fact:
 
 
 async def delete_memory(
-    deps: IngestDeps, tenant: str, bank_id: str, memory_id: str
+    deps: WriteContext, tenant: str, bank_id: str, memory_id: str
 ) -> dict[str, Any]:
     """Removes a memory, its links and the observations built on it."""
     id = as_uuid(memory_id, "memory_id")
@@ -161,7 +161,7 @@ async def delete_memory(
 
 
 async def delete_derived(
-    deps: IngestDeps, tenant: str, bank_id: str, memory_id: str
+    deps: WriteContext, tenant: str, bank_id: str, memory_id: str
 ) -> dict[str, Any]:
     """Removes the observations built on a memory, which is then to be consolidated again."""
     id = as_uuid(memory_id, "memory_id")
@@ -178,7 +178,7 @@ async def delete_derived(
 
 
 async def clear(
-    deps: IngestDeps, tenant: str, bank_id: str, kind: str | None = None
+    deps: WriteContext, tenant: str, bank_id: str, kind: str | None = None
 ) -> dict[str, Any]:
     """Removes all memories of a type and what was derived from them; without a type everything
     but the bank's profile and settings, so that it can be filled with another model's vectors."""
@@ -222,7 +222,7 @@ async def _clear_all(change: Change) -> int:
 
 
 async def delete_document(
-    deps: IngestDeps, tenant: str, bank_id: str, document_id: str
+    deps: WriteContext, tenant: str, bank_id: str, document_id: str
 ) -> dict[str, Any]:
     """Removes a document with its chunks, its memories and what was derived from those."""
 
@@ -254,7 +254,7 @@ async def delete_document(
 
 
 async def patch_document(
-    deps: IngestDeps,
+    deps: WriteContext,
     tenant: str,
     bank_id: str,
     document_id: str,

@@ -28,7 +28,7 @@ from uuid import UUID
 from retrieval.errors import InvalidInput, NotFound, TooMuch
 from retrieval.ingest import fields
 from retrieval.ingest.collecting import held_off
-from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.context import WriteContext
 from retrieval.ingest.entities.naming import names
 from retrieval.ingest.facts import Fact, Link, Mention, Ref, new_ids
 from retrieval.ingest.fields import fail, too_much, with_key
@@ -52,7 +52,7 @@ _LINK_TYPES = {kind.wire: kind for kind in LinkType}
 
 
 async def import_memories(
-    deps: IngestDeps, tenant: str, bank_id: str, memories: Sequence[Mapping[str, Any]]
+    deps: WriteContext, tenant: str, bank_id: str, memories: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Stores the items; {"imported": n, "ids": {key: uuid}}, keyed by place ("0") without a key.
 
@@ -65,7 +65,7 @@ async def import_memories(
 
 
 async def _import(
-    deps: IngestDeps, tenant: str, bank_id: str, memories: Sequence[Mapping[str, Any]]
+    deps: WriteContext, tenant: str, bank_id: str, memories: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     facts, links = await deps.run(parse, memories, deps.settings, deps.clock())
     if not facts:
@@ -99,7 +99,7 @@ def _with_names(facts: Sequence[Fact], given: Sequence[bool]) -> list[Fact]:
     ]
 
 
-async def settings_of(deps: IngestDeps, tenant: str, bank_id: str) -> RetainSettings:
+async def settings_of(deps: WriteContext, tenant: str, bank_id: str) -> RetainSettings:
     """The bank's own retain settings; the deployment's where there is no such bank yet."""
     try:
         head = await banks.head(deps.pool, tenant, bank_id)

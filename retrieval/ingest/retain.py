@@ -15,8 +15,8 @@ from uuid import UUID, uuid4
 
 from retrieval.errors import Conflict
 from retrieval.ingest.collecting import held_off
-from retrieval.ingest.context import IngestDeps
-from retrieval.ingest.documents.planning import Anew, Before, Piece, Plan, plans
+from retrieval.ingest.context import WriteContext
+from retrieval.ingest.documents.planning import Before, Piece, Plan, Reprocess, plans
 from retrieval.ingest.documents.writing import Written, known, write_documents
 from retrieval.ingest.extract.by_model import Chunk, Job
 from retrieval.ingest.extract.extraction import Extraction
@@ -50,7 +50,7 @@ class Errand:
 
 
 async def retain(
-    deps: IngestDeps,
+    deps: WriteContext,
     tenant: str,
     bank_id: str,
     items: Sequence[Mapping[str, Any]],
@@ -58,7 +58,7 @@ async def retain(
     document_tags: Sequence[str] | None = None,
     now: datetime | None = None,
     also: Callable[[Connection], Awaitable[None]] | None = None,
-    anew: Anew | None = None,
+    anew: Reprocess | None = None,
     operation: UUID | None = None,
     key: Key | None = None,
     deadline: float | None = None,
@@ -92,12 +92,12 @@ async def retain(
 
 
 async def _retain(
-    deps: IngestDeps,
+    deps: WriteContext,
     tenant: str,
     bank_id: str,
     items: Sequence[Item],
     errand: Errand,
-    anew: Anew | None,
+    anew: Reprocess | None,
 ) -> dict[str, Any]:
     job = Job(
         tenant,
@@ -125,14 +125,14 @@ async def _retain(
 
 
 async def _store(
-    deps: IngestDeps,
+    deps: WriteContext,
     tenant: str,
     bank_id: str,
     settings: RetainSettings,
     items: Sequence[Item],
     extraction: Extraction,
     errand: Errand,
-    anew: Anew | None,
+    anew: Reprocess | None,
 ) -> None:
     ids = list(dict.fromkeys(item.document_id for item in items))
     appended = {item.document_id for item in items if item.append}
@@ -184,7 +184,7 @@ async def _store(
     await write(deps, tenant, bank_id, work, create=True)
 
 
-def _check(plan: Plan, now: Before | None, anew: Anew | None) -> None:
+def _check(plan: Plan, now: Before | None, anew: Reprocess | None) -> None:
     """Is the document as it was when the plan was made? _Stale if not, Conflict with `anew`."""
     then = plan.before
     if anew is not None and (now is None or now.updated_at != anew.updated_at):
@@ -257,7 +257,7 @@ def _facts(bank_id: str, plan: Plan) -> Written:
 
 
 def _event(
-    plan: Plan, done: Written, derived: Sequence[UUID], errand: Errand, anew: Anew | None
+    plan: Plan, done: Written, derived: Sequence[UUID], errand: Errand, anew: Reprocess | None
 ) -> Event:
     kind: Kind = "reprocess" if anew else "retain" if plan.replaces else "append"
     return Event(

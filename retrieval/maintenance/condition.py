@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from retrieval.errors import InvalidInput
-from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.context import WriteContext
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, read
 from retrieval.store.heads import BankHead
@@ -48,7 +48,7 @@ from banks b where b.bank = any($1) and b.bank <> all($2)
 
 
 async def examine(
-    deps: IngestDeps, after: int, page: int, skip: Sequence[int] = ()
+    deps: WriteContext, after: int, page: int, skip: Sequence[int] = ()
 ) -> tuple[list[Condition], int]:
     """(banks that want something, where to go on): of the banks written last and of the `page`
     ones after number `after`; the way through all banks begins again at 0."""
@@ -73,7 +73,7 @@ async def examine(
     return await read(deps.pool, work)
 
 
-def _condition(deps: IngestDeps, row: Mapping[str, Any]) -> Condition:
+def _condition(deps: WriteContext, row: Mapping[str, Any]) -> Condition:
     head = banks.as_head(row)
     return Condition(
         head,
@@ -84,7 +84,7 @@ def _condition(deps: IngestDeps, row: Mapping[str, Any]) -> Condition:
     )
 
 
-def _work(deps: IngestDeps, head: BankHead, unlisted: bool, unseen: bool) -> str:
+def _work(deps: WriteContext, head: BankHead, unlisted: bool, unseen: bool) -> str:
     if not head.next_ordinal:
         return ""
     try:

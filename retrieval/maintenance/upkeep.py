@@ -19,7 +19,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 
 from retrieval.errors import Conflict, FourfoldError, NotFound
-from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.context import WriteContext
 from retrieval.ingest.entities.curation import prune_entities
 from retrieval.keyword.backends.backend import Progress
 from retrieval.maintenance import jobs
@@ -79,7 +79,7 @@ RETRY_S = 300.0
 class Upkeep:
     """Looks after the banks of one database. All calls from one event loop."""
 
-    def __init__(self, deps: IngestDeps, settings: UpkeepSettings | None = None) -> None:
+    def __init__(self, deps: WriteContext, settings: UpkeepSettings | None = None) -> None:
         self._deps = deps
         self._pool = deps.pool
         self._settings = settings or UpkeepSettings()

@@ -18,11 +18,11 @@ from retrieval import timex, zones
 from retrieval.arms import keyword as elsewhere
 from retrieval.arms import semantic
 from retrieval.bank import filters
-from retrieval.bank.probe import NO_TERMS, Asked, Reading
+from retrieval.bank.probe import NO_TERMS, Probe, ProbeResult
 from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.shards.scatter import SplitIndex
-from retrieval.errors import FourfoldError, Moved, Unavailable
+from retrieval.bank.shards.scatter import ScatterGather
+from retrieval.errors import FourfoldError, StaleSnapshot, Unavailable
 from retrieval.keyword.analyser import Analyser, Query
 from retrieval.keyword.backends import KeywordBackend
 from retrieval.keyword.bm25 import ScoredMatches
@@ -96,7 +96,7 @@ class LocalRetriever:
             for _ in range(_MOVES):
                 try:
                     return await self._retrieve(query, texts, clock)
-                except Moved:  # the bank was rearranged between two steps
+                except StaleSnapshot:  # the bank was rearranged between two steps
                     continue
             raise Unavailable("the bank", "it is rearranged again and again")
 
@@ -137,7 +137,7 @@ class LocalRetriever:
                 vectors = None
             terms = await self._terms(analyser, question.besides or question.text)
             asked = [
-                Asked(
+                Probe(
                     None if vectors is None else vectors[0],
                     terms if settings.enable_text_search else NO_TERMS,
                 )
@@ -145,7 +145,7 @@ class LocalRetriever:
             if question.window is not None or not settings.event_windows:
                 event = None
             if event is not None and vectors is not None:
-                asked.append(Asked(vectors[1], await self._terms(analyser, event.phrase)))
+                asked.append(Probe(vectors[1], await self._terms(analyser, event.phrase)))
             clock.running = None if bank.whole else "read_ranges"
             readings = await self._readings(bank, asked, settings, query.deadline)
             clock.running = None
@@ -292,8 +292,8 @@ class LocalRetriever:
         query: RecallQuery,
         question: Question,
         event: timex.EventReference,
-        phrase: Asked,
-        reading: Reading | None,
+        phrase: Probe,
+        reading: ProbeResult | None,
         settings: RecallSettings,
         metadata: Ints | None,
     ) -> Question:
@@ -319,10 +319,10 @@ class LocalRetriever:
     async def _readings(
         self,
         bank: ResidentBank,
-        asked: Sequence[Asked],
+        asked: Sequence[Probe],
         settings: RecallSettings,
         deadline: float | None,
-    ) -> Sequence[Reading | None]:
+    ) -> Sequence[ProbeResult | None]:
         """What the ranges of a split bank say to each question; None where it is held whole."""
         if bank.whole:
             return [None] * len(asked)
@@ -334,7 +334,7 @@ class LocalRetriever:
             return bank.vectors.rows(ordinals)
         return await self._ranges().rows(bank.head, ordinals, deadline)
 
-    def _ranges(self) -> SplitIndex:
+    def _ranges(self) -> ScatterGather:
         split = self._residency.split
         assert split is not None, "a bank is split, and nobody knows where it is"
         return split

@@ -17,7 +17,7 @@ from retrieval.arms.adjacency import GraphHits, GraphSettings
 from retrieval.arms.bank_graph import BankGraph
 from retrieval.bank import filters
 from retrieval.bank import probe as reading
-from retrieval.bank.probe import NO_TERMS, Asked, Reading
+from retrieval.bank.probe import NO_TERMS, Probe, ProbeResult
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors.flat import Scan
 from retrieval.keyword import bm25
@@ -56,19 +56,19 @@ class Plan:
     query: RecallQuery
     settings: RecallSettings
     question: Question
-    asked: Asked
+    asked: Probe
     budget: int
     cap: int
     hops: int
     metadata: Ints | None
     semantic_floor: float
-    reading: Reading | None = None
+    reading: ProbeResult | None = None
     matches: bm25.ScoredMatches | None = None
     degraded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Senses:
+class _QueryContext:
     """What the arms share of one question over one bank."""
 
     bank: ResidentBank
@@ -176,10 +176,10 @@ def take(shortlist: Shortlist, index: Ints) -> Shortlist:
 def find_event(
     bank: ResidentBank,
     query: RecallQuery,
-    phrase: Asked,
+    phrase: Probe,
     settings: RecallSettings,
     metadata: Ints | None = None,
-    found: Reading | None = None,
+    found: ProbeResult | None = None,
 ) -> anchor.Anchor | None:
     """The memory that an event phrase means, or None; among those that may be shown, of whatever
     type and time. `metadata`, `found`: as in Plan."""
@@ -188,7 +188,7 @@ def find_event(
     return anchor.find(bank, found.scan, found.matches, visible)
 
 
-def _senses(bank: ResidentBank, plan: Plan) -> _Senses:
+def _senses(bank: ResidentBank, plan: Plan) -> _QueryContext:
     """The scan and the keyword scores that every arm reads, and what they are measured against."""
     visible = filters.visible(bank, plan.query.filters, plan.metadata)
     allowed = filters.narrowed(bank, plan.query.filters, visible)
@@ -199,7 +199,7 @@ def _senses(bank: ResidentBank, plan: Plan) -> _Senses:
     scan, matches = found.scan, found.matches if plan.matches is None else plan.matches
     mean, deviation = scan.moments(None)
     open_ = matches.scores[allowed[matches.ordinals]]
-    return _Senses(
+    return _QueryContext(
         bank,
         scan,
         matches,
@@ -212,7 +212,7 @@ def _senses(bank: ResidentBank, plan: Plan) -> _Senses:
     )
 
 
-def _semantic(senses: _Senses, plan: Plan, lists: _Lists) -> Hits:
+def _semantic(senses: _QueryContext, plan: Plan, lists: _Lists) -> Hits:
     floor = plan.query.min_scores.semantic
     floor = plan.semantic_floor if floor is None else floor
     parts = []
@@ -223,7 +223,7 @@ def _semantic(senses: _Senses, plan: Plan, lists: _Lists) -> Hits:
     return _by_score(parts)
 
 
-def _keyword(senses: _Senses, plan: Plan, lists: _Lists) -> Hits:
+def _keyword(senses: _QueryContext, plan: Plan, lists: _Lists) -> Hits:
     floor = plan.query.min_scores.keyword
     floor = plan.settings.bm25_min_score if floor is None else floor
     begin = time.perf_counter()
@@ -239,7 +239,7 @@ def _keyword(senses: _Senses, plan: Plan, lists: _Lists) -> Hits:
     return _by_score([lists.keep(Arm.BM25, kind, best[kind], begin) for kind in types])
 
 
-def _temporal(senses: _Senses, plan: Plan, lists: _Lists) -> temporal.TemporalHits | None:
+def _temporal(senses: _QueryContext, plan: Plan, lists: _Lists) -> temporal.TemporalHits | None:
     window = plan.question.window
     if window is None or not plan.settings.enable_temporal_retrieval:
         return None
@@ -267,7 +267,7 @@ def _temporal(senses: _Senses, plan: Plan, lists: _Lists) -> temporal.TemporalHi
     return merged if len(merged) else None
 
 
-def _graph(senses: _Senses, plan: Plan, seeds: Sequence[Hits], lists: _Lists) -> GraphHits:
+def _graph(senses: _QueryContext, plan: Plan, seeds: Sequence[Hits], lists: _Lists) -> GraphHits:
     settings, bank = plan.settings, senses.bank
     begin = time.perf_counter()
     late = begin + settings.link_expansion_timeout_s
@@ -301,7 +301,7 @@ def _graph(senses: _Senses, plan: Plan, seeds: Sequence[Hits], lists: _Lists) ->
 
 
 def _expanded(
-    senses: _Senses, plan: Plan, asked: GraphSettings, lists: _Lists, late: Callable[[], bool]
+    senses: _QueryContext, plan: Plan, asked: GraphSettings, lists: _Lists, late: Callable[[], bool]
 ) -> GraphHits:
     """Plain link expansion: every fact type from its own most similar memories."""
     floor, parts = plan.settings.graph_seed_min_similarity, []
@@ -325,7 +325,7 @@ def _by_score(parts: Sequence[Hits]) -> Hits:
 
 
 def _merged(
-    senses: _Senses, plan: Plan, arms: Sequence[Hits], walked: GraphHits | None
+    senses: _QueryContext, plan: Plan, arms: Sequence[Hits], walked: GraphHits | None
 ) -> Candidates:
     """One list of what the arms found, ordered as the `fusion` setting says."""
     if plan.settings.fusion == "rrf":
@@ -337,7 +337,9 @@ def _merged(
     return fusion.by_score(found, _fused(senses, plan, found.ordinals, evidence, support))
 
 
-def _fused(senses: _Senses, plan: Plan, ordinals: Ints, evidence: Floats, support: Ints) -> Doubles:
+def _fused(
+    senses: _QueryContext, plan: Plan, ordinals: Ints, evidence: Floats, support: Ints
+) -> Doubles:
     bank, columns = senses.bank, senses.bank.columns
     window = score_fusion.windows(ordinals, bank.previous, bank.next)
     flat = np.maximum(window, 0).ravel()

@@ -193,8 +193,8 @@ async def _embedder(handle: Handle | None) -> remote.RemoteEmbedder | None:
     return None if handle is None else await remote.RemoteEmbedder(handle).connect()
 
 
-def _ranges(handle: Handle | None) -> remote.RemoteRanges | None:
-    return None if handle is None else remote.RemoteRanges(handle)
+def _ranges(handle: Handle | None) -> remote.RemoteShards | None:
+    return None if handle is None else remote.RemoteShards(handle)
 
 
 def build(args: dict[str, Any]) -> serve.Application:

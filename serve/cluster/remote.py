@@ -22,7 +22,7 @@ from ray.serve.handle import DeploymentHandle
 import models.types as model_errors
 from models.types import Scores
 from retrieval import errors
-from retrieval.bank.probe import Asked
+from retrieval.bank.probe import Probe
 from retrieval.bank.shards.shard import RangeReading
 from retrieval.ranking.shortlist import Shortlist
 from retrieval.store.answers import Key
@@ -193,7 +193,7 @@ class RemoteRetriever:
         return shortlist
 
 
-class RemoteRanges:
+class RemoteShards:
     """`retrieval.bank.shards.shard.Ranges` behind a handle. A range's calls go to the same replica
     while it is there."""
 
@@ -201,7 +201,7 @@ class RemoteRanges:
         self._handle = handle
 
     async def read(
-        self, head: BankHead, part: int, asked: Sequence[Asked], *, deadline: float | None = None
+        self, head: BankHead, part: int, asked: Sequence[Probe], *, deadline: float | None = None
     ) -> Sequence[RangeReading]:
         answer: Sequence[RangeReading] = await self._ask("read", deadline, head, part, asked)
         return answer

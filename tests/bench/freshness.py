@@ -29,7 +29,7 @@ import numpy as np
 
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
-from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.context import WriteContext
 from retrieval.ingest.importing import import_memories
 from retrieval.store import tenants
 from retrieval.store.database.pool import PoolSettings, open_pool
@@ -72,7 +72,7 @@ async def _write(
         embedder = Drawn(*model)
         residency = Residency(pool, ResidencySettings())
         stack.push_async_callback(residency.close)
-        deps = IngestDeps(pool, embedder, residency)
+        deps = WriteContext(pool, embedder, residency)
         memories = itertools.cycle(synthetic.bank("more", 5_000, 0, seed=9).memories)
         for number in itertools.count():
             begin = time.monotonic()

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.bank.loader import next_snapshot
-from retrieval.bank.probe import Asked
+from retrieval.bank.probe import Probe
 from retrieval.bank.vectors.flat import FlatBackend
 from retrieval.ingest.context import analyser_for
 from retrieval.keyword.analyser import Document
@@ -187,7 +187,7 @@ def plan_of(text: str, vector: Floats, settings: RecallSettings) -> search.Plan:
         query=query,
         settings=settings,
         question=Question(text),
-        asked=Asked(vector, analyser_for(RetainSettings()).query(text)),
+        asked=Probe(vector, analyser_for(RetainSettings()).query(text)),
         budget=recall_budget(settings, Budget.MID, query.max_tokens),
         cap=reranker_cap(settings, Budget.MID),
         hops=graph_hops(settings, Budget.MID),

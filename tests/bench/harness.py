@@ -19,7 +19,7 @@ from models.passthrough import Passthrough
 from models.settings import Compute, EmbedderSettings
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
-from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.context import WriteContext
 from retrieval.ingest.importing import import_memories
 from retrieval.protocols import Embedder, Reranker
 from retrieval.recall.engine import RecallEngine, Retriever
@@ -41,7 +41,7 @@ class System:
     pool: Pool
     residency: Residency
     embedder: Embedder
-    ingest: IngestDeps
+    ingest: WriteContext
     executor: ThreadPoolExecutor
     postgres: int
     dsn: str
@@ -116,7 +116,7 @@ async def system(
             pool=pool,
             residency=banks,
             embedder=embedder,
-            ingest=IngestDeps(
+            ingest=WriteContext(
                 pool, embedder, banks, retain or RetainSettings(), committed=banks.refresh
             ),
             executor=executor,

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from retrieval.bank.loader import next_snapshot
-from retrieval.bank.probe import Asked
+from retrieval.bank.probe import Probe
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.shards.placement import shard_ranges
-from retrieval.bank.shards.scatter import SplitIndex
+from retrieval.bank.shards.scatter import ScatterGather
 from retrieval.bank.shards.shard import RangeReading, ResidentRange, next_range
 from retrieval.bank.vectors.flat import FlatBackend
 from retrieval.ranking.shortlist import Shortlist
@@ -51,7 +51,7 @@ class Timed:
         self.sent = np.zeros(len(ranges), np.int64)
 
     async def read(
-        self, head: BankHead, part: int, asked: Sequence[Asked], *, deadline: float | None = None
+        self, head: BankHead, part: int, asked: Sequence[Probe], *, deadline: float | None = None
     ) -> Sequence[RangeReading]:
         answer, self.ms[part] = timed(lambda: pickle.dumps(self._ranges[part].read(head, asked)))
         self.sent[part] = len(answer)
@@ -107,7 +107,7 @@ async def bench(size: int, parts: int, questions: int, repeats: int) -> dict[str
     ranges = divided(everything, rows)
     del everything
     there = Timed(ranges)
-    index = SplitIndex(there, rows)
+    index = ScatterGather(there, rows)
     random = np.random.default_rng(3)
     settings = RecallSettings()
     found: dict[str, list[float]] = {name: [] for name in ("whole", "holder", "slowest", "all")}
@@ -148,7 +148,7 @@ async def bench(size: int, parts: int, questions: int, repeats: int) -> dict[str
 
 
 async def _split(
-    frame: ResidentBank, index: SplitIndex, plan: search.Plan, settings: RecallSettings
+    frame: ResidentBank, index: ScatterGather, plan: search.Plan, settings: RecallSettings
 ) -> tuple[Shortlist, float]:
     begin = time.process_time()
     (reading,) = await index.readings(frame, [plan.asked], settings)

@@ -37,7 +37,7 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from retrieval.bank.columns import Population
+from retrieval.bank.columns import AliveSet
 from retrieval.bank.vectors.flat import FlatBackend, FlatVectors
 from retrieval.bank.vectors.ivf import DEPTHS, IvfBackend, IvfVectors
 from retrieval.store.database.embedded import EmbeddedPostgres
@@ -104,7 +104,7 @@ def stored(
     """A bank of these rows, all of one type unless said otherwise."""
     size = len(rows)
     types = np.zeros(size, np.uint8) if types is None else types
-    population = Population.empty().extended(types, np.empty(0, np.int32))
+    population = AliveSet.empty().extended(types, np.empty(0, np.int32))
     return backend.empty().extended([rows], np.zeros(size, np.bool_), population)
 
 
@@ -353,7 +353,7 @@ def inverted(size: int) -> Table:
         types = np.random.default_rng(2).choice(3, size, p=[0.6, 0.3, 0.1]).astype(np.uint8)
         types = types if mixed else np.zeros(size, np.uint8)
         kinds = list(FactType) if mixed else [FactType.WORLD]
-        population = Population.empty().extended(types, np.empty(0, np.int32))
+        population = AliveSet.empty().extended(types, np.empty(0, np.int32))
         start = time.process_time()
         store = IvfBackend(1).empty().extended([rows], np.zeros(size, np.bool_), population)
         assert store.lists is not None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from retrieval.bank.columns import Population
+from retrieval.bank.columns import AliveSet
 from retrieval.bank.vectors.gpu import GpuBackend, GpuVectors
 from retrieval.bank.vectors.scan_gpu import DeviceScan
 from retrieval.types import FactType
@@ -37,7 +37,7 @@ def test_a_scan_runs_at_the_speed_of_memory(device: GpuBackend) -> None:
     """1M x 384 halves, 1 and 32 queries, as a share of what copying reaches on this device."""
     rows = np.random.default_rng(0).standard_normal((1_000_000, 384), dtype=np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    population = Population.empty().extended(np.zeros(len(rows), np.uint8), np.empty(0, np.int32))
+    population = AliveSet.empty().extended(np.zeros(len(rows), np.uint8), np.empty(0, np.int32))
     store = device.empty().extended([rows], np.zeros(len(rows), np.bool_), population)
     assert isinstance(store, GpuVectors)
 

@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from models.local import device, weights
-from models.local.device import Owner, allowed_cpus, cpu_computes_bf16, resolve
+from models.local.device import DeviceThread, allowed_cpus, cpu_computes_bf16, resolve
 from models.local.engine import Engine, Loaded
 from models.local.kernels import int8
 from models.local.kernels.pack import Pack, Tokens
@@ -115,7 +115,7 @@ def test_int8_is_for_cpus_that_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_the_owner_is_one_thread_and_says_when_it_is_gone() -> None:
-    owner = Owner("test")
+    owner = DeviceThread("test")
     with pytest.raises(Unavailable):
         owner.check()
     with pytest.raises(Unavailable):

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.bank.probe import Asked
-from retrieval.bank.shards.shard import LocalRanges, RangeReading
+from retrieval.bank.probe import Probe
+from retrieval.bank.shards.shard import LocalShards, RangeReading
 from retrieval.store.heads import BankHead
 from retrieval.types import Floats, Ints
 
@@ -17,11 +17,11 @@ from retrieval.types import Floats, Ints
 class Holders:
     """Range i is with holder i, counted round; questions and answers cross as bytes."""
 
-    def __init__(self, holders: Sequence[LocalRanges]) -> None:
+    def __init__(self, holders: Sequence[LocalShards]) -> None:
         self._holders = holders
 
     async def read(
-        self, head: BankHead, part: int, asked: Sequence[Asked], *, deadline: float | None = None
+        self, head: BankHead, part: int, asked: Sequence[Probe], *, deadline: float | None = None
     ) -> Sequence[RangeReading]:
         there = self._holders[part % len(self._holders)]
         sent = pickle.loads(pickle.dumps((head, asked)))

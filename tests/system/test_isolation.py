@@ -18,8 +18,8 @@ import pytest
 
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
-from retrieval.bank.shards.scatter import SplitIndex
-from retrieval.bank.shards.shard import LocalRanges
+from retrieval.bank.shards.scatter import ScatterGather
+from retrieval.bank.shards.shard import LocalShards
 from retrieval.errors import Unavailable
 from retrieval.ingest.curation import delete_memory
 from retrieval.ingest.importing import import_memories
@@ -73,8 +73,8 @@ async def split_replicas(count: int, rows: int) -> AsyncIterator[tuple[list[Syst
     """Replicas that leave vectors and postings of banks above `rows` memories to two others, and
     what evicts a range there."""
     async with replicas(1) as (whole,):
-        holders = [LocalRanges(whole.pool, ResidencySettings(), rows) for _ in range(2)]
-        index = SplitIndex(Holders(holders), rows)
+        holders = [LocalShards(whole.pool, ResidencySettings(), rows) for _ in range(2)]
+        index = ScatterGather(Holders(holders), rows)
         residencies = [
             Residency(whole.pool, ResidencySettings(), split=index) for _ in range(count)
         ]

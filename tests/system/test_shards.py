@@ -13,10 +13,10 @@ import pytest
 
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
-from retrieval.bank.shards.scatter import SplitIndex
-from retrieval.bank.shards.shard import LocalRanges
+from retrieval.bank.shards.scatter import ScatterGather
+from retrieval.bank.shards.shard import LocalShards
 from retrieval.bank.vectors.flat import FlatBackend
-from retrieval.bank.vectors.partitioned import ShardedBackend, ShardedVectors
+from retrieval.bank.vectors.partitioned import PartitionedBackend, PartitionedVectors
 from retrieval.ingest.curation import delete_memory
 from retrieval.settings import RecallSettings
 from retrieval.store import banks
@@ -96,12 +96,12 @@ async def same(split: System, whole: System) -> None:
 @asynccontextmanager
 async def in_one_store(whole: System) -> AsyncIterator[System]:
     """Vectors in ranges, inside the process that holds the bank."""
-    split_by = ShardedBackend(FlatBackend(), SHARD, threads=2)
+    split_by = PartitionedBackend(FlatBackend(), SHARD, threads=2)
     residency = Residency(whole.pool, ResidencySettings(vectors=split_by))
     try:
         yield over(whole, residency)
         bank = await residency.open(await banks.head(whole.pool, whole.tenant, BANK))
-        assert isinstance(bank.vectors, ShardedVectors)
+        assert isinstance(bank.vectors, PartitionedVectors)
         assert len(bank.vectors.shards) == 14
     finally:
         await residency.close()
@@ -111,8 +111,8 @@ async def in_one_store(whole: System) -> AsyncIterator[System]:
 @asynccontextmanager
 async def elsewhere(whole: System) -> AsyncIterator[System]:
     """Vectors and postings in ranges that two others hold."""
-    holders = [LocalRanges(whole.pool, ResidencySettings(), SHARD) for _ in range(2)]
-    index = SplitIndex(Holders(holders), SHARD)
+    holders = [LocalShards(whole.pool, ResidencySettings(), SHARD) for _ in range(2)]
+    index = ScatterGather(Holders(holders), SHARD)
     residency = Residency(whole.pool, ResidencySettings(), split=index)
     try:
         yield over(whole, residency)

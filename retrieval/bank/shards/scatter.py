@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.bank.columns import Population
-from retrieval.bank.probe import Asked, Reading
+from retrieval.bank.columns import AliveSet
+from retrieval.bank.probe import Probe, ProbeResult
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.shards.placement import shard_ranges
 from retrieval.bank.shards.shard import RangeReading, Ranges
@@ -35,7 +35,7 @@ from retrieval.types import Bools, FactType, Floats, Hits, Ints
 T = TypeVar("T")
 
 
-class SplitIndex:
+class ScatterGather:
     """The vectors and postings of all banks of more than `rows` memories, `rows` to a range."""
 
     def __init__(self, ranges: Ranges, rows: int) -> None:
@@ -49,11 +49,11 @@ class SplitIndex:
     async def readings(
         self,
         bank: ResidentBank,
-        asked: Sequence[Asked],
+        asked: Sequence[Probe],
         settings: RecallSettings,
         deadline: float | None = None,
         threads: Executor | None = None,
-    ) -> list[Reading]:
+    ) -> list[ProbeResult]:
         """What the bank says to each question at exactly this snapshot. Raises Moved where the
         snapshot is of a generation that is gone, Unavailable where a range cannot be asked.
 
@@ -65,7 +65,7 @@ class SplitIndex:
             for part in range(self._parts(bank.head))
         )
 
-        def joined() -> list[Reading]:
+        def joined() -> list[ProbeResult]:
             each = zip(asked, zip(*answers, strict=True), strict=True)
             return [_joined(bank, question, parts, settings) for question, parts in each]
 
@@ -112,16 +112,16 @@ async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def _joined(
-    bank: ResidentBank, question: Asked, parts: Sequence[RangeReading], settings: RecallSettings
-) -> Reading:
+    bank: ResidentBank, question: Probe, parts: Sequence[RangeReading], settings: RecallSettings
+) -> ProbeResult:
     evidence = Evidence.joined([part.evidence for part in parts])
     matches = bm25.weighed(
         evidence, question.terms, bank.size, k1=settings.bm25_k1, b=settings.bm25_b
     )
     known = [part.similarities for part in parts if part.similarities is not None]
     if not known:
-        return Reading(Blind(), matches)
-    return Reading(KnownScan.of(np.concatenate(known), bank.population), matches)
+        return ProbeResult(Blind(), matches)
+    return ProbeResult(KnownScan.of(np.concatenate(known), bank.population), matches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class KnownScan:
     rows: tuple[Ints, ...]
 
     @classmethod
-    def of(cls, similarities: Floats, population: Population) -> Scan:
+    def of(cls, similarities: Floats, population: AliveSet) -> Scan:
         """similarities: NaN where there is no vector."""
         absent = np.isnan(similarities)
         if not absent.any():

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.bank.cache import Load, ResidencySettings, SnapshotCache, in_thread
-from retrieval.bank.columns import Population
+from retrieval.bank.columns import AliveSet
 from retrieval.bank.loader import extended_postings, kinds, vector_rows
-from retrieval.bank.probe import Asked
+from retrieval.bank.probe import Probe
 from retrieval.bank.vectors.flat import VectorBackend, VectorStore
-from retrieval.errors import DeadlineExceeded, Moved, Unavailable
+from retrieval.errors import DeadlineExceeded, StaleSnapshot, Unavailable
 from retrieval.keyword import bm25
 from retrieval.keyword.bm25 import Evidence
 from retrieval.keyword.postings import Postings
@@ -54,7 +54,7 @@ class Ranges(Protocol):
     """
 
     async def read(
-        self, head: BankHead, part: int, asked: Sequence[Asked], *, deadline: float | None = None
+        self, head: BankHead, part: int, asked: Sequence[Probe], *, deadline: float | None = None
     ) -> Sequence[RangeReading]:
         """What the range says at `head.version`, a reading per question."""
         ...
@@ -90,7 +90,7 @@ class ResidentRange:
 
     head: BankHead
     first: int
-    population: Population
+    population: AliveSet
     died: Longs
     vectors: VectorStore
     absent: Bools
@@ -113,7 +113,7 @@ class ResidentRange:
     def device_nbytes(self) -> int:
         return self.vectors.device_nbytes
 
-    def read(self, head: BankHead, asked: Sequence[Asked]) -> list[RangeReading]:
+    def read(self, head: BankHead, asked: Sequence[Probe]) -> list[RangeReading]:
         """See Ranges.read. Array work: for a worker thread."""
         count = min(self.size, head.next_ordinal - self.first)
         live = self.live_at(head.version, count)
@@ -132,7 +132,7 @@ class ResidentRange:
         live[count:] = False
         return live
 
-    def _similarities(self, asked: Sequence[Asked], count: int) -> list[Floats | None]:
+    def _similarities(self, asked: Sequence[Probe], count: int) -> list[Floats | None]:
         ordinals = np.arange(count, dtype=np.int32)
         asking = [q.vector for q in asked if q.vector is not None]
         if not self.vectors.dimension:
@@ -161,7 +161,7 @@ def next_range(
         held = ResidentRange(
             delta.head,
             first,
-            Population.empty(),
+            AliveSet.empty(),
             np.empty(0, np.int64),
             vectors.empty(),
             np.empty(0, np.bool_),
@@ -200,7 +200,7 @@ def next_range(
     return ResidentRange(delta.head, first, population, died, store, absent, postings)
 
 
-class LocalRanges(SnapshotCache[ResidentRange]):
+class LocalShards(SnapshotCache[ResidentRange]):
     """`Ranges` in this process, each of `size` ordinals, in memory within a budget."""
 
     def __init__(
@@ -218,7 +218,7 @@ class LocalRanges(SnapshotCache[ResidentRange]):
         self._readers = ThreadPoolExecutor(threads, "range-read")
 
     async def read(
-        self, head: BankHead, part: int, asked: Sequence[Asked], *, deadline: float | None = None
+        self, head: BankHead, part: int, asked: Sequence[Probe], *, deadline: float | None = None
     ) -> Sequence[RangeReading]:
         held = await self._at(head, part, deadline)
         return await in_thread(self._readers, partial(held.read, head, asked))
@@ -258,7 +258,7 @@ class LocalRanges(SnapshotCache[ResidentRange]):
         held = await self.open(head, part)
         same = held.head.generation == head.generation
         if not same or self._kinds(held.head) != self._kinds(head):
-            raise Moved("the bank", "its memories were arranged anew")
+            raise StaleSnapshot("the bank", "its memories were arranged anew")
         return held
 
     def _kinds(self, head: BankHead) -> tuple[str, ...]:

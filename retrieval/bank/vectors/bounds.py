@@ -9,20 +9,20 @@ from functools import partial
 import numpy as np
 
 from retrieval.bank.vectors.codes import Codes
-from retrieval.bank.vectors.lazy_batch import Together
+from retrieval.bank.vectors.lazy_batch import LazyBatch
 from retrieval.bank.vectors.moments import Moments
 from retrieval.types import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class QuantizedIndex:
     """Codes of all rows, and the moments of those that can be found. Immutable."""
 
     codes: Codes
     moments: Moments
 
     @classmethod
-    def of(cls, matrix: Floats, there: Bools) -> Survey:
+    def of(cls, matrix: Floats, there: Bools) -> QuantizedIndex:
         """Of these rows (n, d); `there` (n,): which of them can be found."""
         codes = Codes.empty(matrix.shape[1]).extended(matrix)
         return cls(codes, Moments.of(matrix, _where(there)))
@@ -31,31 +31,31 @@ class Survey:
     def nbytes(self) -> int:
         return self.codes.nbytes + self.moments.nbytes
 
-    def extended(self, matrix: Floats, before: Bools, there: Bools) -> Survey:
+    def extended(self, matrix: Floats, before: Bools, there: Bools) -> QuantizedIndex:
         """With the rows that `matrix` has beyond those known; `before` (m,) could be found until
         now, `there` (n,) can be from now on."""
         known = len(before)
         codes = self.codes.extended(matrix[known:])
         went = _where(before & ~there[:known])
         if self.moments.worn(len(went)):
-            return Survey(codes, Moments.of(matrix, _where(there)))
+            return QuantizedIndex(codes, Moments.of(matrix, _where(there)))
         came = _where(there[known:]) + np.int32(known)
-        return Survey(codes, self.moments.extended(matrix, came, went))
+        return QuantizedIndex(codes, self.moments.extended(matrix, came, went))
 
-    def ask(self, query: Floats) -> Outlook:
-        return Outlook(self, query, lambda: self.codes.sums(query[None])[0])
+    def ask(self, query: Floats) -> ScoreBounds:
+        return ScoreBounds(self, query, lambda: self.codes.sums(query[None])[0])
 
-    def ask_many(self, queries: Floats) -> Sequence[Outlook]:
+    def ask_many(self, queries: Floats) -> Sequence[ScoreBounds]:
         """One for each query, with one pass over the codes for all."""
-        together = Together(partial(self.codes.sums, queries))
-        return [Outlook(self, q, partial(together.row, i)) for i, q in enumerate(queries)]
+        together = LazyBatch(partial(self.codes.sums, queries))
+        return [ScoreBounds(self, q, partial(together.row, i)) for i, q in enumerate(queries)]
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class ScoreBounds:
     """What a survey tells of one query's similarities."""
 
-    _survey: Survey
+    _survey: QuantizedIndex
     _query: Floats
     _sums: Callable[[], Floats]
 

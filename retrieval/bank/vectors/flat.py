@@ -22,10 +22,10 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.bank.columns import Population
+from retrieval.bank.columns import AliveSet
 from retrieval.bank.csr import Column
-from retrieval.bank.vectors.bounds import Outlook, Survey
-from retrieval.bank.vectors.lazy_batch import Together
+from retrieval.bank.vectors.bounds import QuantizedIndex, ScoreBounds
+from retrieval.bank.vectors.lazy_batch import LazyBatch
 from retrieval.bank.vectors.scan_host import GATHER_SHARE, SHARED_GATHER_SHARE, HostScan
 from retrieval.topk import best, joined_nearest, nearest_of, no_nearest
 from retrieval.types import Bools, FactType, Floats, Hits, Ints
@@ -83,7 +83,7 @@ class VectorStore(Protocol):
         ...
 
     def extended(
-        self, blocks: Sequence[Floats], absent: Bools, population: Population
+        self, blocks: Sequence[Floats], absent: Bools, population: AliveSet
     ) -> VectorStore:
         """With the unit rows of these blocks, one after the other, added: (m, d) in all.
 
@@ -176,7 +176,7 @@ class FlatBackend:
     def empty(self) -> FlatVectors:
         matrix = Column.empty(np.float32, (0,))
         return FlatVectors(
-            matrix, Column.empty(np.bool_), Population.empty(), self.surveyed_rows, None
+            matrix, Column.empty(np.bool_), AliveSet.empty(), self.surveyed_rows, None
         )
 
 
@@ -186,9 +186,9 @@ class FlatVectors:
 
     _matrix: Column[np.float32]
     _absent: Column[np.bool_]
-    _population: Population
+    _population: AliveSet
     _surveyed_rows: int
-    survey: Survey | None
+    survey: QuantizedIndex | None
 
     @property
     def size(self) -> int:
@@ -207,7 +207,7 @@ class FlatVectors:
         return 0
 
     def extended(
-        self, blocks: Sequence[Floats], absent: Bools, population: Population
+        self, blocks: Sequence[Floats], absent: Bools, population: AliveSet
     ) -> FlatVectors:
         matrix = self._matrix
         width = width_of(blocks, self.dimension)
@@ -234,7 +234,7 @@ class FlatVectors:
                 HostScan(self, query, partial(self.dense, query), GATHER_SHARE, outlook)
                 for query, outlook in zip(queries, self.survey.ask_many(queries), strict=True)
             ]
-        table = Together(partial(self.dense_many, queries))
+        table = LazyBatch(partial(self.dense_many, queries))
         return [
             HostScan(self, query, partial(table.row, i), SHARED_GATHER_SHARE)
             for i, query in enumerate(queries)
@@ -323,7 +323,7 @@ class FlatVectors:
         return kinds
 
     def _near(
-        self, vector: Floats, fact_type: np.uint8, outlook: Outlook, k: int, floor: float
+        self, vector: Floats, fact_type: np.uint8, outlook: ScoreBounds, k: int, floor: float
     ) -> tuple[Ints, Ints, Floats]:
         """`nearest` of one vector."""
         _, upper = outlook.bounds()
@@ -338,11 +338,11 @@ class FlatVectors:
         """Which rows can be found."""
         return self._population.live & ~self._absent.values
 
-    def _surveyed_after(self, before: FlatVectors) -> Survey | None:
+    def _surveyed_after(self, before: FlatVectors) -> QuantizedIndex | None:
         if self.size < self._surveyed_rows or not 0 < self.dimension <= SURVEYED_DIMENSION:
             return None
         if before.survey is None:
-            return Survey.of(self.matrix, self._there())
+            return QuantizedIndex.of(self.matrix, self._there())
         return before.survey.extended(self.matrix, before._there(), self._there())
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.bank.columns import Population
+from retrieval.bank.columns import AliveSet
 from retrieval.bank.csr import Column
 from retrieval.bank.vectors.flat import NOBODY, FlatBackend, Scan, VectorStore, checked, width_of
 from retrieval.bank.vectors.scan_gpu import DeviceScan
@@ -100,7 +100,7 @@ class GpuBackend:
             None,
             0,
             0,
-            Population.empty(),
+            AliveSet.empty(),
             Column.empty(np.bool_),
             np.empty(0, np.uint8),
             None,
@@ -129,7 +129,7 @@ class GpuBackend:
         chance = np.random.default_rng(0)
         rows = chance.standard_normal((4096, 64), dtype=np.float32)
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        population = Population.empty().extended(np.zeros(4096, np.uint8), np.empty(0, np.int32))
+        population = AliveSet.empty().extended(np.zeros(4096, np.uint8), np.empty(0, np.int32))
         store = self.empty().extended([rows], np.zeros(4096, np.bool_), population)
         if not isinstance(store, GpuVectors):
             raise Unavailable("the accelerator", "its budget does not hold the self-test")
@@ -235,7 +235,7 @@ class GpuVectors:
     extent: Extent | None
     size: int
     dimension: int
-    population: Population
+    population: AliveSet
     absent: Column[np.bool_]
     kinds: NDArray[np.uint8]
     """The type of every ordinal, NOBODY where it cannot be found."""
@@ -250,7 +250,7 @@ class GpuVectors:
         return 0 if self.extent is None else 2 * self.extent.capacity * self.dimension + self.size
 
     def extended(
-        self, blocks: Sequence[Floats], absent: Bools, population: Population
+        self, blocks: Sequence[Floats], absent: Bools, population: AliveSet
     ) -> VectorStore:
         dimension = width_of(blocks, self.dimension)
         gone = self.absent.extended(absent)
@@ -367,7 +367,7 @@ class GpuVectors:
         return self.backend.upload(kinds)
 
     def _on_host(
-        self, blocks: Sequence[Floats], absent: Bools, population: Population, dimension: int
+        self, blocks: Sequence[Floats], absent: Bools, population: AliveSet, dimension: int
     ) -> VectorStore:
         self.backend.spilled += 1
         held = np.zeros((self.size, dimension), np.float32)

@@ -25,7 +25,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.bank.columns import Population
+from retrieval.bank.columns import AliveSet
 from retrieval.bank.vectors.codes import Codes, joined
 from retrieval.bank.vectors.flat import NOBODY, SURVEYED_ROWS, FlatBackend, FlatVectors, checked
 from retrieval.bank.vectors.scan_host import MOST, HostScan, contenders
@@ -157,9 +157,7 @@ class IvfVectors:
     def device_nbytes(self) -> int:
         return 0
 
-    def extended(
-        self, blocks: Sequence[Floats], absent: Bools, population: Population
-    ) -> IvfVectors:
+    def extended(self, blocks: Sequence[Floats], absent: Bools, population: AliveSet) -> IvfVectors:
         exact, lists = self.exact.extended(blocks, absent, population), self.lists
         survey = exact.survey
         if exact.size < self._backend.least_rows or survey is None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from retrieval.types import Floats
 
 
-class Together:
+class LazyBatch:
     """One row for each query, made for all of them when the first is asked for. Thread-safe."""
 
     __slots__ = ("_lock", "_make", "_rows")

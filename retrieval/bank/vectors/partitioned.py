@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.bank.columns import Population
+from retrieval.bank.columns import AliveSet
 from retrieval.bank.shards.placement import shard_ranges
 from retrieval.bank.vectors.flat import Scan, VectorBackend, VectorStore, checked, width_of
 from retrieval.topk import best, best_per_row, no_nearest
@@ -25,7 +25,7 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
-class ShardedBackend:
+class PartitionedBackend:
     """Splits banks into ranges of `shard_rows` ordinals, each a store of `inner`; a bank of one
     range is searched as if it were not split.
 
@@ -37,8 +37,8 @@ class ShardedBackend:
         self.shard_rows = shard_rows
         self._pool = ThreadPoolExecutor(threads, "bank-shard") if threads > 1 else None
 
-    def empty(self) -> ShardedVectors:
-        return ShardedVectors(self, 0, (), Population.empty())
+    def empty(self) -> PartitionedVectors:
+        return PartitionedVectors(self, 0, (), AliveSet.empty())
 
     def each(self, work: Callable[[S], R], shards: Iterable[S]) -> list[R]:
         """`work` on every shard, in their order."""
@@ -51,13 +51,13 @@ class ShardedBackend:
 
 
 @dataclass(frozen=True, slots=True)
-class ShardedVectors:
+class PartitionedVectors:
     """`VectorStore`: shard i holds the ordinals from i x shard_rows on."""
 
-    backend: ShardedBackend
+    backend: PartitionedBackend
     size: int
     shards: tuple[VectorStore, ...]
-    population: Population
+    population: AliveSet
 
     @property
     def dimension(self) -> int:
@@ -72,8 +72,8 @@ class ShardedVectors:
         return sum(s.device_nbytes for s in self.shards)
 
     def extended(
-        self, blocks: Sequence[Floats], absent: Bools, population: Population
-    ) -> ShardedVectors:
+        self, blocks: Sequence[Floats], absent: Bools, population: AliveSet
+    ) -> PartitionedVectors:
         width_of(blocks, self.dimension)
         ranges = shard_ranges(population.size, self.backend.shard_rows)
         shards = []
@@ -84,7 +84,7 @@ class ShardedVectors:
                 own = population if len(ranges) == 1 else population.between(first, end)
                 shard = shard.extended(_within(blocks, new), absent[new], own)
             shards.append(shard)
-        return ShardedVectors(self.backend, population.size, tuple(shards), population)
+        return PartitionedVectors(self.backend, population.size, tuple(shards), population)
 
     def scan(self, query: Floats) -> Scan:
         query = checked(query, self.dimension)
@@ -125,7 +125,7 @@ class ShardedVectors:
         owner = ordinals // self.backend.shard_rows
         return [(int(i), np.flatnonzero(owner == i)) for i in np.unique(owner)]
 
-    def _changed(self, population: Population, first: int, end: int) -> bool:
+    def _changed(self, population: AliveSet, first: int, end: int) -> bool:
         """Did somebody of this range die?"""
         return not np.array_equal(population.live[first:end], self.population.live[first:end])
 
@@ -149,7 +149,7 @@ class ShardedScan:
 
     __slots__ = ("_scans", "_store")
 
-    def __init__(self, store: ShardedVectors, scans: Sequence[Scan]) -> None:
+    def __init__(self, store: PartitionedVectors, scans: Sequence[Scan]) -> None:
         self._store = store
         self._scans = scans
 

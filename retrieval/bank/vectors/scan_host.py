@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from retrieval.bank.vectors.bounds import Outlook
+from retrieval.bank.vectors.bounds import ScoreBounds
 from retrieval.topk import best, leading, moments
 from retrieval.types import Bools, FactType, Floats, Hits, Ints
 
@@ -66,7 +66,7 @@ class HostScan:
         query: Floats,
         dense: Callable[[], Floats],
         gather_share: float,
-        outlook: Outlook | None = None,
+        outlook: ScoreBounds | None = None,
     ) -> None:
         self._store = store
         self._query = query

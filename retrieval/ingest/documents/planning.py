@@ -54,7 +54,7 @@ class Before:
 
 
 @dataclass(frozen=True, slots=True)
-class Anew:
+class Reprocess:
     """Tells a retain to make all memories of a document anew, changed or not.
 
     `sections`, by chunk index, are what is known of chunks that are cut as before; `updated_at` is
@@ -132,7 +132,7 @@ def plans(
     items: Sequence[Item],
     stored: Mapping[str, Before],
     settings: RetainSettings,
-    anew: Anew | None,
+    anew: Reprocess | None,
     by_model: bool,
 ) -> list[Plan]:
     """One plan per document, in the order of the items; with the facts of what no model reads.
@@ -180,7 +180,7 @@ def _plan(
     items: Sequence[Item],
     before: Before | None,
     settings: RetainSettings,
-    anew: Anew | None,
+    anew: Reprocess | None,
 ) -> Plan:
     parts = _parts(items, before, settings)
     if (length := sum(len(text) + 1 for text, _ in parts) - 1) > DOCUMENT_LIMIT:
@@ -241,7 +241,7 @@ def _pieces(
     parts: Sequence[tuple[str, Item]],
     before: Before | None,
     settings: RetainSettings,
-    anew: Anew | None,
+    anew: Reprocess | None,
 ) -> list[Piece]:
     known = list(before.chunks) if before else []
     texts = {chunk.index: chunk.text for chunk in known}
@@ -272,7 +272,7 @@ def _pieces(
     ]
 
 
-def _placed(cutting: Layout, known: Sequence[Known], anew: Anew | None) -> list[Placed]:
+def _placed(cutting: Layout, known: Sequence[Known], anew: Reprocess | None) -> list[Placed]:
     """The chunks of one part of the document, with the stored ones that they are.
 
     Where all is made anew the text is cut as if nothing were stored; what comes out as it was is

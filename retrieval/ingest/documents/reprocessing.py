@@ -12,8 +12,8 @@ from typing import Any
 from uuid import UUID
 
 from retrieval.errors import InvalidInput
-from retrieval.ingest.context import IngestDeps
-from retrieval.ingest.documents.planning import Anew
+from retrieval.ingest.context import WriteContext
+from retrieval.ingest.documents.planning import Reprocess
 from retrieval.ingest.extract.section import Section
 from retrieval.ingest.items import DOCUMENT_LIMIT, parse
 from retrieval.ingest.retain import retain
@@ -36,7 +36,7 @@ async def require_text(connection: Connection, bank: int, document_id: str) -> M
 
 
 async def reprocess(
-    deps: IngestDeps,
+    deps: WriteContext,
     tenant: str,
     bank_id: str,
     document_id: str,
@@ -51,13 +51,13 @@ async def reprocess(
     document is changed meanwhile.
     """
 
-    async def look(connection: Connection) -> tuple[list[dict[str, Any]], Anew]:
+    async def look(connection: Connection) -> tuple[list[dict[str, Any]], Reprocess]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
         row = await require_text(connection, bank, document_id)
         items = _items(row)
         common = parse(items[:1], None, row["updated_at"], 1, DOCUMENT_LIMIT)[0].section
         sections = await _sections(connection, bank, document_id, common)
-        return items, Anew(row["updated_at"], sections)
+        return items, Reprocess(row["updated_at"], sections)
 
     items, anew = await read(deps.pool, look)
     return await retain(

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from retrieval.errors import InvalidInput, NotFound
 from retrieval.ingest import fields
-from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.context import WriteContext
 from retrieval.ingest.entities import keys as entity_keys
 from retrieval.ingest.entities import merging
 from retrieval.ingest.entities.sightings import NAME_LIMIT
@@ -22,7 +22,7 @@ from retrieval.text import folding
 
 
 async def merge_entities(
-    deps: IngestDeps, tenant: str, bank_id: str, into: str, others: Sequence[str]
+    deps: WriteContext, tenant: str, bank_id: str, into: str, others: Sequence[str]
 ) -> dict[str, Any]:
     """Makes `others` the same entity as `into`, whose id and name stay; returns it.
 
@@ -63,7 +63,7 @@ async def _numbers(change: Change, ids: Sequence[UUID]) -> dict[UUID, int]:
 
 
 async def split_entity(
-    deps: IngestDeps,
+    deps: WriteContext,
     tenant: str,
     bank_id: str,
     entity_id: str,
@@ -181,7 +181,7 @@ async def _separate(change: Change, old: int, name: str, key: str) -> tuple[int,
     return number, id
 
 
-async def prune_entities(deps: IngestDeps, tenant: str, bank_id: str) -> int:
+async def prune_entities(deps: WriteContext, tenant: str, bank_id: str) -> int:
     """Forgets entities that no memory mentions any more; how many."""
 
     async def work(change: Change) -> int:

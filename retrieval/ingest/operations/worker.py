@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from retrieval.errors import Conflict, FourfoldError, InvalidInput, NeedsModel, NotFound
-from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.context import WriteContext
 from retrieval.ingest.documents import reprocessing
 from retrieval.ingest.items import parse
 from retrieval.ingest.operations.isolation import Child, Died
@@ -44,7 +44,7 @@ TIDY_S = 3600.0
 
 
 async def submit(
-    deps: IngestDeps,
+    deps: WriteContext,
     tenant: str,
     bank_id: str,
     items: Sequence[Mapping[str, Any]],
@@ -69,7 +69,7 @@ async def submit(
 
 
 async def _submit(
-    deps: IngestDeps,
+    deps: WriteContext,
     tenant: str,
     bank_id: str,
     items: Sequence[Mapping[str, Any]],
@@ -155,7 +155,7 @@ class Worker:
     """
 
     def __init__(
-        self, deps: IngestDeps, *, poll_s: float = 0.5, lease_s: float = operations.LEASE_S
+        self, deps: WriteContext, *, poll_s: float = 0.5, lease_s: float = operations.LEASE_S
     ) -> None:
         self._deps = deps
         self._poll_s = poll_s
@@ -236,7 +236,7 @@ class Worker:
         async with Child() as child:
             await self._work(claimed, replace(self._deps, run=child.run))
 
-    async def _work(self, claimed: Claim, deps: IngestDeps) -> None:
+    async def _work(self, claimed: Claim, deps: WriteContext) -> None:
         async def finish(connection: Connection) -> None:
             await operations.finish(connection, claimed)
 

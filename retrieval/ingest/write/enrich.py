@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.errors import FourfoldError, Unavailable
-from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.context import WriteContext
 from retrieval.ingest.facts import Fact, Prepared
 from retrieval.keyword.analyser import Analyser, Document
 from retrieval.protocols import Embedder
@@ -104,7 +104,7 @@ def _documents(facts: Sequence[Fact], found: Sequence[str | None]) -> list[Docum
 
 
 async def prepare(
-    deps: IngestDeps,
+    deps: WriteContext,
     settings: RetainSettings,
     facts: Sequence[Fact],
     tenant: str,
@@ -122,7 +122,7 @@ async def prepare(
     return Prepared(facts, vectors, read.postings, read.tokens, read.signals, read.analyser)
 
 
-async def weighed_by(deps: IngestDeps, settings: RetainSettings, prepared: Prepared) -> Prepared:
+async def weighed_by(deps: WriteContext, settings: RetainSettings, prepared: Prepared) -> Prepared:
     """`prepared` with postings of these settings: the bank may have changed its language since."""
     version = deps.analyser(settings).version
     if prepared.analyser == version:

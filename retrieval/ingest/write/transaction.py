@@ -17,7 +17,7 @@ from uuid import UUID
 import numpy as np
 
 from retrieval.ingest.collecting import held_off
-from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.context import WriteContext
 from retrieval.ingest.entities import resolution as entities
 from retrieval.ingest.entities.sightings import Sighting
 from retrieval.ingest.facts import Fact, Link, Prepared
@@ -49,7 +49,7 @@ class _Old:
 
 
 async def write(
-    deps: IngestDeps,
+    deps: WriteContext,
     tenant: str,
     bank_id: str,
     work: Callable[[Change], Awaitable[T]],
@@ -78,7 +78,7 @@ async def write(
 class Change:
     """What one write does to one bank. Used by one task, inside `write` only."""
 
-    def __init__(self, deps: IngestDeps, connection: Connection, held: BankHead) -> None:
+    def __init__(self, deps: WriteContext, connection: Connection, held: BankHead) -> None:
         self.deps = deps
         self.connection = connection
         self.held = held

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
-from retrieval.bank.shards.scatter import SplitIndex
+from retrieval.bank.shards.scatter import ScatterGather
 from retrieval.bank.shards.shard import Ranges
 from retrieval.errors import Unavailable
 from retrieval.protocols import Neighbours
@@ -173,7 +173,7 @@ async def test_another_vector_set_is_read_anew(database: Database, residency: Re
 
 async def test_another_vector_set_comes_with_links_of_older_memories(database: Database) -> None:
     """Also where the vectors themselves lie elsewhere."""
-    split = SplitIndex(cast(Ranges, None), rows=2)
+    split = ScatterGather(cast(Ranges, None), rows=2)
     residency = Residency(cast(Pool, None), ResidencySettings(), load=database.load, split=split)
     try:
         ledger = database.bank(1)

@@ -20,7 +20,7 @@ import numpy as np
 
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
-from retrieval.ingest.context import IngestDeps, analyser_for
+from retrieval.ingest.context import WriteContext, analyser_for
 from retrieval.ingest.importing import import_memories
 from retrieval.keyword.analyser import Document
 from retrieval.settings import RetainSettings
@@ -99,7 +99,7 @@ async def main() -> None:
     async with database() as pool:
         await pool.execute("create table bare (id uuid primary key, text text, tokens int)")
         residency = Residency(pool, ResidencySettings(budget_bytes=2 << 30))
-        deps = IngestDeps(pool, Table(), residency)
+        deps = WriteContext(pool, Table(), residency)
         print(
             f"{'batch':>6} {'python ms':>10} {'postgres ms':>12} {'sum':>6} {'bare':>6}"
             f" {'ratio':>6} {'memories/s':>11}"

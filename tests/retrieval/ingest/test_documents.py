@@ -11,7 +11,7 @@ import pytest
 
 from retrieval.errors import InvalidInput, NotFound, TooMuch
 from retrieval.ingest import curation
-from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.context import WriteContext
 from retrieval.ingest.importing import import_memories
 from retrieval.ingest.operations import worker
 from retrieval.ingest.retain import retain
@@ -28,7 +28,7 @@ SMALL = RetainSettings(retain_chunk_size=60)
 
 
 @pytest.fixture
-def ingest(pool: Pool) -> IngestDeps:
+def ingest(pool: Pool) -> WriteContext:
     return deps(pool, settings=SMALL)
 
 
@@ -37,7 +37,7 @@ def bank() -> str:
     return f"bank-{uuid4().hex[:8]}"
 
 
-async def put(ingest: IngestDeps, bank: str, content: str, **item: Any) -> None:
+async def put(ingest: WriteContext, bank: str, content: str, **item: Any) -> None:
     await retain(ingest, "default", bank, [{"document_id": "d", "content": content, **item}])
 
 
@@ -50,7 +50,7 @@ async def units(pool: Pool, bank: str) -> list[dict[str, Any]]:
     return [dict(row) for row in rows]
 
 
-async def work(ingest: IngestDeps) -> None:
+async def work(ingest: WriteContext) -> None:
     """Does all that is queued."""
     while await worker.Worker(ingest).step():
         pass
@@ -86,7 +86,7 @@ async def test_a_line_on_top_of_a_document_is_one_new_memory(pool: Pool, bank: s
 
 
 async def test_state_and_edits_stay_with_chunks_that_move(
-    pool: Pool, ingest: IngestDeps, bank: str
+    pool: Pool, ingest: WriteContext, bank: str
 ) -> None:
     await put(ingest, bank, lines(*range(6)))
     first = await units(pool, bank)
@@ -108,7 +108,7 @@ async def test_state_and_edits_stay_with_chunks_that_move(
 
 
 async def test_there_is_always_room_between_memories(
-    pool: Pool, ingest: IngestDeps, bank: str
+    pool: Pool, ingest: WriteContext, bank: str
 ) -> None:
     await put(ingest, bank, lines(0, 1))
     first = await units(pool, bank)
@@ -153,7 +153,7 @@ async def test_a_chunk_without_facts_is_not_read_again(pool: Pool, bank: str) ->
 
 
 async def test_an_edited_time_is_no_reason_to_read_again(
-    pool: Pool, ingest: IngestDeps, bank: str
+    pool: Pool, ingest: WriteContext, bank: str
 ) -> None:
     await put(ingest, bank, "It happened.", timestamp="2024-05-01")
     (unit,) = await units(pool, bank)
@@ -169,7 +169,7 @@ async def test_an_edited_time_is_no_reason_to_read_again(
 
 
 async def test_a_replaced_document_keeps_nothing_of_before(
-    pool: Pool, ingest: IngestDeps, bank: str
+    pool: Pool, ingest: WriteContext, bank: str
 ) -> None:
     for n in range(10):
         await import_memories(
@@ -187,7 +187,7 @@ async def test_a_replaced_document_keeps_nothing_of_before(
 
 
 async def test_an_append_and_a_reprocessing_keep_what_was_imported(
-    pool: Pool, ingest: IngestDeps, bank: str
+    pool: Pool, ingest: WriteContext, bank: str
 ) -> None:
     await put(ingest, bank, "The text.")
     await import_memories(ingest, "default", bank, [{"text": "imported", "document_id": "d"}])
@@ -327,7 +327,9 @@ async def test_a_document_deleted_meanwhile_is_not_resurrected(pool: Pool, bank:
 # Keys
 
 
-async def test_a_key_makes_a_retain_happen_once(pool: Pool, ingest: IngestDeps, bank: str) -> None:
+async def test_a_key_makes_a_retain_happen_once(
+    pool: Pool, ingest: WriteContext, bank: str
+) -> None:
     key = Key("k1", b"\1" * 32)
     item = {"document_id": "d", "content": "Once.", "update_mode": "append"}
     results = await asyncio.gather(
@@ -349,7 +351,7 @@ async def test_a_key_makes_a_retain_happen_once(pool: Pool, ingest: IngestDeps, 
 
 
 async def test_a_key_of_a_write_that_failed_is_free(
-    pool: Pool, ingest: IngestDeps, bank: str
+    pool: Pool, ingest: WriteContext, bank: str
 ) -> None:
     key = Key("k", b"\1" * 32)
     with pytest.raises(InvalidInput):
@@ -367,7 +369,7 @@ async def test_a_key_of_a_write_that_failed_is_free(
 # History
 
 
-async def test_the_history_of_a_document(pool: Pool, ingest: IngestDeps, bank: str) -> None:
+async def test_the_history_of_a_document(pool: Pool, ingest: WriteContext, bank: str) -> None:
     await put(ingest, bank, lines(0, 1, 2))
     (first, second, third) = await units(pool, bank)
     await import_memories(
@@ -417,7 +419,7 @@ async def test_the_history_of_a_document(pool: Pool, ingest: IngestDeps, bank: s
 
 
 async def test_a_history_is_bounded(
-    pool: Pool, ingest: IngestDeps, bank: str, monkeypatch: pytest.MonkeyPatch
+    pool: Pool, ingest: WriteContext, bank: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "KEPT", 5)
     for n in range(8):
@@ -446,7 +448,7 @@ async def test_a_history_is_bounded(
     ],
 )  # fmt: skip
 async def test_more_than_may_be_stored(
-    pool: Pool, ingest: IngestDeps, bank: str, item: dict[str, Any], field: str
+    pool: Pool, ingest: WriteContext, bank: str, item: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(TooMuch) as caught:
         await retain(ingest, "default", bank, [{"content": "a", **item}])
@@ -456,7 +458,7 @@ async def test_more_than_may_be_stored(
 
 
 async def test_a_document_does_not_grow_for_ever(
-    pool: Pool, ingest: IngestDeps, bank: str, monkeypatch: pytest.MonkeyPatch
+    pool: Pool, ingest: WriteContext, bank: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from retrieval.ingest.documents import planning
 

@@ -11,7 +11,7 @@ import pytest
 
 from retrieval.errors import TooMuch
 from retrieval.ingest import curation
-from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.context import WriteContext
 from retrieval.ingest.importing import import_memories
 from retrieval.ingest.operations import worker
 from retrieval.ingest.retain import retain
@@ -55,7 +55,7 @@ async def pool() -> AsyncIterator[Pool]:
 
 
 @pytest.fixture
-def ingest(pool: Pool) -> IngestDeps:
+def ingest(pool: Pool) -> WriteContext:
     return deps(pool, embedder=Quick(), neighbours=Nobody())
 
 
@@ -69,7 +69,7 @@ async def calm(work: Awaitable[Any]) -> Any:
 TEXT = ("The quick brown fox jumps over the lazy dog near Lisbon. " * 90_000)[:4_800_000]
 
 
-async def test_a_long_document_over_its_life(pool: Pool, ingest: IngestDeps) -> None:
+async def test_a_long_document_over_its_life(pool: Pool, ingest: WriteContext) -> None:
     bank = f"bank-{uuid4().hex[:8]}"
 
     async def put(content: str, **item: Any) -> None:
@@ -93,7 +93,7 @@ async def test_a_long_document_over_its_life(pool: Pool, ingest: IngestDeps) -> 
     await calm(curation.delete_document(ingest, "default", bank, "d"))
 
 
-async def test_many_memories_at_once(pool: Pool, ingest: IngestDeps) -> None:
+async def test_many_memories_at_once(pool: Pool, ingest: WriteContext) -> None:
     bank = f"bank-{uuid4().hex[:8]}"
     items: list[dict[str, Any]] = [
         {
@@ -115,7 +115,7 @@ async def test_many_memories_at_once(pool: Pool, ingest: IngestDeps) -> None:
         await calm(import_memories(ingest, "default", bank, crowded))
 
 
-async def test_many_documents_at_once(pool: Pool, ingest: IngestDeps) -> None:
+async def test_many_documents_at_once(pool: Pool, ingest: WriteContext) -> None:
     bank = f"bank-{uuid4().hex[:8]}"
     items = [{"content": f"item {i} is here. " * 10, "document_id": f"x{i}"} for i in range(3000)]
     for _ in range(2):

@@ -14,7 +14,7 @@ import pytest
 
 from retrieval.errors import Conflict, InvalidInput
 from retrieval.ingest import curation
-from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.context import WriteContext
 from retrieval.ingest.operations import worker
 from retrieval.ingest.operations.isolation import Child, Died
 from retrieval.store import banks, documents, memories, operations, payloads
@@ -32,7 +32,7 @@ async def pool() -> AsyncIterator[Pool]:
 
 
 @pytest.fixture
-def ingest(pool: Pool) -> IngestDeps:
+def ingest(pool: Pool) -> WriteContext:
     return deps(pool)
 
 
@@ -45,7 +45,7 @@ async def told(pool: Pool, bank: str, id: str) -> dict[str, Any]:
     return await operations.get(pool, "default", bank, id, include_payload=True)
 
 
-async def append(ingest: IngestDeps, bank: str, content: str, document: str = "d") -> str:
+async def append(ingest: WriteContext, bank: str, content: str, document: str = "d") -> str:
     item = {"content": content, "document_id": document, "update_mode": "append"}
     answer = await worker.submit(ingest, "default", bank, [item])
     return str(answer["operation_id"])
@@ -84,7 +84,7 @@ async def _die(pool: Pool) -> None:
 
 @pytest.mark.parametrize("kind", ["retain", "reprocess"])
 async def test_an_operation_that_kills_three_processes_has_failed(
-    pool: Pool, ingest: IngestDeps, bank: str, kind: str
+    pool: Pool, ingest: WriteContext, bank: str, kind: str
 ) -> None:
     id = await append(ingest, bank, "Deadly words.")
     if kind == "reprocess":
@@ -136,7 +136,7 @@ async def test_a_process_of_its_own() -> None:
 
 
 async def test_what_killed_once_is_read_in_a_process_of_its_own(
-    pool: Pool, ingest: IngestDeps, bank: str, monkeypatch: pytest.MonkeyPatch
+    pool: Pool, ingest: WriteContext, bank: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id = await append(ingest, bank, "Deadly words.")
     lost = await operations.claim(pool, lease_s=0.0)  # whoever had it is gone
@@ -154,7 +154,7 @@ async def test_what_killed_once_is_read_in_a_process_of_its_own(
 
 
 async def test_children_that_die_count_as_deaths(
-    pool: Pool, ingest: IngestDeps, bank: str, monkeypatch: pytest.MonkeyPatch
+    pool: Pool, ingest: WriteContext, bank: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id = await append(ingest, bank, "Deadly words.")
     await operations.claim(pool, lease_s=0.0)
@@ -199,7 +199,7 @@ async def test_appends_land_once_and_in_order(pool: Pool, bank: str) -> None:
 
 
 async def test_a_lane_waits_for_whoever_is_first_in_it(
-    pool: Pool, ingest: IngestDeps, bank: str
+    pool: Pool, ingest: WriteContext, bank: str
 ) -> None:
     first = await append(ingest, bank, "first")
     await append(ingest, bank, "second")
@@ -242,7 +242,9 @@ async def test_a_running_operation_can_be_cancelled(pool: Pool, bank: str) -> No
         await operations.cancel(pool, "default", bank, id)
 
 
-async def test_cancelled_just_before_its_commit(pool: Pool, ingest: IngestDeps, bank: str) -> None:
+async def test_cancelled_just_before_its_commit(
+    pool: Pool, ingest: WriteContext, bank: str
+) -> None:
     id = await append(ingest, bank, "never")
 
     class Cancelling(HashEmbedder):
@@ -258,7 +260,7 @@ async def test_cancelled_just_before_its_commit(pool: Pool, ingest: IngestDeps, 
 # What is left behind
 
 
-async def test_what_is_done_keeps_no_content(pool: Pool, ingest: IngestDeps, bank: str) -> None:
+async def test_what_is_done_keeps_no_content(pool: Pool, ingest: WriteContext, bank: str) -> None:
     id = await append(ingest, bank, "the password is swordfish")
     assert "swordfish" in str(await told(pool, bank, id))
     await worker.Worker(ingest).step()
@@ -270,7 +272,7 @@ async def test_what_is_done_keeps_no_content(pool: Pool, ingest: IngestDeps, ban
 
 @pytest.mark.parametrize("way", ["document", "memories", "bank"])
 async def test_what_is_deleted_goes_from_operations_too(
-    pool: Pool, ingest: IngestDeps, bank: str, way: str
+    pool: Pool, ingest: WriteContext, bank: str, way: str
 ) -> None:
     id = await append(ingest, bank, "the password is swordfish")
     await operations.cancel(pool, "default", bank, id)
@@ -294,7 +296,7 @@ async def test_what_is_deleted_goes_from_operations_too(
 
 
 async def test_what_failed_can_be_tried_again_for_a_while(
-    pool: Pool, ingest: IngestDeps, bank: str
+    pool: Pool, ingest: WriteContext, bank: str
 ) -> None:
     ids = [await append(ingest, bank, f"words {i}", f"d{i}") for i in range(2)]
     for id in ids:
@@ -312,7 +314,7 @@ async def test_what_failed_can_be_tried_again_for_a_while(
     assert payloads.KEPT_S == 7 * 86400
 
 
-async def test_lists_do_not_read_payloads(pool: Pool, ingest: IngestDeps, bank: str) -> None:
+async def test_lists_do_not_read_payloads(pool: Pool, ingest: WriteContext, bank: str) -> None:
     scopes = [["a" * 300, str(i)] for i in range(100)]
     for i in range(100):
         item = {"content": f"line {i}" + "x" * 200_000, "observation_scopes": scopes}
@@ -324,7 +326,9 @@ async def test_lists_do_not_read_payloads(pool: Pool, ingest: IngestDeps, bank: 
     await banks.delete(pool, "default", bank)
 
 
-async def test_ids_of_operations_are_a_banks_own(pool: Pool, ingest: IngestDeps, bank: str) -> None:
+async def test_ids_of_operations_are_a_banks_own(
+    pool: Pool, ingest: WriteContext, bank: str
+) -> None:
     id = str(uuid4())
     for tenant in ("t1", "t2"):
         await worker.submit(ingest, tenant, bank, [{"content": tenant}], operation_id=id)

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from retrieval.errors import Conflict, InvalidInput, NotFound
-from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.context import WriteContext
 from retrieval.ingest.curation import patch_document
 from retrieval.ingest.operations import worker
 from retrieval.ingest.retain import retain
@@ -24,7 +24,7 @@ SMALL = RetainSettings(retain_chunk_size=40)
 
 
 @pytest.fixture
-def ingest(pool: Pool) -> IngestDeps:
+def ingest(pool: Pool) -> WriteContext:
     return deps(pool, settings=SMALL, clock=lambda: NOW)
 
 
@@ -44,7 +44,7 @@ async def units(pool: Pool, bank: str) -> list[dict[str, Any]]:
 
 
 async def test_content_becomes_chunks_and_memories(
-    pool: Pool, ingest: IngestDeps, bank: str
+    pool: Pool, ingest: WriteContext, bank: str
 ) -> None:
     usage = await retain(
         ingest,
@@ -103,7 +103,7 @@ async def test_content_becomes_chunks_and_memories(
 
 
 async def test_unchanged_chunks_keep_their_memories(
-    pool: Pool, ingest: IngestDeps, bank: str
+    pool: Pool, ingest: WriteContext, bank: str
 ) -> None:
     text = "The first sentence is this one here. The second is another one here. The third ends."
     item = {"document_id": "d", "content": text}
@@ -139,7 +139,9 @@ async def test_same_content_again_only_relabels(pool: Pool, bank: str) -> None:
     assert again.head.next_ordinal == after.head.next_ordinal
 
 
-async def test_another_time_for_the_same_content(pool: Pool, ingest: IngestDeps, bank: str) -> None:
+async def test_another_time_for_the_same_content(
+    pool: Pool, ingest: WriteContext, bank: str
+) -> None:
     item = {"document_id": "d", "content": "It happened."}
     await retain(ingest, "default", bank, [{**item, "timestamp": "2020-01-01"}])
     await retain(ingest, "default", bank, [item])  # no time given: nothing to change
@@ -153,7 +155,9 @@ async def test_another_time_for_the_same_content(pool: Pool, ingest: IngestDeps,
     assert unit["mentioned_at"] is None
 
 
-async def test_append_goes_behind_what_is_stored(pool: Pool, ingest: IngestDeps, bank: str) -> None:
+async def test_append_goes_behind_what_is_stored(
+    pool: Pool, ingest: WriteContext, bank: str
+) -> None:
     await retain(
         ingest, "default", bank, [{"document_id": "d", "content": "Line one is stored here."}]
     )
@@ -182,7 +186,7 @@ async def test_append_goes_behind_what_is_stored(pool: Pool, ingest: IngestDeps,
 
 
 async def test_appends_at_the_same_time_lose_nothing(
-    pool: Pool, ingest: IngestDeps, bank: str
+    pool: Pool, ingest: WriteContext, bank: str
 ) -> None:
     await retain(ingest, "default", bank, [{"document_id": "d", "content": "start"}])
     await asyncio.gather(
@@ -201,7 +205,7 @@ async def test_appends_at_the_same_time_lose_nothing(
 
 
 async def test_items_of_one_document_are_one_document(
-    pool: Pool, ingest: IngestDeps, bank: str
+    pool: Pool, ingest: WriteContext, bank: str
 ) -> None:
     await retain(
         ingest,
@@ -232,7 +236,7 @@ async def test_items_of_one_document_are_one_document(
     ],
 )
 async def test_bad_items_change_nothing(
-    pool: Pool, ingest: IngestDeps, bank: str, item: dict[str, Any], field: str
+    pool: Pool, ingest: WriteContext, bank: str, item: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(InvalidInput) as caught:
         await retain(ingest, "default", bank, [{"content": "fine"}, item][::-1])
@@ -242,7 +246,7 @@ async def test_bad_items_change_nothing(
 
 
 async def test_blocks_of_text_and_tags_in_a_string(
-    pool: Pool, ingest: IngestDeps, bank: str
+    pool: Pool, ingest: WriteContext, bank: str
 ) -> None:
     blocks = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
     await retain(ingest, "default", bank, [{"content": blocks, "tags": '["a", "b"]'}])
@@ -250,7 +254,7 @@ async def test_blocks_of_text_and_tags_in_a_string(
     assert (unit["text"], unit["tags"]) == ("one\ntwo", ["a", "b"])
 
 
-async def test_an_empty_call_makes_the_bank(pool: Pool, ingest: IngestDeps, bank: str) -> None:
+async def test_an_empty_call_makes_the_bank(pool: Pool, ingest: WriteContext, bank: str) -> None:
     await retain(ingest, "default", bank, [])
     assert (await banks.head(pool, "default", bank)).next_ordinal == 0
 
@@ -273,7 +277,7 @@ async def test_texts_need_not_be_kept(pool: Pool, bank: str) -> None:
 
 
 async def test_reprocessing_makes_a_documents_memories_anew(
-    pool: Pool, ingest: IngestDeps, bank: str
+    pool: Pool, ingest: WriteContext, bank: str
 ) -> None:
     items: list[dict[str, Any]] = [
         {"content": "Ann sings. Bo plays the old viola in the hall.", "timestamp": "2024-05-01",
@@ -286,7 +290,7 @@ async def test_reprocessing_makes_a_documents_memories_anew(
     before = await units(pool, bank)
     other = next(unit for unit in before if unit["document_id"] == "d2")
 
-    async def anew(deps: IngestDeps) -> list[dict[str, Any]]:
+    async def anew(deps: WriteContext) -> list[dict[str, Any]]:
         answer = await worker.submit_reprocess(pool, "default", bank, "d/1")
         assert (answer["success"], answer["items_count"]) == (True, 1)
         await worker.Worker(deps).step()
@@ -312,7 +316,7 @@ async def test_reprocessing_makes_a_documents_memories_anew(
     assert (await stats.stats(pool, "default", bank))["total_nodes"] == 3
 
 
-async def test_what_cannot_be_reprocessed(pool: Pool, ingest: IngestDeps, bank: str) -> None:
+async def test_what_cannot_be_reprocessed(pool: Pool, ingest: WriteContext, bank: str) -> None:
     with pytest.raises(NotFound, match="no bank"):
         await worker.submit_reprocess(pool, "default", bank, "d")
     textless = RetainSettings(store_document_text=False)
@@ -327,7 +331,7 @@ async def test_what_cannot_be_reprocessed(pool: Pool, ingest: IngestDeps, bank: 
 
 
 async def test_a_document_that_changes_while_it_is_reprocessed(
-    pool: Pool, ingest: IngestDeps, bank: str
+    pool: Pool, ingest: WriteContext, bank: str
 ) -> None:
     await retain(ingest, "default", bank, [{"content": "x", "document_id": "d", "tags": ["a"]}])
 
@@ -346,7 +350,9 @@ async def test_a_document_that_changes_while_it_is_reprocessed(
 # In the background
 
 
-async def test_a_worker_does_what_was_submitted(pool: Pool, ingest: IngestDeps, bank: str) -> None:
+async def test_a_worker_does_what_was_submitted(
+    pool: Pool, ingest: WriteContext, bank: str
+) -> None:
     id = str(uuid4())
     answer = await worker.submit(
         ingest, "default", bank, [{"content": "later"}], operation_id=id, document_tags=["t"]
@@ -368,7 +374,7 @@ async def test_a_worker_does_what_was_submitted(pool: Pool, ingest: IngestDeps, 
 
 
 async def test_a_worker_that_died_leaves_its_work_to_others(
-    pool: Pool, ingest: IngestDeps, bank: str
+    pool: Pool, ingest: WriteContext, bank: str
 ) -> None:
     answer = await worker.submit(ingest, "default", bank, [{"content": "once"}])
     lost = await operations.claim(pool, lease_s=0.0)  # claimed, never renewed
@@ -389,7 +395,7 @@ async def test_a_worker_that_died_leaves_its_work_to_others(
 
 
 async def test_failed_work_is_tried_again_or_told(
-    pool: Pool, ingest: IngestDeps, bank: str
+    pool: Pool, ingest: WriteContext, bank: str
 ) -> None:
     answer = await worker.submit(ingest, "default", bank, [{"content": "x", "strategy": "none"}])
     await worker.Worker(ingest).step()
@@ -420,7 +426,7 @@ async def test_failed_work_is_tried_again_or_told(
     assert gone["status"] == "not_found"
 
 
-async def test_tenants_take_turns(pool: Pool, ingest: IngestDeps) -> None:
+async def test_tenants_take_turns(pool: Pool, ingest: WriteContext) -> None:
     busy, calm = f"t1-{uuid4().hex[:6]}", f"t2-{uuid4().hex[:6]}"
     for i in range(3):
         await worker.submit(ingest, busy, "b", [{"content": f"busy {i}"}])
@@ -436,7 +442,7 @@ async def test_tenants_take_turns(pool: Pool, ingest: IngestDeps) -> None:
 
 
 async def test_two_items_of_one_document_cannot_wait(
-    pool: Pool, ingest: IngestDeps, bank: str
+    pool: Pool, ingest: WriteContext, bank: str
 ) -> None:
     with pytest.raises(InvalidInput, match="document_id"):
         await worker.submit(

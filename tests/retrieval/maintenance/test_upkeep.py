@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import numpy as np
 import pytest
 
-from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.context import WriteContext
 from retrieval.ingest.curation import clear, delete_document
 from retrieval.ingest.importing import import_memories
 from retrieval.keyword.analyser import Analyser
@@ -37,7 +37,7 @@ async def pool() -> AsyncIterator[Pool]:
 
 
 async def fill(
-    ingest: IngestDeps, bank: str, writes: int, each: int = 2, document: str = "d"
+    ingest: WriteContext, bank: str, writes: int, each: int = 2, document: str = "d"
 ) -> None:
     for i in range(writes):
         items = [

@@ -19,7 +19,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.ingest.context import IngestDeps
+from retrieval.ingest.context import WriteContext
 from retrieval.settings import RetainSettings
 from retrieval.store.database.embedded import EmbeddedPostgres
 from retrieval.store.database.migrate import migrate
@@ -185,9 +185,9 @@ class Replica:
         }
 
 
-def deps(pool: Pool, **changes: object) -> IngestDeps:
+def deps(pool: Pool, **changes: object) -> WriteContext:
     """Ingest on real Postgres with the fakes above; `changes` replace fields."""
-    base = IngestDeps(pool, HashEmbedder(), ExactNeighbours(pool), RetainSettings())
+    base = WriteContext(pool, HashEmbedder(), ExactNeighbours(pool), RetainSettings())
     from dataclasses import replace
 
     return replace(base, **changes)  # type: ignore[arg-type]

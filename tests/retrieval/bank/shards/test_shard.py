@@ -16,13 +16,13 @@ import pytest
 from retrieval.bank import probe as reading
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.loader import next_snapshot
-from retrieval.bank.probe import Asked
+from retrieval.bank.probe import Probe
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.shards import scatter as split
-from retrieval.bank.shards.scatter import SplitIndex
-from retrieval.bank.shards.shard import LocalRanges
+from retrieval.bank.shards.scatter import ScatterGather
+from retrieval.bank.shards.shard import LocalShards
 from retrieval.bank.vectors.flat import FlatBackend
-from retrieval.errors import DeadlineExceeded, Moved, Unavailable
+from retrieval.errors import DeadlineExceeded, StaleSnapshot, Unavailable
 from retrieval.keyword.analyser import Query
 from retrieval.settings import RecallSettings
 from retrieval.store.database.pool import Pool
@@ -84,11 +84,11 @@ def memory(number: int, chance: random.Random) -> Memory:
     )
 
 
-def question(chance: random.Random, *, blind: bool = False) -> Asked:
+def question(chance: random.Random, *, blind: bool = False) -> Probe:
     vector = np.array([chance.gauss(0, 1) for _ in range(DIMENSION)], np.float32)
     terms = np.array(sorted(chance.sample(range(1, 14), 3)), np.uint64)
     found = Query(terms, np.ones(3, np.float32))
-    return Asked(None if blind else vector / np.linalg.norm(vector), found)
+    return Probe(None if blind else vector / np.linalg.norm(vector), found)
 
 
 def history(chance: random.Random, writes: int) -> tuple[Ledger, list[ResidentBank]]:
@@ -107,7 +107,7 @@ def history(chance: random.Random, writes: int) -> tuple[Ledger, list[ResidentBa
     return ledger, whole
 
 
-async def check(index: SplitIndex, whole: ResidentBank, asked: Sequence[Asked]) -> None:
+async def check(index: ScatterGather, whole: ResidentBank, asked: Sequence[Probe]) -> None:
     everyone = np.arange(whole.size, dtype=np.int32)
     given = np.arange(whole.size) % 3 > 0
     frame = replace(whole, whole=False)
@@ -130,7 +130,7 @@ async def check(index: SplitIndex, whole: ResidentBank, asked: Sequence[Asked]) 
     await check_vectors(index, whole)
 
 
-async def check_vectors(index: SplitIndex, whole: ResidentBank) -> None:
+async def check_vectors(index: ScatterGather, whole: ResidentBank) -> None:
     some = np.arange(whole.size, dtype=np.int32)[::-2]
     np.testing.assert_array_equal(await index.rows(whole.head, some), whole.vectors.rows(some))
 
@@ -140,8 +140,8 @@ async def test_at_every_version_while_ranges_run_ahead(seed: int) -> None:
     chance = random.Random(seed)
     ledger, whole = history(chance, 12)
     whole = [bank for bank in whole if bank.size > ROWS]
-    ranges = LocalRanges(cast(Pool, None), ResidencySettings(), ROWS, load=Database(ledger).load)
-    index = SplitIndex(ranges, ROWS)
+    ranges = LocalShards(cast(Pool, None), ResidencySettings(), ROWS, load=Database(ledger).load)
+    index = ScatterGather(ranges, ROWS)
     try:
         for bank in whole:  # what a range reads is the newest state, whatever was asked
             asked = [question(chance), question(chance, blind=True), question(chance)]
@@ -163,8 +163,8 @@ async def test_ranges_that_follow_equal_ranges_that_are_read_anew(seed: int) -> 
     chance = random.Random(100 + seed)
     ledger, _ = history(chance, 3)
     database = Database(ledger)
-    ranges = LocalRanges(cast(Pool, None), ResidencySettings(), ROWS, load=database.load)
-    index = SplitIndex(ranges, ROWS)
+    ranges = LocalShards(cast(Pool, None), ResidencySettings(), ROWS, load=database.load)
+    index = ScatterGather(ranges, ROWS)
     try:
         for _ in range(10):
             count = len(ledger.memories)
@@ -183,8 +183,8 @@ async def test_what_is_gone_is_refused() -> None:
     chance = random.Random(3)
     ledger, whole = history(chance, 8)
     database = Database(ledger)
-    ranges = LocalRanges(cast(Pool, None), ResidencySettings(), ROWS, load=database.load)
-    index = SplitIndex(ranges, ROWS)
+    ranges = LocalShards(cast(Pool, None), ResidencySettings(), ROWS, load=database.load)
+    index = ScatterGather(ranges, ROWS)
     bank, asked = whole[-1], [question(chance)]
     try:
         await check(index, bank, asked)
@@ -196,7 +196,7 @@ async def test_what_is_gone_is_refused() -> None:
             await index.readings(bank, asked, SETTINGS, deadline=time.monotonic() - 1)
         database.ledger = ledger.compacted()
         ranges.evict(1, 0)
-        with pytest.raises(Moved):
+        with pytest.raises(StaleSnapshot):
             await index.readings(bank, asked, SETTINGS)
         compacted = next_snapshot(None, database.ledger.delta(None), FlatBackend())
         await check(index, compacted, asked)
@@ -207,14 +207,14 @@ async def test_what_is_gone_is_refused() -> None:
 async def test_another_bank_of_that_name_does_not_answer() -> None:
     chance = random.Random(4)
     ledger, whole = history(chance, 8)
-    ranges = LocalRanges(cast(Pool, None), ResidencySettings(), ROWS, load=Database(ledger).load)
-    index = SplitIndex(ranges, ROWS)
+    ranges = LocalShards(cast(Pool, None), ResidencySettings(), ROWS, load=Database(ledger).load)
+    index = ScatterGather(ranges, ROWS)
     bank = replace(whole[-1], head=replace(whole[-1].head, bank=ledger.head.bank + 1))
     try:
-        with pytest.raises(Moved):
+        with pytest.raises(StaleSnapshot):
             await index.readings(bank, [question(chance)], SETTINGS)
         newer = replace(bank, head=replace(bank.head, version=bank.head.version + 10))
-        with pytest.raises(Moved):
+        with pytest.raises(StaleSnapshot):
             await index.readings(newer, [question(chance)], SETTINGS)
     finally:
         await ranges.close()
@@ -223,12 +223,12 @@ async def test_another_bank_of_that_name_does_not_answer() -> None:
 async def test_answers_are_joined_where_it_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(5)
     ledger, whole = history(chance, 8)
-    ranges = LocalRanges(cast(Pool, None), ResidencySettings(), ROWS, load=Database(ledger).load)
-    index = SplitIndex(ranges, ROWS)
+    ranges = LocalShards(cast(Pool, None), ResidencySettings(), ROWS, load=Database(ledger).load)
+    index = ScatterGather(ranges, ROWS)
     frame, asked = replace(whole[-1], whole=False), [question(chance)]
     join, joining = split._joined, []
 
-    def joined(*given: Any) -> reading.Reading:
+    def joined(*given: Any) -> reading.ProbeResult:
         joining.append(threading.current_thread().name)
         return join(*given)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.bank.columns import Population
+from retrieval.bank.columns import AliveSet
 from retrieval.bank.vectors.flat import VectorBackend, VectorStore
 from retrieval.types import Bools, FactType, Floats, Ints
 
@@ -43,7 +43,7 @@ def case(
     vectors[absent] = 0
     types = chance.choice(3, size, p=[0.6, 0.3, 0.1]).astype(np.uint8)
     dead = np.flatnonzero(chance.random(size) < 0.1).astype(np.int32)
-    store, population = backend.empty(), Population.empty()
+    store, population = backend.empty(), AliveSet.empty()
     edges = np.linspace(0, size, batches + 1).astype(int)
     for first, end in itertools.pairwise(edges):
         gone = dead[dead < end]  # some were there before this write

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from retrieval.bank.columns import Population
+from retrieval.bank.columns import AliveSet
 from retrieval.bank.vectors.codes import Codes
 from retrieval.bank.vectors.flat import FEW, SURVEYED_DIMENSION, FlatBackend, FlatVectors
 from retrieval.bank.vectors.moments import WAITING
-from retrieval.bank.vectors.partitioned import ShardedBackend
+from retrieval.bank.vectors.partitioned import PartitionedBackend
 from retrieval.types import Bools, FactType, Floats, Ints
 from tests.retrieval.bank.vectors import congruence
 
@@ -37,7 +37,7 @@ def zero(rows: Floats) -> Bools:
 def grown(
     backend: FlatBackend, rows: Floats, types: NDArray[np.uint8], dead: Ints, parts: int = 1
 ) -> FlatVectors:
-    store, population = backend.empty(), Population.empty()
+    store, population = backend.empty(), AliveSet.empty()
     for part in np.array_split(np.arange(len(rows)), parts):
         population = population.extended(types[part], NOBODY)
         store = store.extended([rows[part]], zero(rows[part]), population)
@@ -78,7 +78,7 @@ def test_answers_equal_those_of_a_plain_product(size: int, dimension: int) -> No
 
 
 def test_a_split_bank_may_have_surveys() -> None:
-    congruence.check(congruence.case(ShardedBackend(SURVEYED, 150), 400, batches=5))
+    congruence.check(congruence.case(PartitionedBackend(SURVEYED, 150), 400, batches=5))
 
 
 @pytest.mark.parametrize("dimension", [3, 16, 384])
@@ -210,7 +210,7 @@ def test_moments_follow_a_bank_that_changes() -> None:
     axis = chance.standard_normal(96)
     rows, queries = (unit(axis + 0.9 * chance.standard_normal((n, 96))) for n in (6000, 4))
     rows[chance.integers(0, 6000, 50)] = 0
-    store, population, at = SURVEYED.empty(), Population.empty(), 0
+    store, population, at = SURVEYED.empty(), AliveSet.empty(), 0
     for step in [3000, 1, 1, 5, WAITING, WAITING + 1, 1, *[7] * 20, 2000, 1]:
         part = rows[at : at + step]
         dead = chance.integers(0, at + step, step // 9 + 1).astype(np.int32)
@@ -235,7 +235,7 @@ def test_older_stores_keep_their_moments() -> None:
     types = np.zeros(600, np.uint8)
     store = grown(SURVEYED, rows, types, NOBODY)
     before = store.scan(queries[0]).moments(None)
-    population = Population.empty().extended(np.zeros(900, np.uint8), NOBODY)
+    population = AliveSet.empty().extended(np.zeros(900, np.uint8), NOBODY)
     for sign in (1, -1):  # two branches
         branch = store.extended([sign * rows[:300]], np.zeros(300, np.bool_), population)
         moments_agree(branch, queries)
@@ -245,7 +245,7 @@ def test_older_stores_keep_their_moments() -> None:
 def test_a_survey_begins_when_a_bank_has_grown() -> None:
     chance = np.random.default_rng(9)
     rows, queries = (unit(chance.standard_normal((n, 32))) for n in (100, 2))
-    store, population = FlatBackend(60).empty(), Population.empty()
+    store, population = FlatBackend(60).empty(), AliveSet.empty()
     sizes = []
     for first in range(0, 100, 25):
         population = population.extended(np.zeros(25, np.uint8), NOBODY)

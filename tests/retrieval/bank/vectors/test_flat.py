@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.bank.columns import Population
+from retrieval.bank.columns import AliveSet
 from retrieval.bank.vectors.flat import FlatBackend, FlatVectors, without_vector
 from retrieval.bank.vectors.scan_host import HostScan
 from retrieval.topk import best
@@ -50,7 +50,7 @@ def test_a_bank_without_vectors_finds_nothing() -> None:
     assert empty.moments(None) == (0.0, 0.0)
     rows, _, _ = store.nearest(np.ones((2, 3), np.float32), np.zeros(2, np.uint8), 5, 0.0)
     assert len(rows) == 0
-    population = Population.empty().extended(np.zeros(2, np.uint8), np.empty(0, np.int32))
+    population = AliveSet.empty().extended(np.zeros(2, np.uint8), np.empty(0, np.int32))
     bare = store.extended([np.empty((2, 0), np.float32)], np.ones(2, np.bool_), population)
     assert len(bare.scan(np.ones(3, np.float32)).top(5, None, FactType.WORLD)) == 0
     assert bare.scan(np.ones(3, np.float32)).at(np.array([0, 1], np.int32)).tolist() == [0, 0]
@@ -65,7 +65,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
         case.store.scan(np.zeros(384, np.float32))
     with pytest.raises(ValueError, match="not finite"):
         case.store.scan(np.full(48, np.nan, np.float32))
-    population = Population.empty().extended(case.types, np.empty(0, np.int32))
+    population = AliveSet.empty().extended(case.types, np.empty(0, np.int32))
     with pytest.raises(ValueError, match="dimensions"):
         case.store.extended([np.ones((1, 47), np.float32)], np.zeros(1, np.bool_), population)
 
@@ -74,7 +74,7 @@ def test_older_stores_stay_as_they_were() -> None:
     case = congruence.case(FlatBackend(), 300, 48)
     everyone = np.arange(300, dtype=np.int32)
     before = case.store.scan(case.vectors[3]).at(everyone)
-    population = Population.empty().extended(np.zeros(301, np.uint8), np.empty(0, np.int32))
+    population = AliveSet.empty().extended(np.zeros(301, np.uint8), np.empty(0, np.int32))
     extra, none = np.ones((1, 48), np.float32), np.zeros(1, np.bool_)
     first = case.store.extended([extra], none, population)
     second = case.store.extended([-extra], none, population)  # a second branch

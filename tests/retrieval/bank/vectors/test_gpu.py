@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from retrieval.bank.columns import Population
+from retrieval.bank.columns import AliveSet
 from retrieval.bank.vectors.flat import FlatVectors
 from retrieval.bank.vectors.gpu import GpuBackend, GpuVectors
 from retrieval.bank.vectors.slab import Slab
@@ -48,7 +48,7 @@ def test_a_filter_or_a_large_k_never_brings_another_type_or_a_placeholder(
 
 
 def _grown(device: GpuBackend, rows: Floats) -> GpuVectors:
-    population = Population.empty().extended(np.zeros(len(rows), np.uint8), np.empty(0, np.int32))
+    population = AliveSet.empty().extended(np.zeros(len(rows), np.uint8), np.empty(0, np.int32))
     store = device.empty().extended([rows], np.zeros(len(rows), np.bool_), population)
     assert isinstance(store, GpuVectors)
     return store

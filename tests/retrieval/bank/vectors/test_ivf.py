@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from retrieval.bank.columns import Population
+from retrieval.bank.columns import AliveSet
 from retrieval.bank.vectors import ivf as vectors_ivf
 from retrieval.bank.vectors.flat import NOBODY
 from retrieval.bank.vectors.ivf import DEPTHS, IvfBackend, IvfScan, IvfVectors, Near
@@ -37,7 +37,7 @@ def store(
 ) -> IvfVectors:
     """A bank of these rows, all of one type unless said otherwise."""
     types = np.zeros(len(rows), np.uint8) if types is None else types
-    grown, population = backend.empty(), Population.empty()
+    grown, population = backend.empty(), AliveSet.empty()
     for part in np.array_split(np.arange(len(rows)), parts):
         population = population.extended(types[part], np.empty(0, np.int32))
         grown = grown.extended([rows[part]], np.zeros(len(part), np.bool_), population)
@@ -75,7 +75,7 @@ def test_the_answer_is_that_of_comparing_the_lists_rows_in_full(parts: int) -> N
     rows[chance.integers(0, SIZE, 600)] = rows[chance.integers(0, SIZE, 600)]
     types = chance.choice(3, SIZE, p=[0.5, 0.3, 0.2]).astype(np.uint8)
     dead = np.sort(chance.choice(SIZE, 500, replace=False)).astype(np.int32)
-    population = Population.empty().extended(types, dead)
+    population = AliveSet.empty().extended(types, dead)
     bank = store(rows, IvfBackend(1000, recall=0.8), parts, types).extended(
         [], np.empty(0, np.bool_), population
     )
@@ -160,11 +160,11 @@ def test_a_filter_never_starves_the_answer() -> None:
 def test_new_rows_are_found_before_they_join_a_list() -> None:
     bank = store(topics(SIZE, 1), IvfBackend(1000, recall=0.5))
     query = topics(1, 5)
-    population = Population.empty().extended(np.zeros(SIZE + 1, np.uint8), np.empty(0, np.int32))
+    population = AliveSet.empty().extended(np.zeros(SIZE + 1, np.uint8), np.empty(0, np.int32))
     grown = bank.extended([query], np.zeros(1, np.bool_), population)
     assert grown.lists is bank.lists
     assert grown.scan(query[0]).top(1, None, FactType.WORLD).ordinals.tolist() == [SIZE]
-    dead = Population.empty().extended(np.zeros(SIZE + 1, np.uint8), np.array([SIZE], np.int32))
+    dead = AliveSet.empty().extended(np.zeros(SIZE + 1, np.uint8), np.array([SIZE], np.int32))
     gone = grown.extended([], np.empty(0, np.bool_), dead)
     assert SIZE not in gone.scan(query[0]).top(5, None, FactType.WORLD).ordinals
 
@@ -181,6 +181,6 @@ def test_the_moments_are_those_of_all() -> None:
 def test_a_bank_whose_memories_are_all_gone() -> None:
     bank = store(topics(SIZE, 1), IvfBackend(1000))
     everyone = np.arange(SIZE, dtype=np.int32)
-    nobody = Population.empty().extended(np.zeros(SIZE, np.uint8), everyone)
+    nobody = AliveSet.empty().extended(np.zeros(SIZE, np.uint8), everyone)
     empty = bank.extended([], np.empty(0, np.bool_), nobody)
     assert len(empty.scan(topics(1, 2)[0]).top(5, None, FactType.WORLD)) == 0

@@ -7,7 +7,7 @@ import pytest
 
 from retrieval.bank.vectors.flat import FlatBackend, FlatVectors
 from retrieval.bank.vectors.gpu import GpuBackend
-from retrieval.bank.vectors.partitioned import ShardedBackend, ShardedVectors
+from retrieval.bank.vectors.partitioned import PartitionedBackend, PartitionedVectors
 from retrieval.bank.vectors.scan_host import HostScan
 from retrieval.types import FactType
 from tests.retrieval.bank.vectors import congruence
@@ -17,9 +17,9 @@ pytestmark = pytest.mark.unit
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_answers_equal_those_of_a_plain_product(threads: int) -> None:
-    backend = ShardedBackend(FlatBackend(), 64, threads)
+    backend = PartitionedBackend(FlatBackend(), 64, threads)
     case = congruence.case(backend, 400, batches=5)
-    assert isinstance(case.store, ShardedVectors)
+    assert isinstance(case.store, PartitionedVectors)
     assert len(case.store.shards) == 7
     congruence.check(case)
 
@@ -27,13 +27,13 @@ def test_answers_equal_those_of_a_plain_product(threads: int) -> None:
 def test_ranges_may_lie_on_a_device() -> None:
     pytest.importorskip("torch")
     device = GpuBackend("cpu", budget_bytes=2 << 20, host_rows=32)
-    congruence.check(congruence.case(ShardedBackend(device, 150), 400, tolerance=1e-3))
+    congruence.check(congruence.case(PartitionedBackend(device, 150), 400, tolerance=1e-3))
     device.close()
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_answer_is_the_same_to_the_last_bit(seed: int) -> None:
-    split = congruence.case(ShardedBackend(FlatBackend(), 37), 500, seed=seed).store
+    split = congruence.case(PartitionedBackend(FlatBackend(), 37), 500, seed=seed).store
     whole = congruence.case(FlatBackend(), 500, seed=seed)
     query = whole.vectors[np.flatnonzero(whole.searchable)[seed]]
     mine, theirs = split.scan(query), whole.store.scan(query)
@@ -46,9 +46,9 @@ def test_the_answer_is_the_same_to_the_last_bit(seed: int) -> None:
 
 
 def test_growing_copies_at_most_one_range() -> None:
-    case = congruence.case(ShardedBackend(FlatBackend(), 64), 200, batches=1)
+    case = congruence.case(PartitionedBackend(FlatBackend(), 64), 200, batches=1)
     store = case.store
-    assert isinstance(store, ShardedVectors)
+    assert isinstance(store, PartitionedVectors)
     population = store.population.extended(np.zeros(10, np.uint8), np.empty(0, np.int32))
     more = np.full((10, 48), 48**-0.5, np.float32)
     grown = store.extended([more], np.zeros(10, np.bool_), population)
@@ -61,8 +61,8 @@ def test_growing_copies_at_most_one_range() -> None:
 
 
 def test_a_death_reaches_its_range_and_no_other() -> None:
-    store = congruence.case(ShardedBackend(FlatBackend(), 64), 200).store
-    assert isinstance(store, ShardedVectors)
+    store = congruence.case(PartitionedBackend(FlatBackend(), 64), 200).store
+    assert isinstance(store, PartitionedVectors)
     victim = int(np.flatnonzero(store.population.live[64:128])[0]) + 64
     dead = np.array([victim], np.int32)
     population = store.population.extended(np.empty(0, np.uint8), dead)
@@ -75,6 +75,6 @@ def test_a_death_reaches_its_range_and_no_other() -> None:
 
 
 def test_a_bank_of_one_range_is_searched_as_an_unsplit_one() -> None:
-    case = congruence.case(ShardedBackend(FlatBackend(), 64), 60)
+    case = congruence.case(PartitionedBackend(FlatBackend(), 64), 60)
     congruence.check(case)
     assert isinstance(case.store.scan(case.vectors[0]), HostScan)
