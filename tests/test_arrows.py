@@ -1,4 +1,4 @@
-"""The import arrows: serve -> models, serve -> retrieval, and nothing else.
+"""The import arrows: serve -> models, serve -> retrieval, and nothing else; inside a package, down.
 
 ray and fastapi stay in serve; retrieval runs without torch and transformers, except the GPU vector
 store, which imports torch when it is used.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,48 @@ FORBIDDEN = {
     "retrieval": SERVING | {"serve", "models", "torch", "transformers", "sentence_transformers"},
     "models": SERVING | {"serve", "retrieval", "asyncpg"},
 }
-LAZY = {(f"retrieval/bank/{module}.py", "torch") for module in ("vectors_gpu", "scan_gpu", "slab")}
+GPU = ("gpu", "scan_gpu", "slab")
+LAZY = {(f"retrieval/bank/vectors/{module}.py", "torch") for module in GPU}
 """Modules that may import a package inside a function, or for its types."""
+
+FLOORS: dict[str, list[set[str]]] = {
+    "retrieval": [
+        {"types", "errors"},
+        {"zones"},
+        {"topk", "settings", "stopwatch", "pacing", "text"},
+        {"timex"},
+        {"store"},
+        {"protocols", "keyword"},
+        {"llm"},
+        {"bank"},
+        {"arms"},
+        {"ranking"},
+        {"recall"},
+        {"ingest"},
+        {"maintenance"},
+    ],
+    "models": [
+        {"types"},
+        {"settings", "breaker"},
+        {"batching", "recent", "tokencut"},
+        {"local", "passthrough"},
+        {"remote"},
+        {"chain", "llm"},
+        {"catalog"},
+    ],
+    "serve": [
+        {"settings", "metrics"},
+        {"admission", "local"},
+        {"opening"},
+        {"http"},
+        {"writer"},
+        {"composition"},
+        {"cluster"},
+        {"cli"},
+    ],
+}
+"""The rooms of each package from the ground up: a room imports from lower floors only, and rooms of
+one floor know nothing of each other."""
 
 
 def imports(path: Path) -> Iterator[tuple[str, bool]]:
@@ -62,3 +103,55 @@ def test_the_check_sees_what_it_should(tmp_path: Path) -> None:
         "import ray.serve\ndef f():\n    from torch import nn\nif TYPE_CHECKING:\n    import x\n"
     )
     assert list(imports(sample)) == [("ray", True), ("torch", False), ("x", False)]
+
+
+def modules(package: str) -> dict[str, Path]:
+    """The modules of a package by their dotted names."""
+    found = {}
+    for file in sorted((ROOT / package).rglob("*.py")):
+        parts = file.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+    return found
+
+
+def arrows(package: str) -> Iterator[tuple[str, str]]:
+    """(module, module that it imports) inside a package, imports for types and in functions too."""
+    known = modules(package)
+    for name, file in known.items():
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                yield from ((name, alias.name) for alias in node.names if alias.name in known)
+            elif isinstance(node, ast.ImportFrom) and node.module in known:
+                for alias in node.names:
+                    inner = f"{node.module}.{alias.name}"
+                    yield name, inner if inner in known else node.module
+
+
+@pytest.mark.parametrize("package", sorted(FLOORS))
+def test_arrows_point_down(package: str) -> None:
+    floor = {room: i for i, rooms in enumerate(FLOORS[package]) for room in rooms}
+    wrong = []
+    for source, target in arrows(package):
+        rooms = [name.split(".")[1] if "." in name else "" for name in (source, target)]
+        if rooms[0] == rooms[1] or not rooms[0]:
+            continue
+        if not rooms[1] or floor[rooms[1]] >= floor[rooms[0]]:
+            wrong.append(f"{source} imports {target}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("package", sorted(FLOORS))
+def test_every_room_has_a_floor(package: str) -> None:
+    rooms = {name.split(".")[1] for name in modules(package) if "." in name}
+    assert rooms == set().union(*FLOORS[package])
+
+
+@pytest.mark.parametrize("package", sorted(FLOORS))
+def test_no_module_imports_itself_over_others(package: str) -> None:
+    graph: dict[str, set[str]] = {}
+    for source, target in arrows(package):
+        graph.setdefault(source, set()).add(target)
+    try:
+        list(TopologicalSorter(graph).static_order())
+    except CycleError as circle:
+        pytest.fail(f"a circle: {' <- '.join(circle.args[1])}")

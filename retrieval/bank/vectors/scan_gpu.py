@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from retrieval.bank.vectors.flat import NOBODY
 from retrieval.topk import best
@@ -15,10 +17,44 @@ from retrieval.types import Bools, FactType, Floats, Hits, Ints, no_hits
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from retrieval.bank.vectors.gpu import GpuVectors
+R = TypeVar("R")
 
 _GATHER_SHARE = 0.1
 """Below this share of a bank's rows the survivors of a filter are gathered and scored alone."""
+
+
+class Device(Protocol):
+    """The thread that owns a device; `work` of `run` is done on it."""
+
+    @property
+    def torch(self) -> Any: ...
+
+    def run(self, work: Callable[[], R]) -> R: ...
+
+    def upload(self, array: NDArray[Any]) -> Tensor: ...
+
+    def similarities(self, store: Any, query: Floats, to_host: bool) -> Future[Any]: ...
+
+
+class DeviceRows(Protocol):
+    """A bank's rows on a device, as a scan reads them."""
+
+    @property
+    def backend(self) -> Device: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def kinds(self) -> NDArray[np.uint8]: ...
+
+    @property
+    def device_kinds(self) -> Tensor | None: ...
+
+    def gathered(self, query: Floats, ordinals: Ints) -> Floats: ...
 
 
 class DeviceScan:
@@ -26,7 +62,7 @@ class DeviceScan:
 
     __slots__ = ("_query", "_row", "_store")
 
-    def __init__(self, store: GpuVectors, query: Floats) -> None:
+    def __init__(self, store: DeviceRows, query: Floats) -> None:
         self._store = store
         self._query = query
         self._row: Future[Tensor] | None = None
@@ -85,7 +121,7 @@ class DeviceScan:
 
 
 def _largest(
-    store: GpuVectors, row: Tensor, k: int, allowed: Bools | None, fact_type: FactType
+    store: DeviceRows, row: Tensor, k: int, allowed: Bools | None, fact_type: FactType
 ) -> tuple[Floats, Ints]:
     """The k largest and all that tie with the last of them; on the owning thread."""
     torch = store.backend.torch
