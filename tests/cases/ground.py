@@ -156,7 +156,7 @@ async def server(
         chosen = settings.parse({}, env)
         services = await open_services(chosen, Stages(embedder=embedder, reranker=reranker), stack)
         transport = httpx.ASGITransport(app.create(chosen, services))
-        client = httpx.AsyncClient(transport=transport, base_url="http://server", timeout=None)
+        client = httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=None)
         await stack.enter_async_context(client)
         stub = reranker if isinstance(reranker, ScoreStub) else None
         yield Server(client, services.pool, stub, misbehave)
