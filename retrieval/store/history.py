@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
-from retrieval.errors import InvalidInput
 from retrieval.store import banks, documents
 from retrieval.store.database.copying import execute_many
 from retrieval.store.database.pool import Connection, Pool, read
@@ -93,9 +92,7 @@ async def record(connection: Connection, bank: int, events: Sequence[Event]) -> 
 async def of_document(
     pool: Pool, tenant: str, bank_id: str, document_id: str, *, limit: int = 100, offset: int = 0
 ) -> dict[str, Any]:
-    """{document_id, items, total, limit, offset}, newest first; limit 1 to 500."""
-    if not 1 <= limit <= KEPT:
-        raise InvalidInput(f"limit must be from 1 to {KEPT}", "limit")
+    """{document_id, items, total, limit, offset}, newest first."""
     limit, offset = page(limit, offset)
 
     async def work(connection: Connection) -> dict[str, Any]:

@@ -83,6 +83,21 @@ RIGHT: Mapping[str, Any] = {
             }
         ]
     },
+    "dry_run_extract_memories": {
+        "content": "c",
+        "context": "x",
+        "timestamp": "2025-01-01",
+        "agent_name": "a",
+        "retain_mission": "m",
+        "retain_extraction_mode": "chunks",
+        "retain_custom_instructions": "i",
+        "retain_extract_causal_links": True,
+        "retain_chunk_size": 3000,
+        "entity_labels": [{"key": "k"}],
+        "entities_allow_free_form": True,
+        "llm_output_language": "English",
+    },
+    "preview_prompt": {"operation": "retain"},
     "create_or_update_bank": {
         "name": "n",
         "mission": "m",

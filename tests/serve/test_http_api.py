@@ -441,7 +441,7 @@ async def test_a_body_that_is_too_large(live: Live) -> None:
 async def test_a_config_has_a_largest_size(live: Live) -> None:
     url = f"{B}/labelled"
     await ask(live, "PUT", url, json={})
-    labels = {"entity_labels": {"a": "x" * 200_000}}
+    labels = {"entity_labels": [{"key": "a", "description": "x" * 200_000}]}
     assert (await live.http.patch(f"{url}/config", json={"updates": labels})).status_code == 200
     more = {"updates": {"reflect_default_options": {"a": "x" * 100_000}}}
     answer = await live.http.patch(f"{url}/config", json=more)

@@ -161,7 +161,7 @@ async def test_a_tenants_own_limits_are_in_the_database(live: Live) -> None:
             )
 
         many = await keep("one", "two")
-        assert (many.status_code, "at most 1" in many.json()["detail"]) == (400, True)
+        assert (many.status_code, "at most 1" in many.json()["detail"]) == (413, True)
         large = await keep("x" * 300)
         assert (large.status_code, "300 bytes" in large.json()["detail"]) == (413, True)
         assert (await http.get(f"{B}/b/stats", headers=headers)).status_code == 404

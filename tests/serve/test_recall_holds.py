@@ -68,14 +68,14 @@ async def test_the_worst_that_is_allowed(live: Live, filled: str, asked: dict[st
 
 
 REFUSED: list[tuple[str, Any]] = [
-    ("query", "harbour " * 1_000_000),
+    ("query", "harbour " * 50_000),
     ("metadata_filter", {"a": {"in": ["x"] * 20_000}}),
-    ("metadata_filter", {f"k{i}": 1 for i in range(20_000)}),
-    ("tag_groups", [{"or": [{"tags": ["a"]}] * 100_000}]),
-    ("tags", ["a"] * 100_000),
-    ("tags", [[["a"] * 10]] * 10_000),
-    ("exclude_ids", [1] * 100_000),
-    ("types", ["world"] * 100_000),
+    ("metadata_filter", {f"k{i}": 1 for i in range(1_000)}),
+    ("tag_groups", [{"or": [{"tags": ["a"]}] * 10_000}]),
+    ("tags", ["a"] * 20_000),
+    ("tags", [[["a"] * 10]] * 2_000),
+    ("exclude_ids", [1] * 20_000),
+    ("types", ["world"] * 20_000),
 ]
 
 

@@ -108,7 +108,7 @@ async def list_history(
     document_id: str,
     tenant: Tenant,
     services: Given,
-    limit: Annotated[int, Query(ge=1, le=history.KEPT)] = 100,
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
     offset: Offset = 0,
 ) -> Response:
     """What happened to a document, newest first."""

@@ -12,6 +12,7 @@ import pytest
 from retrieval.errors import InvalidInput, NotFound, TooMuch
 from retrieval.ingest import curation
 from retrieval.ingest.context import WriteContext
+from retrieval.ingest.extract.by_model import ModelExtractor
 from retrieval.ingest.importing import import_memories
 from retrieval.ingest.operations import worker
 from retrieval.ingest.retain import retain
@@ -20,6 +21,7 @@ from retrieval.store import answers, banks, chunks, documents, history, memories
 from retrieval.store.answers import Answered, Key, KeyReused
 from retrieval.store.database.pool import Pool
 from retrieval.store.turns import Busy, Turns
+from tests.retrieval.llm.scripted import Scripted
 from tests.retrieval.store.servers import HashEmbedder, Replica, deps
 
 pytestmark = pytest.mark.integration
@@ -137,19 +139,13 @@ async def test_an_append_reads_only_what_is_new(pool: Pool, bank: str) -> None:
 
 
 async def test_a_chunk_without_facts_is_not_read_again(pool: Pool, bank: str) -> None:
-    asked: list[str] = []
-
-    class Silent:
-        async def complete(self, system: str, user: str, **_: Any) -> str:
-            asked.append(user)
-            return '{"facts": []}'
-
-    ingest = deps(pool, llm=Silent())
+    llm = Scripted({"facts": []}, {"facts": []})
+    ingest = deps(pool, extractor=ModelExtractor(llm))
     for _ in range(2):
         await put(ingest, bank, "Nothing to see.", timestamp="2024-05-01")
-    assert len(asked) == 1
+    assert len(llm.asked) == 1
     await put(ingest, bank, "Nothing to see.", timestamp="2024-06-01")
-    assert len(asked) == 2
+    assert len(llm.asked) == 2
 
 
 async def test_an_edited_time_is_no_reason_to_read_again(

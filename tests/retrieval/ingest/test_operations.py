@@ -55,7 +55,8 @@ async def append(ingest: WriteContext, bank: str, content: str, document: str = 
 
 _DOOMED = """
 import asyncio, os, signal, sys
-from retrieval.ingest import retain, worker
+from retrieval.ingest import retain
+from retrieval.ingest.operations import worker
 from retrieval.store.database.pool import PoolSettings, open_pool
 from tests.retrieval.store.servers import HashEmbedder, deps
 
