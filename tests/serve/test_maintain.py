@@ -91,7 +91,7 @@ def test_a_keyword_back_end(schema: str, monkeypatch: pytest.MonkeyPatch) -> Non
         (("reembed", "none"), "there is no bank 'none'"),
         (("reindex", "b", "--language", "klingon"), "klingon"),
         (("reindex", "b", "--segmenter", "knife"), "bigram, jieba"),
-        (("reindex", "b", "--keyword", "native"), "goes with nothing else"),
+        (("reindex", "b", "--keyword", "native"), "cannot be combined with other options"),
         (("reindex", "--keyword", "solr"), "unknown text search extension"),
         (("reindex", "--keyword", "vchord"), "not installed on the server"),
     ],
