@@ -28,6 +28,7 @@ NO_TIME = np.iinfo(np.int64).min
 """The value of a time column where the time is not known."""
 
 DAY_US = 86_400_000_000
+"""A day in microseconds."""
 
 NO_PROOF = -1
 """The value of the proof column of a memory without a proof count."""

@@ -157,7 +157,7 @@ class Sequence:
         order = self._order.extended(keys, (new + first).astype(np.int32), population.live)
         gone = self._order.ordinals[~population.live[self._order.ordinals]]
 
-        # Only documents that changed are chained anew.
+        # Only documents that changed are chained again.
         changed = np.unique(np.concatenate([document[new], columns.document[gone]]))
         starts = np.searchsorted(order.keys, changed.astype(np.int64) << 32)
         ends = np.searchsorted(order.keys, (changed.astype(np.int64) + 1) << 32)

@@ -39,7 +39,7 @@ async def patch_memory(
 
     changes: `text`, `context`, `occurred_start`, `occurred_end`, `mentioned_at` (null clears a
     time), `fact_type`, `entities`, `resolve_entities`, `state` (valid, invalidated), `reason`. An
-    edited or restored memory is embedded and linked anew; what was derived from it is deleted.
+    edited or restored memory is embedded and linked again; what was derived from it is deleted.
     """
     id = as_uuid(memory_id, "memory_id")
     wanted = {key: changes[key] for key in (*_EDITS, "state") if key in changes}
@@ -95,7 +95,7 @@ async def patch_memory(
             return await write(deps, tenant, bank_id, work)
         except _Stale:
             continue
-    raise Conflict(f"memory {id} is being changed by others all the time; try again")
+    raise Conflict(f"memory {id} keeps being changed by other requests; try again")
 
 
 def _kind(state: str | None, edited: bool, was_invalid: bool) -> Kind | None:
@@ -138,7 +138,7 @@ def _edited(fact: Fact, wanted: Mapping[str, Any], resolve: bool) -> Fact:
     edited = replace(fact, **edits)
     start, end = edited.occurred_start, edited.occurred_end
     if start is not None and end is not None and end < start:
-        raise InvalidInput("occurred_end lies before occurred_start", "occurred_end")
+        raise InvalidInput("occurred_end is before occurred_start", "occurred_end")
     return edited
 
 
@@ -300,7 +300,7 @@ async def patch_document(
 
 
 async def _rescope(change: Change, document_id: str, scopes: Any) -> None:
-    """Memories of a document get other scopes; those it means something for are queued anew."""
+    """Memories of a document get other scopes; those it means something for are queued again."""
     rows = await change.connection.fetch(
         "select id, tags, observation_scopes from memory_units"
         " where bank = $1 and document_id = $2 and fact_type <> $3",

@@ -121,7 +121,7 @@ async def _retain(
             return usage.wire()
         except _Stale:
             continue
-    raise Conflict("a document of this call is being written by others all the time; try again")
+    raise Conflict("a document of this call keeps being written by other requests; try again")
 
 
 async def _store(
@@ -188,7 +188,7 @@ def _check(plan: Plan, now: Before | None, anew: Reprocess | None) -> None:
     """Is the document as it was when the plan was made? _Stale if not, Conflict with `anew`."""
     then = plan.before
     if anew is not None and (now is None or now.updated_at != anew.updated_at):
-        raise Conflict(f"document {plan.document_id!r} was changed meanwhile")
+        raise Conflict(f"document {plan.document_id!r} was changed in the meantime")
     if (now is None) != (then is None):
         raise _Stale
     if now is not None and then is not None and not now.same_as(then):

@@ -4,10 +4,10 @@ A memory two links away from the question shares no word with it. Either the rer
 that leads to it (`led_documents`), or a few such memories keep a place behind the memory that leads
 to them, whatever the reranker makes of them (`lift`).
 
-Both are off by default: no cross-encoder was at hand to choose by. With the packaged embedding
-model in its place, two places kept raise the recall of the first five from 0.590 to 0.696 on
-MuSiQue and from 0.767 to 0.833 on HotpotQA; paths change it to 0.526 and 0.767, as a long path
-blurs a single vector (tests/bench/survival.py).
+Both are off by default: no cross-encoder was available to tune them with. With the packaged
+embedding model in its place, two places kept raise the recall of the first five from 0.590 to
+0.696 on MuSiQue and from 0.767 to 0.833 on HotpotQA; paths change it to 0.526 and 0.767, as a long
+path blurs a single vector (tests/bench/survival.py).
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class RecallEngine:
             result, head = await self._answered(query)
             if result.body["results"]:
                 return result
-            # Empty, perhaps because the ordinals were given anew between ranking and reading.
+            # Empty, perhaps because the ordinals were reassigned between ranking and reading.
             newest = await banks.head(self._pool, query.tenant, query.bank_id)
             if (newest.bank, newest.generation) == (head.bank, head.generation):
                 return result

@@ -98,7 +98,7 @@ class LocalRetriever:
                     return await self._retrieve(query, texts, clock)
                 except StaleSnapshot:  # the bank was rearranged between two steps
                     continue
-            raise Unavailable("the bank", "it is rearranged again and again")
+            raise Unavailable("the bank", "it keeps being rearranged")
 
     async def _retrieve(self, query: RecallQuery, texts: bool, clock: Stopwatch) -> Shortlist:
         seconds = clock.seconds

@@ -33,7 +33,8 @@ def parse_local(value: str | datetime, field: str) -> datetime:
             value = datetime.fromisoformat(text)
         except ValueError:
             raise InvalidInput(
-                f"{field}: {text[:40]!r} is no ISO 8601 time such as 2024-05-31T12:00:00Z", field
+                f"{field}: {text[:40]!r} is not an ISO 8601 time such as 2024-05-31T12:00:00Z",
+                field,
             ) from None
     try:
         _ = value.tzinfo is None or value.astimezone(UTC)

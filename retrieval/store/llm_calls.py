@@ -57,7 +57,7 @@ class LLMCall:
 
 
 def seconds_to_midnight(now: datetime) -> float:
-    """Until the next day in UTC, when budgets begin anew."""
+    """Until the next day in UTC, when budgets start over."""
     day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return (day + timedelta(days=1) - now).total_seconds()
 

@@ -57,7 +57,7 @@ def _row(record: Sequence[Any]) -> MemoryRow:
 async def rows(
     pool: Pool, bank: int, ordinals: Ints, generation: int | None = None
 ) -> list[MemoryRow]:
-    """The live memories at these ordinals, in their order; missing ones are left out. None where
+    """The live memories at these ordinals, in their order; missing ones are left out. Empty where
     `generation` is given and the bank has another one by now."""
     wanted = ordinals.tolist()
     found = await read(
@@ -236,7 +236,7 @@ def as_uuid(value: str, field: str) -> UUID:
     try:
         return UUID(value)
     except ValueError:
-        raise InvalidInput(f"{field}: {value[:60]!r} is no UUID", field) from None
+        raise InvalidInput(f"{field}: {value[:60]!r} is not a UUID", field) from None
 
 
 async def list_memories(

@@ -227,7 +227,7 @@ async def release(pool: Pool, claimed: Claim, wait_s: float = 0.0) -> None:
 async def fail(
     pool: Pool, claimed: Claim, message: str, *, again: bool, died: bool = False
 ) -> None:
-    """Records a failure; with `again` it is tried anew later, MAX_RETRIES times.
+    """Records a failure; with `again` it is retried later, MAX_RETRIES times.
 
     `died`: the process that did the work is gone, which may happen DEATHS_MOST times.
     """

@@ -168,7 +168,7 @@ class AdmissionController:
         places = max(1.0, self._running_max / max(1, self._active))
         expected_s = queue.mean_s * (ahead + 1) / places
         if ahead >= self._waiting_max or expected_s > self._wait_max_s:
-            raise Overloaded(f"{ahead} requests of this tenant are waiting already", expected_s)
+            raise Overloaded(f"{ahead} requests of this tenant are already waiting", expected_s)
 
     def _here(self) -> str:
         size = self._share().world_size

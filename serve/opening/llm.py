@@ -166,7 +166,7 @@ async def open_models(settings: Settings, pool: Pool, stack: AsyncExitStack) -> 
     by_rules = frozenset(o for o in OPERATIONS if section.chain(o).by_rules)
     if by_rules:
         log.warning(
-            "llm_provider is extractive: rules stand in for a language model in %s; good for"
+            "llm_provider is extractive: rules replace a language model in %s; good for"
             " trying out, not for use",
             ", ".join(sorted(by_rules)),
         )

@@ -35,7 +35,7 @@ from retrieval.types import Bools, FactType, Floats, Hits, Ints, Longs
 _faiss: Any = faiss  # its type stubs know the C++ signatures, not Python's
 
 REGROWTH = 2.0
-"""Centroids are made anew when the bank has so many times the rows that they were made for."""
+"""Centroids are rebuilt when the bank has so many times the rows that they were made for."""
 LOOSE = 0.1
 """Every question reads new rows until they are this share of the bank; then they join lists."""
 ASKED = 64

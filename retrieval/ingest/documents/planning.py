@@ -55,7 +55,7 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class Reprocess:
-    """Tells a retain to make all memories of a document anew, changed or not.
+    """Tells a retain to rebuild all memories of a document, changed or not.
 
     `sections`, by chunk index, are what is known of chunks that are cut as before; `updated_at` is
     the state of the document that they were read from.
@@ -275,8 +275,8 @@ def _pieces(
 def _placed(cutting: Layout, known: Sequence[Known], anew: Reprocess | None) -> list[Placed]:
     """The chunks of one part of the document, with the stored ones that they are.
 
-    Where all is made anew the text is cut as if nothing were stored; what comes out as it was is
-    still known, by its hash.
+    Where everything is rebuilt the text is cut as if nothing were stored; what comes out as it was
+    is still known, by its hash.
     """
     if anew is None:
         return place(cutting, known)

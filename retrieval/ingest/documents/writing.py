@@ -29,7 +29,7 @@ _POSITION_MOST: Final = 1 << 30
 class Written:
     """The new facts of one document; `pieces`: the number of the chunk that each comes from.
 
-    relabelled: stored memories that are written anew, and what they become. removed: how many
+    relabelled: stored memories that are rewritten, and what they become. removed: how many
     facts the document lost.
     """
 

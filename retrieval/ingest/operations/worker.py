@@ -117,7 +117,7 @@ async def _submit(
 async def submit_reprocess(
     pool: Pool, tenant: str, bank_id: str, document_id: str
 ) -> dict[str, Any]:
-    """Queues making a document's memories anew: {success, operation_id, items_count}.
+    """Queues the rebuilding of a document's memories: {success, operation_id, items_count}.
 
     NotFound for an unknown document, InvalidInput where its text was not kept.
     """
@@ -144,7 +144,7 @@ def _uuid(value: str) -> UUID:
     try:
         return UUID(value)
     except ValueError:
-        raise InvalidInput(f"operation_id: {value[:60]!r} is no UUID", "operation_id") from None
+        raise InvalidInput(f"operation_id: {value[:60]!r} is not a UUID", "operation_id") from None
 
 
 class Worker:
@@ -170,7 +170,7 @@ class Worker:
             self._task = asyncio.create_task(self._run(), name="operations")
 
     async def stop(self) -> None:
-        """Ends after the operation in hand is put back: it was not committed, so it starts anew."""
+        """Ends after the operation in hand is put back: it was not committed, so it starts over."""
         self._stopping.set()
         task, self._task = self._task, None
         if task is not None:

@@ -2,7 +2,7 @@
 
 A write appends one segment per kind, replicas read them (`retrieval.store.segments.delta`). In the
 background `merge` joins small neighbours (nothing a reader sees changes) and `compact` gives
-ordinals anew once many are dead (the bank's generation rises, replicas load it afresh).
+new ordinals once many are dead (the bank's generation rises, replicas load it afresh).
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ def _slot(bank: int) -> int:
 
 
 async def compact(pool: Pool, tenant: str, bank_id: str, *, force: bool = False) -> int:
-    """Gives ordinals anew where many are dead; returns how many went.
+    """Reassigns ordinals where many are dead; returns how many went.
 
     Holds the bank's row while it works: writers wait, readers do not. Ordinals keep their order.
     """

@@ -69,7 +69,7 @@ class WindowBody(Body):
         try:
             Window(self.start, self.end)
         except ValueError:
-            raise ValueError("end lies before start") from None
+            raise ValueError("end is before start") from None
         return self
 
 
@@ -129,7 +129,7 @@ class RecallBody(Body):
     exclude_ids: Annotated[list[str], Field(max_length=10_000, fail_fast=True)] | None = None
     """Ids of memories to leave out."""
     limit: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    """At most so many results, beside the token budget."""
+    """At most this many results, in addition to the token budget."""
     dedupe: Annotated[float, Field(gt=0, le=1)] | None = None
     """Merge results whose vectors are at least so similar, and observations of a single memory with
     it."""
