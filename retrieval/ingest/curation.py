@@ -17,10 +17,10 @@ from retrieval.ingest.write import stored
 from retrieval.ingest.write.enrich import prepare
 from retrieval.ingest.write.stored import Stored
 from retrieval.ingest.write.transaction import Change, write
-from retrieval.store import banks, documents, memories, payloads
+from retrieval.store import banks, documents, ledger, memories, payloads
 from retrieval.store.database.pool import Connection, read
+from retrieval.store.edge import as_uuid
 from retrieval.store.history import Event, Kind, record
-from retrieval.store.memories import as_uuid
 from retrieval.types import FactType
 
 _TIMES = ("occurred_start", "occurred_end", "mentioned_at")
@@ -183,7 +183,12 @@ async def clear(
     """Removes all memories of a type and what was derived from them; without a type everything
     but the bank's profile and settings, so that it can be filled with another model's vectors."""
     if kind is None:
-        return {"success": True, "deleted_count": await write(deps, tenant, bank_id, _clear_all)}
+
+        async def everything(change: Change) -> int:
+            await ledger.forget(change.connection, tenant, bank_id)
+            return await _clear_all(change)
+
+        return {"success": True, "deleted_count": await write(deps, tenant, bank_id, everything)}
     try:
         fact_type = FactType.of(kind)
     except ValueError as error:
@@ -196,6 +201,7 @@ async def clear(
             int(fact_type),
         )
         await payloads.forget(change.connection, change.bank)
+        await ledger.forget(change.connection, tenant, bank_id)
         return await change.remove([row["id"] for row in rows])
 
     return {"success": True, "deleted_count": await write(deps, tenant, bank_id, work)}
@@ -241,6 +247,7 @@ async def delete_document(
         if not gone:
             raise documents.unknown(document_id)
         await payloads.forget(change.connection, change.bank, document_id)
+        await ledger.forget(change.connection, tenant, bank_id, document_id)
         change.touch()
         return len(rows)
 

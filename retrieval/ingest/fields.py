@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from retrieval.errors import InvalidInput, TooMuch
 from retrieval.ingest.entities.sightings import NAME_LIMIT, distinct
@@ -207,12 +206,3 @@ def scopes(value: Any, path: str) -> Any:
         found.append(list(tags(group, f"{path}[{i}]")))
     _sized(path, sum(len(tag) for group in found for tag in group), TAGS_SIZE_LIMIT)
     return found
-
-
-def uuid(value: str | UUID, path: str) -> UUID:
-    if isinstance(value, UUID):
-        return value
-    try:
-        return UUID(value)
-    except (ValueError, AttributeError, TypeError):
-        raise fail(path, f"{str(value)[:60]!r} is not a UUID") from None

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-_MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
+from retrieval.text.months import MONTHS
 
 
 def document(text: str, context: str | None, occurred_start: datetime | None) -> str:
@@ -20,6 +17,6 @@ def document(text: str, context: str | None, occurred_start: datetime | None) ->
         return read
     day = occurred_start.astimezone(UTC)
     return (
-        f"[Date: {_MONTHS[day.month - 1]} {day.day}, {day.year} "
+        f"[Date: {MONTHS[day.month - 1]} {day.day}, {day.year} "
         f"({day.year:04d}-{day.month:02d}-{day.day:02d})] {read}"
     )

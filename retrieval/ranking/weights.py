@@ -8,12 +8,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from retrieval.bank.filters import microseconds
 from retrieval.ranking import boosts, leaders, scoring, survival
 from retrieval.ranking.shortlist import Shortlist
 from retrieval.settings import RecallSettings
 from retrieval.topk import places
-from retrieval.types import Bools, Doubles, FactType, Ints, RecallQuery
+from retrieval.types import Bools, Doubles, FactType, Ints, RecallQuery, microseconds
 
 
 @dataclass(frozen=True, slots=True)

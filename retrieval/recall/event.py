@@ -11,9 +11,8 @@ from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors.flat import Scan
 from retrieval.keyword.bm25 import ScoredMatches
 from retrieval.timex.expression import Relation
-from retrieval.types import DAY_US, NO_TIME, Bools, FactType, Window
+from retrieval.types import DAY_US, EPOCH, NO_TIME, Bools, FactType, Window
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
 _FIRST = datetime.min.replace(tzinfo=UTC) + _TICK
 _LAST = datetime.max.replace(tzinfo=UTC) - _TICK
@@ -98,4 +97,4 @@ def window(anchor: Anchor, relation: Relation) -> Window:
 
 
 def _moment(microseconds: np.int64) -> datetime:
-    return _EPOCH + timedelta(microseconds=int(microseconds))
+    return EPOCH + timedelta(microseconds=int(microseconds))

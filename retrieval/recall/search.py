@@ -40,6 +40,7 @@ from retrieval.types import (
     Hits,
     Ints,
     RecallQuery,
+    microseconds,
     no_hits,
 )
 
@@ -352,7 +353,7 @@ def _fused(
     if window_asked is not None:
         timely = traits.timely(bank, ordinals, window_asked)
     if cues.asks_about_now(plan.question.text):
-        now = filters.microseconds(plan.query.now)
+        now = microseconds(plan.query.now)
         over = standing.over(bank, ordinals, now, senses.visible)
     return score_fusion.fused_scores(
         window,

@@ -16,8 +16,7 @@ from uuid import uuid4
 from retrieval.errors import InvalidInput, RateLimited
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read, write
-from retrieval.store.edge import iso, listing, page, parse_time
-from retrieval.store.memories import as_uuid
+from retrieval.store.edge import as_uuid, iso, listing, page, parse_time
 
 PERIODS = {"1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
 

@@ -17,8 +17,7 @@ from uuid import UUID, uuid4
 from retrieval.errors import Conflict, InvalidInput, NotFound
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read, write
-from retrieval.store.edge import iso, listing, page
-from retrieval.store.memories import as_uuid
+from retrieval.store.edge import as_uuid, iso, listing, page
 
 LEASE_S = 60.0
 MAX_RETRIES = 3

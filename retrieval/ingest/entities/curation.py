@@ -17,7 +17,7 @@ from retrieval.ingest.facts import new_ids
 from retrieval.ingest.write import stored
 from retrieval.ingest.write.transaction import Change, write
 from retrieval.store import entities
-from retrieval.store.memories import as_uuid
+from retrieval.store.edge import as_uuid
 from retrieval.text import folding
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from retrieval.store.edge import clean
+from retrieval.store.edge import as_uuid, clean
 from retrieval.text.folding import fold
 from retrieval.types import (
     Budget,
@@ -21,7 +21,7 @@ from retrieval.types import (
     TemporalMode,
     Window,
 )
-from serve.http.wire.common import Body, Int, LocalMoment, Number, Zone, as_uuid
+from serve.http.wire.common import Body, Int, LocalMoment, Number, Zone
 from serve.http.wire.metadata import Predicates
 from serve.http.wire.tags import Tags, tag_groups
 

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from retrieval.bank.filters import microseconds
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors.flat import FlatBackend
@@ -16,7 +15,7 @@ from retrieval.keyword.analyser import Query
 from retrieval.keyword.bm25 import ScoredMatches, scores
 from retrieval.recall import event as anchor
 from retrieval.timex.expression import Relation
-from retrieval.types import NO_TIME, FactType, Window
+from retrieval.types import NO_TIME, FactType, Window, microseconds
 from tests.retrieval.bank.model import DIMENSION, Ledger, Memory
 
 pytestmark = pytest.mark.unit

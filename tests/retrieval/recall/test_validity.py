@@ -7,11 +7,10 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from retrieval.bank.filters import microseconds
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.vectors.flat import FlatBackend
 from retrieval.recall import validity as standing
-from retrieval.types import NO_TIME, LinkType
+from retrieval.types import NO_TIME, LinkType, microseconds
 from tests.retrieval.bank.model import Ledger, Memory
 
 pytestmark = pytest.mark.unit
