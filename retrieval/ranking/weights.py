@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from retrieval.ranking import boosts, leaders, scoring, survival
+from retrieval.ranking import boosts, graph_quota, leaders, scoring
 from retrieval.ranking.shortlist import Shortlist
 from retrieval.settings import RecallSettings
 from retrieval.topk import places
@@ -89,7 +89,7 @@ def rank(
     if raw is not None and settings.graph_quota > 0 and len(shortlist):
         paths = shortlist.paths
         support = places(shortlist.found.ordinals, paths.support)
-        weight, order, lifted = survival.lift(
+        weight, order, lifted = graph_quota.keep(
             weight, order, paths.evidence, support, settings.graph_quota
         )
     dropped: dict[int, str] = {}

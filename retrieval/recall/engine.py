@@ -26,8 +26,8 @@ from retrieval import zones
 from retrieval.errors import InvalidInput
 from retrieval.pacing import Pace
 from retrieval.protocols import Reranker
-from retrieval.ranking import packing, survival
-from retrieval.ranking.document import document
+from retrieval.ranking import packing
+from retrieval.ranking.document import document, path_prefixed
 from retrieval.ranking.shortlist import Shortlist
 from retrieval.ranking.weights import (
     Ranked,
@@ -277,8 +277,8 @@ def _documents(
     if not settings.rerank_graph_paths:
         return documents
     paths = shortlist.paths
-    led = places(shortlist.found.ordinals, paths.source)
-    return survival.led_documents([text for text, *_ in texts], documents, led, paths.link)
+    source = places(shortlist.found.ordinals, paths.source)
+    return path_prefixed([text for text, *_ in texts], documents, source, paths.link)
 
 
 def _usable(scores: Floats, count: int) -> bool:

@@ -31,7 +31,7 @@ the two is meant."""
 
 
 @dataclass(frozen=True, slots=True)
-class Anchor:
+class Event:
     """The event: its memory, its first and last instant (aware, UTC), and how sure that is."""
 
     ordinal: int
@@ -40,7 +40,7 @@ class Anchor:
     confidence: float
 
 
-def find(bank: ResidentBank, scan: Scan, matches: ScoredMatches, allowed: Bools) -> Anchor | None:
+def find(bank: ResidentBank, scan: Scan, matches: ScoredMatches, allowed: Bools) -> Event | None:
     """The dated memory that a phrase means, among those allowed; None where that is in doubt.
 
     `scan` and `matches` are those of the phrase. The best by similarity must also share words with
@@ -65,7 +65,7 @@ def find(bank: ResidentBank, scan: Scan, matches: ScoredMatches, allowed: Bools)
     ordinal = int(ordinals[best])
     start = _moment(columns.occurred_start[ordinal])
     end = columns.occurred_end[ordinal]
-    return Anchor(
+    return Event(
         ordinal,
         start,
         start if end == NO_TIME else max(start, _moment(end)),
@@ -73,14 +73,14 @@ def find(bank: ResidentBank, scan: Scan, matches: ScoredMatches, allowed: Bools)
     )
 
 
-def window(anchor: Anchor, relation: Relation) -> Window:
+def window(event: Event, relation: Relation) -> Window:
     """The span that stands in this relation to the event.
 
     Before and after do not touch an event that has a length. One without took some part of its day
     (UTC): what happened during it happened that day, and what carries the very same instant may
     lie on either side of it.
     """
-    start, end = anchor.start, anchor.end
+    start, end = event.start, event.end
     short = start == end
     if relation == "before":
         return Window(None, start if short else max(start, _FIRST) - _TICK)
