@@ -16,7 +16,7 @@ from retrieval.types import Bools, Doubles, FactType, Ints, RecallQuery, microse
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class RerankScores:
     """scores float64 (c,) or None from a passthrough; `member` names who answered."""
 
     scores: Doubles | None
@@ -47,7 +47,7 @@ class Ranked:
 
 
 def rank(
-    query: RecallQuery, shortlist: Shortlist, scores: Scores, settings: RecallSettings
+    query: RecallQuery, shortlist: Shortlist, scores: RerankScores, settings: RecallSettings
 ) -> Ranked:
     """Base score x recency x proximity x proof, plus strategy boosts; floors; best first, the
     first of every arm among the first ten. What was interleaved keeps its order, whatever the

@@ -31,7 +31,7 @@ from retrieval.ranking.document import document, path_prefixed
 from retrieval.ranking.shortlist import Shortlist
 from retrieval.ranking.weights import (
     Ranked,
-    Scores,
+    RerankScores,
     cut,
     rank,
     without_duplicates,
@@ -181,14 +181,14 @@ class RecallEngine:
 
     async def _rerank(
         self, query: RecallQuery, shortlist: Shortlist, settings: RecallSettings
-    ) -> Scores:
+    ) -> RerankScores:
         """The cross-encoder's scores, or which passthrough orders the list."""
         if settings.fusion == "interleave":
-            return Scores(None, "unknown", "interleave")
+            return RerankScores(None, "unknown", "interleave")
         if not settings.enable_reranking:
-            return Scores(None, "unknown", "rrf")
+            return RerankScores(None, "unknown", "rrf")
         if len(shortlist) == 0:
-            return Scores(None, "unknown", "fused")
+            return RerankScores(None, "unknown", "fused")
         documents: list[str] = []
         if shortlist.texts is not None:
             documents = _documents(shortlist, shortlist.texts, settings)
@@ -207,11 +207,11 @@ class RecallEngine:
             raise
         except Exception as error:  # a lost reranker costs quality, never the answer
             _log.warning("reranker failed (%s: %s)", type(error).__name__, error)
-            return Scores(None, "unknown", "fused", degraded=True)
+            return RerankScores(None, "unknown", "fused", degraded=True)
         if answer.scores is not None and not _usable(answer.scores, len(shortlist)):
             _log.warning("reranker %s gave unusable scores", answer.member)
-            return Scores(None, "unknown", "fused", degraded=True)
-        return Scores(
+            return RerankScores(None, "unknown", "fused", degraded=True)
+        return RerankScores(
             None if answer.scores is None else np.asarray(answer.scores, np.float64),
             answer.scale,
             answer.member,

@@ -362,7 +362,7 @@ class LocalRetriever:
         by_ordinal = {row[0]: row[1:] for row in rows}
         present = np.array([o in by_ordinal for o in shortlist.found.ordinals.tolist()], np.bool_)
         if not present.all():
-            shortlist = search.take(shortlist, np.flatnonzero(present).astype(np.int32))
+            shortlist = search.picked(shortlist, np.flatnonzero(present).astype(np.int32))
         texts = tuple(by_ordinal[o] for o in shortlist.found.ordinals.tolist())
         return replace(shortlist, texts=texts)
 

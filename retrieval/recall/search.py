@@ -151,7 +151,7 @@ def run(bank: ResidentBank, plan: Plan) -> Shortlist:
     )
 
 
-def take(shortlist: Shortlist, index: Ints) -> Shortlist:
+def picked(shortlist: Shortlist, index: Ints) -> Shortlist:
     """The shortlist with only the candidates at these positions, in that order."""
     facts = shortlist.facts
     counts = np.diff(shortlist.source_ptr)[index]

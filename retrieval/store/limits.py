@@ -80,7 +80,7 @@ class _Known:
 _known: weakref.WeakKeyDictionary[Pool, _Known] = weakref.WeakKeyDictionary()
 
 
-async def of(pool: Pool, tenant_id: str) -> TenantLimits:
+async def of_tenant(pool: Pool, tenant_id: str) -> TenantLimits:
     """A tenant's limits; one without a row has none. At most CACHE_S seconds old, twice that while
     another request asks for them."""
     known = _known.setdefault(pool, _Known()).by_tenant

@@ -20,7 +20,7 @@ from serve.settings.model import RESIDENT
 if TYPE_CHECKING:
     from rich.progress import Progress as Display
 
-    from retrieval.keyword.backends.backend import Finding, Progress
+    from retrieval.keyword.backends.backend import BackendFinding, Progress
     from retrieval.store.database.pool import Pool
 
 Bank = Annotated[str | None, typer.Argument(help="A bank's id.")]
@@ -97,7 +97,7 @@ def keyword_findings(settings: Settings, _data: Path) -> Iterator[tuple[str, str
         )
         return
 
-    async def ask() -> list[Finding]:
+    async def ask() -> list[BackendFinding]:
         pool = await open_pool(pool_settings(settings))
         try:
             return await keyword.examine(pool, backend)

@@ -319,7 +319,7 @@ class Rerankers(Section):
     members: tuple[RerankerMember, ...] = (RerankerMember(),)
 
 
-class Limits(Section):
+class ServerLimits(Section):
     """What keeps one tenant from the others, and the process from drowning."""
 
     recall_queue_max: Count = 256
@@ -345,7 +345,7 @@ class Limits(Section):
     """true: a request needs a key made with `fourfold keys`; its tenant is the key's."""
 
 
-class Worker(Section):
+class BackgroundWork(Section):
     """Background operations."""
 
     worker_enabled: Flag = True
@@ -382,7 +382,7 @@ class Stage(Section):
     autoscale: Autoscale | None = None
 
 
-class Stages(Section):
+class StagePlacement(Section):
     """One entry per stage. Everything inline is one process: the cheapest on a small machine."""
 
     recall: Stage = Stage(max_ongoing=8192, max_queued=8192)
@@ -408,9 +408,9 @@ class Settings(BaseModel):
     recall: RecallSettings = RecallSettings()
     retain: RetainSettings = RetainSettings()
     llm: LLMSection = LLMSection()
-    limits: Limits = Limits()
-    worker: Worker = Worker()
-    stages: Stages = Stages()
+    limits: ServerLimits = ServerLimits()
+    worker: BackgroundWork = BackgroundWork()
+    stages: StagePlacement = StagePlacement()
     warnings: tuple[str, ...] = ()
     """What was accepted but has no effect, or was replaced by a default; said at start."""
 

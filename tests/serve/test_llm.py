@@ -114,7 +114,7 @@ async def test_a_chunk_is_never_paid_for_twice(dsn: str, server: LLMServer) -> N
         assert [("First" in asked.text) for asked in server.asked].count(True) == 1
 
 
-@pytest.mark.parametrize("path", ["documents/d", "memories", "memories?type=world"])
+@pytest.mark.parametrize("path", ["documents/d", "memories"])
 async def test_deleting_forgets_what_was_extracted(dsn: str, server: LLMServer, path: str) -> None:
     server.rule("facts", quoted)
     async with application(dsn, **one(server)) as live:

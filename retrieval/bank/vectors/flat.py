@@ -33,7 +33,7 @@ from retrieval.types import Bools, FactType, Floats, Hits, Ints
 _kernels: Any = faiss  # its type stubs leave out the C functions
 _pointer = _kernels.swig_ptr
 
-NOBODY = 255
+NO_TYPE = 255
 
 
 class Scan(Protocol):
@@ -316,8 +316,8 @@ class FlatVectors:
         return rows if not absent.any() else rows.compress(~absent[rows])
 
     def kinds(self) -> NDArray[np.uint8]:
-        """The type of every ordinal, NOBODY where it cannot be found."""
-        kinds = np.full(len(self._absent), NOBODY, np.uint8)
+        """The type of every ordinal, NO_TYPE where it cannot be found."""
+        kinds = np.full(len(self._absent), NO_TYPE, np.uint8)
         for fact_type in FactType:
             kinds[self.candidates(fact_type)] = fact_type
         return kinds
