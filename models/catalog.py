@@ -9,7 +9,7 @@ from models.chain import FailoverChain, Member
 from models.local.crossencoder import LocalCrossEncoder
 from models.local.encoder import LocalEncoder
 from models.passthrough import Passthrough
-from models.remote.hosted import CohereEmbedder, OpenAIEmbedder, RemoteReranker, ZeroEntropyEmbedder
+from models.remote.hosted import CohereEmbedder, HostedReranker, OpenAIEmbedder, ZeroEntropyEmbedder
 from models.remote.tei import TeiEmbedder, TeiReranker
 from models.settings import EmbedderSettings, RerankerSettings, SettingsError
 from models.types import Floats, Load, Observe, ignore
@@ -84,4 +84,4 @@ def _member(settings: RerankerSettings, observe: Observe) -> Member:
         return LocalCrossEncoder(settings, observe)
     if settings.provider == "rrf":
         return Passthrough("rrf")
-    return TeiReranker(settings) if settings.provider == "tei" else RemoteReranker(settings)
+    return TeiReranker(settings) if settings.provider == "tei" else HostedReranker(settings)

@@ -105,7 +105,7 @@ class EmbedderSettings:
 
     model: a folder, a hub id, or "packaged" (all-MiniLM-L6-v2 from its wheel, no network).
     revision: the commit of a hub id; None: the pinned one of a default model, else the newest.
-    max_input_tokens: cut texts to so many cl100k tokens before anything else sees them.
+    max_input_tokens: cut texts to this many cl100k tokens before anything else sees them.
     query_prefix / passage_prefix: for servers that take plain text; a local model uses its own
     prompts. batch_size: texts per HTTP call (default: tei 32, cohere 96, others 100).
     dimensions: asked of servers that can shorten vectors. max_concurrent: HTTP calls at once.

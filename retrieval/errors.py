@@ -11,7 +11,7 @@ FourfoldError
                           finished before it                                          (504)
     Unavailable           a part is gone for now (database, embedder); names the part;
                           carries retry_after_s                                        (503)
-        Moved             what was asked of a bank is of a state that is gone: ask anew
+        StaleSnapshot     the state of the bank that was asked about is gone: ask again
     ModelFailed           a language model's answer cannot be used, asked twice         (502)
         ModelRefused      it declined this input                                        (422)
         ModelCut          its answer does not fit, however small the input              (422)
@@ -102,7 +102,7 @@ class Unavailable(FourfoldError):
 
 
 class StaleSnapshot(Unavailable):
-    """The bank's ordinals were given anew, or other vectors or postings serve it now."""
+    """The bank's ordinals were reassigned, or other vectors or postings serve it now."""
 
 
 class ModelFailed(FourfoldError):

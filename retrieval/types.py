@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
@@ -27,10 +27,19 @@ Longs: TypeAlias = NDArray[np.int64]
 NO_TIME = np.iinfo(np.int64).min
 """The value of a time column where the time is not known."""
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
 DAY_US = 86_400_000_000
+"""A day in microseconds."""
 
 NO_PROOF = -1
 """The value of the proof column of a memory without a proof count."""
+
+
+def microseconds(moment: datetime) -> int:
+    """An aware datetime as microseconds since the epoch, exactly."""
+    return (moment - EPOCH) // _MICROSECOND
 
 
 class FactType(IntEnum):

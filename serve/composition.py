@@ -44,7 +44,7 @@ from retrieval.store.database.pool import Pool, PoolSettings, open_pool
 from retrieval.store.heads import BankHead
 from retrieval.store.tenants import DEFAULT_TENANT
 from serve import metrics
-from serve.admission.controller import AdmissionController, Limits, LimitShare
+from serve.admission.controller import AdmissionController, AdmissionLimits, LimitShare
 from serve.admission.membership import Membership
 from serve.http.services import Services, Writer
 from serve.opening.inference import name_of, open_embedder, open_reranker
@@ -268,9 +268,9 @@ def recall_admission(
     """Admission of recalls; a tenant's own limits win over those of the settings."""
     common = settings.limits
 
-    async def limits(tenant: str) -> Limits:
-        own = await tenant_limits.of(pool, tenant)
-        return Limits(
+    async def limits(tenant: str) -> AdmissionLimits:
+        own = await tenant_limits.of_tenant(pool, tenant)
+        return AdmissionLimits(
             _first(own.recalls_at_once, common.tenant_max_concurrent),
             _first(own.recalls_per_s, common.tenant_requests_per_s),
             _first(own.recall_burst, common.tenant_burst),
@@ -285,9 +285,9 @@ def write_admission(
 ) -> AdmissionController:
     """Admission of writes; only tenants with limits of their own have any."""
 
-    async def limits(tenant: str) -> Limits:
-        own = await tenant_limits.of(pool, tenant)
-        return Limits(
+    async def limits(tenant: str) -> AdmissionLimits:
+        own = await tenant_limits.of_tenant(pool, tenant)
+        return AdmissionLimits(
             own.writes_at_once or 0,
             own.writes_per_s or 0.0,
             _first(own.write_burst, settings.limits.tenant_burst),

@@ -19,7 +19,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic
 
-from models.batching.lanes import Call, Lane, Limits, R, Slice, T
+from models.batching.lanes import Call, Lane, LaneLimits, R, Slice, T
 from models.batching.tally import BatcherStats
 from models.types import (
     BadOutput,
@@ -46,7 +46,7 @@ class Batcher(Generic[T, R]):
     def __init__(
         self,
         run: Callable[[Sequence[T]], Awaitable[Sequence[R]]],
-        limits: Limits,
+        limits: LaneLimits,
         *,
         name: str = "model",
         clock: Callable[[], float] = time.monotonic,

@@ -25,7 +25,7 @@ TURNS = 8  # turns in a full batch: up to this many tenants share every batch
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LaneLimits:
     """Bounds of a batcher, in tokens and items.
 
     A batch holds at most `batch_tokens` and `batch_items`, but never less than one item. With
@@ -97,7 +97,7 @@ class _Tenant(Generic[T, R]):
 class Lane(Generic[T, R]):
     """The waiting calls of one priority."""
 
-    def __init__(self, limits: Limits, batch_tokens: int) -> None:
+    def __init__(self, limits: LaneLimits, batch_tokens: int) -> None:
         self._limits = limits
         self._budget = batch_tokens
         self._tenants: dict[str, _Tenant[T, R]] = {}

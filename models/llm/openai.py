@@ -102,7 +102,7 @@ def read(answer: Any, rung: Rung | None) -> Completion:
     except (KeyError, IndexError, TypeError):
         raise BadOutput("the answer has no choices") from None
     if not isinstance(message, Mapping):
-        raise BadOutput("the answer's message is no object")
+        raise BadOutput("the answer's message is not an object")
     text = _text(message.get("content"))
     calls = tuple(_calls(message.get("tool_calls")))
     reason = choice.get("finish_reason")

@@ -75,7 +75,7 @@ ELSEWHERE = {
 def provider(name: str) -> Provider:
     """SettingsError names what can be used, or the way round."""
     if name in ELSEWHERE:
-        raise SettingsError(f"llm_provider {name!r} is not spoken here: {ELSEWHERE[name]}")
+        raise SettingsError(f"llm_provider {name!r} is not supported: {ELSEWHERE[name]}")
     if name not in PROVIDERS:
         raise SettingsError(f"llm_provider is {name!r}: choose one of {', '.join(PROVIDERS)}")
     return PROVIDERS[name]

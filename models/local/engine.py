@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from models.batching.batcher import Batcher
-from models.batching.lanes import Limits
+from models.batching.lanes import LaneLimits
 from models.local.device import DeviceThread, Machine, keep_freed_memory, resolve
 from models.local.kernels.pack import Pack, Tokens, pack
 from models.settings import Compute
@@ -162,12 +162,12 @@ class Engine:
         self._batcher = self._loaded = None
         self._owner.close()
 
-    def _limits(self, machine: Machine, loaded: Loaded) -> Limits:
+    def _limits(self, machine: Machine, loaded: Loaded) -> LaneLimits:
         # On a CPU one batch more than there are threads: threads that waited for the event loop
         # stood still for 2 %, and a newcomer still waits less than one batch's time. The models of
         # transformers do not promise to bear a second thread.
         ahead = 1 if not machine.on_cpu else 0 if loaded.padded else machine.threads
-        return Limits(
+        return LaneLimits(
             batch_tokens=machine.batch_tokens,
             bulk_batch_tokens=machine.bulk_batch_tokens,
             # On a GPU the tokens decide: 32 short pairs would leave it idle.

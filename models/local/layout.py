@@ -52,7 +52,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`poolings`: of `POOLINGS`, side by side. `truncate_dim`: so many numbers of a vector are
+    """`poolings`: of `POOLINGS`, side by side. `truncate_dim`: that many numbers of a vector are
     kept. `packed`: it is an encoder and poolings, and nothing else."""
 
     options: Options

@@ -126,7 +126,7 @@ def _path(name: str, revision: str | None) -> Path:
 
         return Path(get_model_path())
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
-        raise Unavailable(f"model {name!r}", "there is no such folder, and it is no hub id")
+        raise Unavailable(f"model {name!r}", "there is no such folder, and it is not a hub id")
     return _from_hub(name, revision or PINNED.get(name))
 
 

@@ -62,7 +62,7 @@ EMBED_SERVICES = {
 }
 
 
-class RemoteReranker:
+class HostedReranker:
     """A /rerank endpoint. `url` is the server's base, or the endpoint itself."""
 
     reads_text = True

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from retrieval.types import Floats, Hits, Ints, LinkType
 
-NOBODY = -1
+NO_MEMORY = -1
 """No parent, no entity."""
 
 
@@ -31,7 +31,7 @@ class PathLink(IntEnum):
         return self.name.lower()
 
 
-class LinkRows(Protocol):
+class LinkTable(Protocol):
     """Edges at some memories: row (index into those asked for), target, type, weight, and
     direction, 1 where the edge leaves the asked memory, -1 where it reaches it. All (m,)."""
 
@@ -83,7 +83,7 @@ class Adjacency(Protocol):
         """(index into entities, ordinal): who mentions each entity, oldest first."""
         ...
 
-    def neighbours(self, ordinals: Ints, types: Iterable[LinkType]) -> LinkRows:
+    def neighbours(self, ordinals: Ints, types: Iterable[LinkType]) -> LinkTable:
         """Stored links of these types, both directions."""
         ...
 

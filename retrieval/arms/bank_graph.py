@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from retrieval.arms.adjacency import LinkRows
+from retrieval.arms.adjacency import LinkTable
 from retrieval.bank.resident import ResidentBank
 from retrieval.types import Bools, Ints, LinkType
 
@@ -45,7 +45,7 @@ class BankGraph:
     def units_of(self, entities: Ints) -> tuple[Ints, Ints]:
         return self._seen(*self._bank.entities.units_of(entities))
 
-    def neighbours(self, ordinals: Ints, types: Iterable[LinkType]) -> LinkRows:
+    def neighbours(self, ordinals: Ints, types: Iterable[LinkType]) -> LinkTable:
         return self._bank.links.neighbours(ordinals, types)
 
     def sources_of(self, ordinals: Ints) -> tuple[Ints, Ints]:

@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from retrieval.arms.adjacency import Adjacency, GraphHits, GraphSettings, LinkRows, PathLink
+from retrieval.arms.adjacency import Adjacency, GraphHits, GraphSettings, LinkTable, PathLink
 from retrieval.arms.link_expansion import link_expansion
 from retrieval.arms.walk import Walk
 from retrieval.types import Bools, Doubles, Hits, Ints
@@ -41,7 +41,7 @@ __all__ = [
     "Adjacency",
     "GraphHits",
     "GraphSettings",
-    "LinkRows",
+    "LinkTable",
     "PathLink",
     "expand",
     "merged",

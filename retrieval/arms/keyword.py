@@ -40,7 +40,7 @@ async def matches(
                 "select generation from banks where bank = $1", bank.head.bank
             )
             if generation != bank.head.generation:
-                raise Unavailable("the keyword index", "the bank was given new ordinals")
+                raise Unavailable("the keyword index", "the bank's ordinals were reassigned")
             return await backend.search(
                 connection, bank.head.bank, text, types, limit, floor=floor, allowed=allowed
             )

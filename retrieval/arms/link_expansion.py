@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.arms.adjacency import NOBODY, Adjacency, GraphHits, GraphSettings, PathLink
+from retrieval.arms.adjacency import NO_MEMORY, Adjacency, GraphHits, GraphSettings, PathLink
 from retrieval.types import CAUSAL, Bools, Doubles, Hits, Ints, LinkType
 
 
@@ -48,9 +48,9 @@ def link_expansion(
         np.stack([s.parent for s in signals])[leading, order],
         np.array([s.link for s in signals], np.uint8)[leading],
         np.ones(len(order), np.int8),
-        np.full(len(order), NOBODY, np.int32),
+        np.full(len(order), NO_MEMORY, np.int32),
         np.zeros(len(order), np.float32),
-        np.full(len(order), NOBODY, np.int32),
+        np.full(len(order), NO_MEMORY, np.int32),
     )
 
 
@@ -75,7 +75,7 @@ def _linked(graph: Adjacency, seeds: Ints, allowed: Bools, link: PathLink) -> _S
     if link is PathLink.SEMANTIC:
         kept &= ~np.isin(rows.target, seeds)
     target, weight = rows.target[kept], rows.weight[kept].astype(np.float64)
-    score, parent = np.zeros(graph.size), np.full(graph.size, NOBODY, np.int32)
+    score, parent = np.zeros(graph.size), np.full(graph.size, NO_MEMORY, np.int32)
     np.maximum.at(score, target, weight)
     strongest = weight >= score[target]
     parent[target[strongest][::-1]] = seeds[rows.row[kept][strongest]][::-1]
@@ -83,7 +83,7 @@ def _linked(graph: Adjacency, seeds: Ints, allowed: Bools, link: PathLink) -> _S
 
 
 def _entities(size: int, seeds: Ints, parts: tuple[tuple[Ints, Ints], ...]) -> _Signal:
-    count, parent = np.zeros(size), np.full(size, NOBODY, np.int32)
+    count, parent = np.zeros(size), np.full(size, NO_MEMORY, np.int32)
     for unit, seed in parts:
         np.add.at(count, unit, 1.0)
         parent[unit[::-1]] = seed[::-1]

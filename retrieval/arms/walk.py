@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.arms.adjacency import (
-    NOBODY,
+    NO_MEMORY,
     Adjacency,
     GraphHits,
     GraphSettings,
-    LinkRows,
+    LinkTable,
     PathLink,
 )
 from retrieval.types import CAUSAL, Bools, Doubles, Hits, Ints, LinkType
@@ -57,7 +57,7 @@ class _Steps:
             target,
             share,
             np.full(count, link, np.uint8),
-            np.full(count, NOBODY, np.int32),
+            np.full(count, NO_MEMORY, np.int32),
         )
 
     @classmethod
@@ -100,9 +100,9 @@ class _Table:
             np.zeros(count) if held is None else held,
             np.zeros(count),
             np.zeros(count),
-            np.full(count, NOBODY, np.int32),
-            np.full(count, NOBODY, np.int32),
-            np.full(count, NOBODY, np.int32),
+            np.full(count, NO_MEMORY, np.int32),
+            np.full(count, NO_MEMORY, np.int32),
+            np.full(count, NO_MEMORY, np.int32),
             np.zeros(count, np.uint8),
             np.zeros(count, np.int8),
         )
@@ -362,7 +362,7 @@ def _rarity(graph: Adjacency, entities: Ints, allowed: Bools) -> Doubles:
     return rarity
 
 
-def _towards_cause(rows: LinkRows) -> Bools:
+def _towards_cause(rows: LinkTable) -> Bools:
     """Edges whose far end is the cause of the near one."""
     leaves = rows.direction > 0
     caused = rows.type == LinkType.CAUSED_BY

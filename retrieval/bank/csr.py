@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.types import Bools, Ints, Longs
+from retrieval.types import Ints, Longs
 
 S = TypeVar("S", bound=np.generic)
 
@@ -131,15 +131,6 @@ class Csr(Generic[S]):
     def counts(self) -> Longs:
         """How many values each row has, int64 (n,)."""
         return np.diff(self.ptr)
-
-    def count_in(self, flags: Bools) -> Ints:
-        """How many of each row's values v have flags[v], int32 (n,). O(n + m), no loop.
-
-        For integer values in range of `flags`: tag filters, "rows that have any of these sources".
-        """
-        running = np.zeros(len(self.values) + 1, np.int32)
-        np.cumsum(flags[self.values], out=running[1:])
-        return running[self.ptr[1:]] - running[self.ptr[:-1]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import numpy as np
@@ -21,17 +21,11 @@ from retrieval.types import (
     TagNot,
     TagsMatch,
     Window,
+    microseconds,
 )
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND, _NOTHING = timedelta(microseconds=1), timedelta(0)
 _SECOND_US = 1_000_000
-
-
-def microseconds(moment: datetime) -> int:
-    """An aware datetime as int64 microseconds since the epoch, exactly."""
-    delta = moment - _EPOCH
-    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
 
 
 class Bounds(NamedTuple):

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from retrieval.bank.columns import AliveSet, Columns
 from retrieval.bank.entities import Entities
 from retrieval.bank.links import Links
-from retrieval.bank.order import Sequence as DocumentSequence
-from retrieval.bank.order import Timeline
+from retrieval.bank.order import DocumentSequence, Timeline
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors.flat import VectorBackend, without_vector
 from retrieval.keyword.postings import Postings

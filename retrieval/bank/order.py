@@ -131,7 +131,7 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class DocumentSequence:
     """What stands before and after a memory in its document, int32 (size,), -1 nothing."""
 
     previous: Ints
@@ -139,7 +139,7 @@ class Sequence:
     _order: Sorted
 
     @classmethod
-    def empty(cls) -> Sequence:
+    def empty(cls) -> DocumentSequence:
         none = np.empty(0, np.int32)
         return cls(none, none, Sorted.empty())
 
@@ -147,7 +147,7 @@ class Sequence:
     def nbytes(self) -> int:
         return self.previous.nbytes + self.next.nbytes + self._order.nbytes
 
-    def extended(self, columns: Columns, population: AliveSet) -> Sequence:
+    def extended(self, columns: Columns, population: AliveSet) -> DocumentSequence:
         """The sequences of all rows of `columns`; rows from `len(self.previous)` on are new."""
         first, fresh = len(self.previous), len(columns) - len(self.previous)
         document = columns.document[first:]
@@ -157,7 +157,7 @@ class Sequence:
         order = self._order.extended(keys, (new + first).astype(np.int32), population.live)
         gone = self._order.ordinals[~population.live[self._order.ordinals]]
 
-        # Only documents that changed are chained anew.
+        # Only documents that changed are chained again.
         changed = np.unique(np.concatenate([document[new], columns.document[gone]]))
         starts = np.searchsorted(order.keys, changed.astype(np.int64) << 32)
         ends = np.searchsorted(order.keys, (changed.astype(np.int64) + 1) << 32)
@@ -172,4 +172,4 @@ class Sequence:
         previous[chain[1:][same]] = chain[:-1][same]
         following[chain[:-1][same]] = chain[1:][same]
         previous.flags.writeable = following.flags.writeable = False
-        return Sequence(previous, following, order)
+        return DocumentSequence(previous, following, order)

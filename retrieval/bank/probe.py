@@ -34,7 +34,7 @@ class ProbeResult:
     matches: bm25.ScoredMatches
 
 
-def of(bank: ResidentBank, asked: Probe, settings: RecallSettings) -> ProbeResult:
+def answer(bank: ResidentBank, asked: Probe, settings: RecallSettings) -> ProbeResult:
     """What a bank that is held whole says."""
     scan: Scan = Blind() if asked.vector is None else bank.vectors.scan(asked.vector)
     matches = bm25.scores(

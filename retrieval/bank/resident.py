@@ -10,8 +10,7 @@ import numpy as np
 from retrieval.bank.columns import AliveSet, Bytes, Columns
 from retrieval.bank.entities import Entities
 from retrieval.bank.links import LinkRows, Links
-from retrieval.bank.order import Sequence as DocumentSequence
-from retrieval.bank.order import Timeline
+from retrieval.bank.order import DocumentSequence, Timeline
 from retrieval.bank.vectors.flat import VectorStore
 from retrieval.keyword.postings import Postings
 from retrieval.store.heads import BankHead

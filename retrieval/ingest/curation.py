@@ -17,10 +17,10 @@ from retrieval.ingest.write import stored
 from retrieval.ingest.write.enrich import prepare
 from retrieval.ingest.write.stored import Stored
 from retrieval.ingest.write.transaction import Change, write
-from retrieval.store import banks, documents, memories, payloads
+from retrieval.store import banks, documents, ledger, memories, payloads
 from retrieval.store.database.pool import Connection, read
+from retrieval.store.edge import as_uuid
 from retrieval.store.history import Event, Kind, record
-from retrieval.store.memories import as_uuid
 from retrieval.types import FactType
 
 _TIMES = ("occurred_start", "occurred_end", "mentioned_at")
@@ -39,7 +39,7 @@ async def patch_memory(
 
     changes: `text`, `context`, `occurred_start`, `occurred_end`, `mentioned_at` (null clears a
     time), `fact_type`, `entities`, `resolve_entities`, `state` (valid, invalidated), `reason`. An
-    edited or restored memory is embedded and linked anew; what was derived from it is deleted.
+    edited or restored memory is embedded and linked again; what was derived from it is deleted.
     """
     id = as_uuid(memory_id, "memory_id")
     wanted = {key: changes[key] for key in (*_EDITS, "state") if key in changes}
@@ -95,7 +95,7 @@ async def patch_memory(
             return await write(deps, tenant, bank_id, work)
         except _Stale:
             continue
-    raise Conflict(f"memory {id} is being changed by others all the time; try again")
+    raise Conflict(f"memory {id} keeps being changed by other requests; try again")
 
 
 def _kind(state: str | None, edited: bool, was_invalid: bool) -> Kind | None:
@@ -138,7 +138,7 @@ def _edited(fact: Fact, wanted: Mapping[str, Any], resolve: bool) -> Fact:
     edited = replace(fact, **edits)
     start, end = edited.occurred_start, edited.occurred_end
     if start is not None and end is not None and end < start:
-        raise InvalidInput("occurred_end lies before occurred_start", "occurred_end")
+        raise InvalidInput("occurred_end is before occurred_start", "occurred_end")
     return edited
 
 
@@ -183,7 +183,12 @@ async def clear(
     """Removes all memories of a type and what was derived from them; without a type everything
     but the bank's profile and settings, so that it can be filled with another model's vectors."""
     if kind is None:
-        return {"success": True, "deleted_count": await write(deps, tenant, bank_id, _clear_all)}
+
+        async def everything(change: Change) -> int:
+            await ledger.forget(change.connection, tenant, bank_id)
+            return await _clear_all(change)
+
+        return {"success": True, "deleted_count": await write(deps, tenant, bank_id, everything)}
     try:
         fact_type = FactType.of(kind)
     except ValueError as error:
@@ -196,6 +201,7 @@ async def clear(
             int(fact_type),
         )
         await payloads.forget(change.connection, change.bank)
+        await ledger.forget(change.connection, tenant, bank_id)
         return await change.remove([row["id"] for row in rows])
 
     return {"success": True, "deleted_count": await write(deps, tenant, bank_id, work)}
@@ -241,6 +247,7 @@ async def delete_document(
         if not gone:
             raise documents.unknown(document_id)
         await payloads.forget(change.connection, change.bank, document_id)
+        await ledger.forget(change.connection, tenant, bank_id, document_id)
         change.touch()
         return len(rows)
 
@@ -300,7 +307,7 @@ async def patch_document(
 
 
 async def _rescope(change: Change, document_id: str, scopes: Any) -> None:
-    """Memories of a document get other scopes; those it means something for are queued anew."""
+    """Memories of a document get other scopes; those it means something for are queued again."""
     rows = await change.connection.fetch(
         "select id, tags, observation_scopes from memory_units"
         " where bank = $1 and document_id = $2 and fact_type <> $3",

@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from retrieval.errors import InvalidInput, TooMuch
 from retrieval.ingest.entities.sightings import NAME_LIMIT, distinct
@@ -77,7 +76,7 @@ def identifier(value: Any, path: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not (found := clean(value)).strip():
-        raise fail(path, "must be a string with something in it, or null")
+        raise fail(path, "must be a string that is not empty, or null")
     if len(found.encode()) > ID_LIMIT:
         raise fail(path, f"is longer than {ID_LIMIT} bytes")
     return found
@@ -113,7 +112,7 @@ def tags(value: Any, path: str) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for i, tag in enumerate(value):
         if not isinstance(tag, str) or not (tag := clean(tag)).strip():
-            raise fail(f"{path}[{i}]", "must be a string with something in it")
+            raise fail(f"{path}[{i}]", "must be a string that is not empty")
         if len(tag) > TAG_LIMIT:
             raise fail(f"{path}[{i}]", f"is longer than {TAG_LIMIT} characters")
         found[tag] = None
@@ -207,12 +206,3 @@ def scopes(value: Any, path: str) -> Any:
         found.append(list(tags(group, f"{path}[{i}]")))
     _sized(path, sum(len(tag) for group in found for tag in group), TAGS_SIZE_LIMIT)
     return found
-
-
-def uuid(value: str | UUID, path: str) -> UUID:
-    if isinstance(value, UUID):
-        return value
-    try:
-        return UUID(value)
-    except (ValueError, AttributeError, TypeError):
-        raise fail(path, f"{str(value)[:60]!r} is no UUID") from None

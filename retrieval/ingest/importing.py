@@ -156,13 +156,13 @@ def _within(what: str, count: int, most: int) -> None:
 def _fact(item: Mapping[str, Any], id: UUID, key: str | None, where: str, now: datetime) -> Fact:
     if unknown := item.keys() - _FIELDS:
         name = min(map(str, unknown))
-        raise fail(f"{where}.{name}", f"is no field; there are {', '.join(sorted(_FIELDS))}")
+        raise fail(f"{where}.{name}", f"is not a field; known fields: {', '.join(sorted(_FIELDS))}")
     if "text" not in item:
         raise fail(f"{where}.text", "is missing")
     start = fields.time(item.get("occurred_start"), f"{where}.occurred_start")
     end = fields.time(item.get("occurred_end"), f"{where}.occurred_end")
     if start is not None and end is not None and end < start:
-        raise fail(f"{where}.occurred_end", "lies before occurred_start")
+        raise fail(f"{where}.occurred_end", "is before occurred_start")
     if "mentioned_at" in item:
         mentioned = fields.time(item["mentioned_at"], f"{where}.mentioned_at")
     else:
@@ -233,9 +233,9 @@ def _links(value: Any, source: Ref, path: str) -> list[Link]:
     for i, link in enumerate(value):
         where = f"{path}[{i}]"
         if not isinstance(link, Mapping) or "to" not in link:
-            raise fail(where, "must be an object with `to`, and perhaps `type` and `weight`")
+            raise fail(where, "must be an object with `to` and optionally `type` and `weight`")
         if unknown := link.keys() - _LINK_FIELDS:
-            raise fail(f"{where}.{min(map(str, unknown))}", "is no field of a link")
+            raise fail(f"{where}.{min(map(str, unknown))}", "is not a field of a link")
         kind = link.get("type")
         if not isinstance(kind, str) or kind not in _LINK_TYPES:
             raise fail(f"{where}.type", "must be one of " + ", ".join(_LINK_TYPES))

@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 from retrieval.errors import Conflict
 from retrieval.ingest.collecting import held_off
 from retrieval.ingest.context import WriteContext
-from retrieval.ingest.documents.planning import Before, Piece, Plan, Reprocess, plans
+from retrieval.ingest.documents.planning import Before, DocumentPlan, Piece, Reprocess, plans
 from retrieval.ingest.documents.writing import Written, known, write_documents
 from retrieval.ingest.extract.by_model import Chunk, Job
 from retrieval.ingest.extract.extraction import Extraction
@@ -121,7 +121,7 @@ async def _retain(
             return usage.wire()
         except _Stale:
             continue
-    raise Conflict("a document of this call is being written by others all the time; try again")
+    raise Conflict("a document of this call keeps being written by other requests; try again")
 
 
 async def _store(
@@ -184,20 +184,20 @@ async def _store(
     await write(deps, tenant, bank_id, work, create=True)
 
 
-def _check(plan: Plan, now: Before | None, anew: Reprocess | None) -> None:
+def _check(plan: DocumentPlan, now: Before | None, anew: Reprocess | None) -> None:
     """Is the document as it was when the plan was made? _Stale if not, Conflict with `anew`."""
     then = plan.before
     if anew is not None and (now is None or now.updated_at != anew.updated_at):
-        raise Conflict(f"document {plan.document_id!r} was changed meanwhile")
+        raise Conflict(f"document {plan.document_id!r} was changed in the meantime")
     if (now is None) != (then is None):
         raise _Stale
     if now is not None and then is not None and not now.same_as(then):
         raise _Stale
 
 
-async def _extract(extraction: Extraction, made: Sequence[Plan]) -> None:
+async def _extract(extraction: Extraction, made: Sequence[DocumentPlan]) -> None:
     """Fills in the facts of those chunks that a model reads."""
-    todo: list[tuple[Plan, int, Piece]] = [
+    todo: list[tuple[DocumentPlan, int, Piece]] = [
         (plan, i, piece)
         for plan in made
         for i, piece in enumerate(plan.pieces)
@@ -219,11 +219,11 @@ async def _extract(extraction: Extraction, made: Sequence[Plan]) -> None:
         plan.found[i] = extracted
 
 
-def _all_facts(bank_id: str, made: Sequence[Plan]) -> list[Written]:
+def _all_facts(bank_id: str, made: Sequence[DocumentPlan]) -> list[Written]:
     return [_facts(bank_id, plan) for plan in made]
 
 
-def _facts(bank_id: str, plan: Plan) -> Written:
+def _facts(bank_id: str, plan: DocumentPlan) -> Written:
     """The new facts of a document, their positions still open, and the links between them."""
     facts: list[Fact] = []
     links: list[Link] = []
@@ -257,7 +257,11 @@ def _facts(bank_id: str, plan: Plan) -> Written:
 
 
 def _event(
-    plan: Plan, done: Written, derived: Sequence[UUID], errand: Errand, anew: Reprocess | None
+    plan: DocumentPlan,
+    done: Written,
+    derived: Sequence[UUID],
+    errand: Errand,
+    anew: Reprocess | None,
 ) -> Event:
     kind: Kind = "reprocess" if anew else "retain" if plan.replaces else "append"
     return Event(

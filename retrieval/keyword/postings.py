@@ -34,27 +34,21 @@ def decode(payload: bytes | memoryview) -> Segment:
     return unpack(payload)
 
 
-def merge(segments: Sequence[Segment], live: Bools | None = None) -> Segment:
-    """One segment of several that follow each other, in order.
-
-    live: bool over all their documents; a dead document keeps its place and loses its postings.
-    """
+def merge(segments: Sequence[Segment]) -> Segment:
+    """One segment of several that follow each other, in order."""
     tiers, first = [], 0
     for segment in segments:
         tier = _tier(segment, first)
         tiers.append(tier)
         first += tier.count
     merged = _merged(tiers)
-    document, tf, ptr, length = merged.document, merged.tf, merged.ptr, merged.length
-    term = merged.term
-    if live is not None:
-        keep = live[document]
-        kept = np.concatenate((np.zeros(1, np.int64), np.cumsum(keep)))[ptr].astype(np.int32)
-        some = np.diff(kept) > 0
-        term, ptr = term[some], np.append(kept[:-1][some], kept[-1])
-        document, tf = document[keep], tf[keep]
-        length = np.where(live, length, np.float32(0)).astype(np.float32)
-    return {"term": term, "ptr": ptr, "document": document, "tf": tf, "length": length}
+    return {
+        "term": merged.term,
+        "ptr": merged.ptr,
+        "document": merged.document,
+        "tf": merged.tf,
+        "length": merged.length,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +119,6 @@ class Postings:
     def nbytes(self) -> int:
         return sum(tier.nbytes for tier in self.tiers) + self.lengths.nbytes
 
-    @property
-    def fragmented(self) -> bool:
-        """True when `compact` would make searches noticeably cheaper."""
-        return len(self.tiers) > 12
-
     def append(self, segment: Segment, first_ordinal: int) -> Postings:
         """With the memories of one more segment, all live. O(segment), amortised.
 
@@ -181,13 +170,6 @@ class Postings:
         live[ordinals] = False
         return self.with_live(live)
 
-    def compact(self) -> Postings:
-        """One tier, without the postings of dead memories. O(all): keep it off event loops."""
-        if not self.tiers:
-            return self
-        merged = merge([_segment(tier) for tier in self._gapless()], self.live)
-        return replace(self, tiers=(_tier(merged, 0),))
-
     def matched(self, query: Query) -> Matched:
         """The postings of the query's terms, dead memories' too."""
         documents: list[Ints] = []
@@ -212,16 +194,6 @@ class Postings:
             np.array(owners, np.int32),
         )
 
-    def _gapless(self) -> list[Tier]:
-        tiers: list[Tier] = []
-        at = 0
-        for tier in self.tiers:
-            if tier.first > at:
-                tiers.append(_nothing(at, tier.first - at))
-            tiers.append(tier)
-            at = tier.first + tier.count
-        return tiers
-
 
 def _tier(segment: Segment, first: int) -> Tier:
     document: Ints = segment["document"]
@@ -233,16 +205,6 @@ def _tier(segment: Segment, first: int) -> Tier:
         segment["tf"],
         segment["length"],
     )
-
-
-def _segment(tier: Tier) -> Segment:
-    return {
-        "term": tier.term,
-        "ptr": tier.ptr,
-        "document": tier.document - np.int32(tier.first),
-        "tf": tier.tf,
-        "length": tier.length,
-    }
 
 
 def _nothing(first: int, count: int) -> Tier:

@@ -37,7 +37,7 @@ def json_object(text: str) -> dict[str, Any]:
     if isinstance(found, list) and len(found) == 1 and isinstance(found[0], dict):
         found = found[0]
     if not isinstance(found, dict):
-        raise Unreadable("the answer is no JSON object")
+        raise Unreadable("the answer is not a JSON object")
     if _deeper(found, DEPTH):
         raise Unreadable(f"the answer is nested deeper than {DEPTH} levels")
     return found
@@ -54,13 +54,13 @@ def _value(text: str) -> Any:
         raise Unreadable("there is no JSON object in the answer")
     rest = text[start:]
     if len(rest) > REPAIRED_BYTES:
-        raise Unreadable("the answer is no valid JSON, and too long to mend")
+        raise Unreadable("the answer is not valid JSON, and too long to repair")
     if re.search(rf"(?:[\[{{]\s*){{{DEPTH * 4}}}", rest):
         raise Unreadable(f"the answer is nested deeper than {DEPTH} levels")
     try:
         return json_repair.loads(rest)
     except (RecursionError, ValueError):
-        raise Unreadable("the answer is no valid JSON") from None
+        raise Unreadable("the answer is not valid JSON") from None
 
 
 def _candidates(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""How banks are: which of them want merging, compacting, pruning, or their postings made anew."""
+"""How banks are: which of them want merging, compacting, pruning, or their postings rebuilt."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import asyncpg
 
 from retrieval.errors import Conflict, Unavailable
 from retrieval.keyword import backends
-from retrieval.keyword.backends import Finding, KeywordBackend, Progress
+from retrieval.keyword.backends import BackendFinding, KeywordBackend, Progress
 from retrieval.store.database.pool import Connection, Pool, read, write
 
 _LOCK = 6
@@ -81,13 +81,13 @@ async def leave(pool: Pool) -> None:
     await write(pool, work)
 
 
-async def examine(pool: Pool, backend: KeywordBackend) -> list[Finding]:
+async def examine(pool: Pool, backend: KeywordBackend) -> list[BackendFinding]:
     """What `doctor` says of the back-end, in the order to put it right."""
     findings = await read(pool, backend.doctor)
     made = await read(pool, lambda connection: _signature(connection, backend))
     if made not in ("", backend.signature):
         findings.append(
-            Finding(
+            BackendFinding(
                 False,
                 f"table {backend.table} was made with other settings",
                 f"run `{_command(backend)}`",

@@ -32,7 +32,7 @@ async def link(
     """Links the live memories of `spans` to the most similar older ones of their type, by the
     vectors of `kind`, as a write would have; returns how many links that made.
 
-    The caller holds the bank's lock, and replicas load the bank anew after it. Reads the whole
+    The caller holds the bank's lock, and replicas reload the bank after it. Reads the whole
     vector set where there is a memory to link, else nothing.
     """
     if not spans:

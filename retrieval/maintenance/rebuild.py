@@ -1,4 +1,4 @@
-"""One family of a bank's segments made anew beside the one that serves, then put in its place.
+"""One family of a bank's segments rebuilt beside the one that serves, then put in its place.
 
 Two families can be rebuilt from the stored rows: `vectors`, when the embedding model changes, and
 `postings`, when the analyser does. What is there of the new kind is kept, whoever made it, so a
@@ -51,7 +51,7 @@ class Maker(Protocol[R]):
 
     @property
     def last(self) -> int:
-        """At most so many ordinals are made while writers wait for the switch."""
+        """At most this many ordinals are made while writers wait for the switch."""
         ...
 
     async def read(self, connection: Connection, bank: int, first: int, end: int) -> R:

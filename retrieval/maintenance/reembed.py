@@ -1,4 +1,4 @@
-"""Another embedding model for a bank: its vectors made anew from the stored memories.
+"""Another embedding model for a bank: its vectors rebuilt from the stored memories.
 
 Meanwhile the bank answers by keywords, graph and time where the asking server has the new model,
 and in full where it has the old one. Writers of either model go on; the old ones' memories are

@@ -1,4 +1,4 @@
-"""Another analyser for a bank: its postings made anew from the stored memories.
+"""Another analyser for a bank: its postings rebuilt from the stored memories.
 
 The analyser changes with the bank's language or segmenter, with the deployment's, and with the
 program. Meanwhile the old postings serve, and answers say that the keyword arm is degraded.

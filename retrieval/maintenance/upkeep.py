@@ -1,7 +1,7 @@
 """What keeps banks in shape while they are used.
 
 Small segments are merged, banks with many dead ordinals compacted, entities that nobody mentions
-forgotten, postings of an outdated analyser and of missing memories made anew, and re-embeddings
+forgotten, postings of an outdated analyser and of missing memories rebuilt, and re-embeddings
 that a dead process left behind are taken over.
 
 One `Upkeep` per process. Several processes take turns by an advisory lock, and each chore is safe
@@ -65,7 +65,8 @@ class UpkeepMetrics:
 
 @dataclass(slots=True)
 class _Seen:
-    """What was found out about banks, so that nothing is tried again in vain: bank -> version."""
+    """What was found out about banks, so that nothing is retried needlessly: bank ->
+    version."""
 
     merged: dict[int, int] = field(default_factory=dict)
     pruned: dict[int, int] = field(default_factory=dict)

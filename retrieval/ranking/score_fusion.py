@@ -63,7 +63,7 @@ _BEHIND, _LONGEST_PATH = 1.0, 3
 _PRIOR_COUNT, _PRIOR_DEVIATION = 10, 0.1
 _LOW, _HIGH, _BEYOND = -1.0, 6.0, 2.0
 _TIMELY, _HAPPENED = 1.0, 5.0
-_OVER = 1.5
+_SUPERSEDED = 1.5
 _SHARPNESS = 0.5
 """The formula's constants: one set for every bank, chosen on LoCoMo (six conversations), MuSiQue,
 HotpotQA (60 questions each), LongMemEval, SciFact, Cranfield and CISI with all-MiniLM-L6-v2. LoCoMo
@@ -132,7 +132,7 @@ def fused_scores(
     asks: Bools | None = None,
     timely: Bools | None = None,
     happened: bool = False,
-    over: Bools | None = None,
+    superseded: Bools | None = None,
 ) -> Doubles:
     """The fused score of n candidates, float64 (n,) in (0, 1], 1 for the best; empty for none.
 
@@ -143,7 +143,7 @@ def fused_scores(
     support int32 (n,), the ordinal that it comes from, -1 for none;
     asks bool (n, 2): the memory, and the one before it, end with a question mark; None: not known.
     timely bool (n,): touches the time window of the question; happened: the question asks for
-    whatever happened then; over bool (n,): does not hold
+    whatever happened then; superseded bool (n,): does not hold
     now, where the question asks how things are now; None: the question asks for no time.
 
     Pure; no value depends on the order of the candidates.
@@ -178,8 +178,8 @@ def fused_scores(
         score += _ASKS * (asks[:, 1].astype(np.float64) - asks[:, 0])
     if timely is not None:
         score += (_HAPPENED if happened else _TIMELY) * timely
-    if over is not None:
-        score -= _OVER * over
+    if superseded is not None:
+        score -= _SUPERSEDED * superseded
     score = _lifted(score, _EVIDENCE * evidence.astype(np.float64), places(window[:, 0], support))
     fused: Doubles = np.exp(_SHARPNESS * (score - score.max()))
     return np.maximum(fused, np.finfo(np.float64).tiny)

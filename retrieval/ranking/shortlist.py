@@ -96,9 +96,11 @@ class Shortlist:
     """Candidates in fusion order with all that ranking reads of them; c candidates.
 
     `proximity` float64 (c,), NaN where the temporal arm did not surface the candidate; `fused`
-    float64 (c,) in (0, 1], the score that orders the list when nothing reranks; `sources` holds,
-    per candidate, positions in `source_ids` (the memories an observation was made from).
-    `vectors` only where near-duplicates are to be grouped, `texts` only where a reranker reads.
+    float64 (c,) in (0, 1], the score that orders the list when nothing reranks; candidate i was
+    made from the memories at `source_ordinals[source_ptr[i]:source_ptr[i + 1]]` (observations
+    only). `vectors` only where near-duplicates are to be grouped, `texts` only where a reranker
+    reads, `query_vector` and `arms` only for a trace. `dropped`: how many the cut to `cap` left
+    out.
     """
 
     head: BankHead

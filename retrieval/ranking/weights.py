@@ -8,16 +8,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from retrieval.bank.filters import microseconds
-from retrieval.ranking import boosts, leaders, scoring, survival
+from retrieval.ranking import boosts, graph_quota, leaders, scoring
 from retrieval.ranking.shortlist import Shortlist
 from retrieval.settings import RecallSettings
 from retrieval.topk import places
-from retrieval.types import Bools, Doubles, FactType, Ints, RecallQuery
+from retrieval.types import Bools, Doubles, FactType, Ints, RecallQuery, microseconds
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class RerankScores:
     """scores float64 (c,) or None from a passthrough; `member` names who answered."""
 
     scores: Doubles | None
@@ -48,7 +47,7 @@ class Ranked:
 
 
 def rank(
-    query: RecallQuery, shortlist: Shortlist, scores: Scores, settings: RecallSettings
+    query: RecallQuery, shortlist: Shortlist, scores: RerankScores, settings: RecallSettings
 ) -> Ranked:
     """Base score x recency x proximity x proof, plus strategy boosts; floors; best first, the
     first of every arm among the first ten. What was interleaved keeps its order, whatever the
@@ -90,7 +89,7 @@ def rank(
     if raw is not None and settings.graph_quota > 0 and len(shortlist):
         paths = shortlist.paths
         support = places(shortlist.found.ordinals, paths.support)
-        weight, order, lifted = survival.lift(
+        weight, order, lifted = graph_quota.keep(
             weight, order, paths.evidence, support, settings.graph_quota
         )
     dropped: dict[int, str] = {}

@@ -26,12 +26,12 @@ from retrieval import zones
 from retrieval.errors import InvalidInput
 from retrieval.pacing import Pace
 from retrieval.protocols import Reranker
-from retrieval.ranking import packing, survival
-from retrieval.ranking.document import document
+from retrieval.ranking import packing
+from retrieval.ranking.document import document, path_prefixed
 from retrieval.ranking.shortlist import Shortlist
 from retrieval.ranking.weights import (
     Ranked,
-    Scores,
+    RerankScores,
     cut,
     rank,
     without_duplicates,
@@ -113,7 +113,7 @@ class RecallEngine:
             result, head = await self._answered(query)
             if result.body["results"]:
                 return result
-            # Empty, perhaps because the ordinals were given anew between ranking and reading.
+            # Empty, perhaps because the ordinals were reassigned between ranking and reading.
             newest = await banks.head(self._pool, query.tenant, query.bank_id)
             if (newest.bank, newest.generation) == (head.bank, head.generation):
                 return result
@@ -181,14 +181,14 @@ class RecallEngine:
 
     async def _rerank(
         self, query: RecallQuery, shortlist: Shortlist, settings: RecallSettings
-    ) -> Scores:
+    ) -> RerankScores:
         """The cross-encoder's scores, or which passthrough orders the list."""
         if settings.fusion == "interleave":
-            return Scores(None, "unknown", "interleave")
+            return RerankScores(None, "unknown", "interleave")
         if not settings.enable_reranking:
-            return Scores(None, "unknown", "rrf")
+            return RerankScores(None, "unknown", "rrf")
         if len(shortlist) == 0:
-            return Scores(None, "unknown", "fused")
+            return RerankScores(None, "unknown", "fused")
         documents: list[str] = []
         if shortlist.texts is not None:
             documents = _documents(shortlist, shortlist.texts, settings)
@@ -207,11 +207,11 @@ class RecallEngine:
             raise
         except Exception as error:  # a lost reranker costs quality, never the answer
             _log.warning("reranker failed (%s: %s)", type(error).__name__, error)
-            return Scores(None, "unknown", "fused", degraded=True)
+            return RerankScores(None, "unknown", "fused", degraded=True)
         if answer.scores is not None and not _usable(answer.scores, len(shortlist)):
             _log.warning("reranker %s gave unusable scores", answer.member)
-            return Scores(None, "unknown", "fused", degraded=True)
-        return Scores(
+            return RerankScores(None, "unknown", "fused", degraded=True)
+        return RerankScores(
             None if answer.scores is None else np.asarray(answer.scores, np.float64),
             answer.scale,
             answer.member,
@@ -277,8 +277,8 @@ def _documents(
     if not settings.rerank_graph_paths:
         return documents
     paths = shortlist.paths
-    led = places(shortlist.found.ordinals, paths.source)
-    return survival.led_documents([text for text, *_ in texts], documents, led, paths.link)
+    source = places(shortlist.found.ordinals, paths.source)
+    return path_prefixed([text for text, *_ in texts], documents, source, paths.link)
 
 
 def _usable(scores: Floats, count: int) -> bool:

@@ -11,9 +11,8 @@ from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors.flat import Scan
 from retrieval.keyword.bm25 import ScoredMatches
 from retrieval.timex.expression import Relation
-from retrieval.types import DAY_US, NO_TIME, Bools, FactType, Window
+from retrieval.types import DAY_US, EPOCH, NO_TIME, Bools, FactType, Window
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
 _FIRST = datetime.min.replace(tzinfo=UTC) + _TICK
 _LAST = datetime.max.replace(tzinfo=UTC) - _TICK
@@ -32,7 +31,7 @@ the two is meant."""
 
 
 @dataclass(frozen=True, slots=True)
-class Anchor:
+class Event:
     """The event: its memory, its first and last instant (aware, UTC), and how sure that is."""
 
     ordinal: int
@@ -41,7 +40,7 @@ class Anchor:
     confidence: float
 
 
-def find(bank: ResidentBank, scan: Scan, matches: ScoredMatches, allowed: Bools) -> Anchor | None:
+def find(bank: ResidentBank, scan: Scan, matches: ScoredMatches, allowed: Bools) -> Event | None:
     """The dated memory that a phrase means, among those allowed; None where that is in doubt.
 
     `scan` and `matches` are those of the phrase. The best by similarity must also share words with
@@ -66,7 +65,7 @@ def find(bank: ResidentBank, scan: Scan, matches: ScoredMatches, allowed: Bools)
     ordinal = int(ordinals[best])
     start = _moment(columns.occurred_start[ordinal])
     end = columns.occurred_end[ordinal]
-    return Anchor(
+    return Event(
         ordinal,
         start,
         start if end == NO_TIME else max(start, _moment(end)),
@@ -74,14 +73,14 @@ def find(bank: ResidentBank, scan: Scan, matches: ScoredMatches, allowed: Bools)
     )
 
 
-def window(anchor: Anchor, relation: Relation) -> Window:
+def window(event: Event, relation: Relation) -> Window:
     """The span that stands in this relation to the event.
 
     Before and after do not touch an event that has a length. One without took some part of its day
     (UTC): what happened during it happened that day, and what carries the very same instant may
     lie on either side of it.
     """
-    start, end = anchor.start, anchor.end
+    start, end = event.start, event.end
     short = start == end
     if relation == "before":
         return Window(None, start if short else max(start, _FIRST) - _TICK)
@@ -98,4 +97,4 @@ def window(anchor: Anchor, relation: Relation) -> Window:
 
 
 def _moment(microseconds: np.int64) -> datetime:
-    return _EPOCH + timedelta(microseconds=int(microseconds))
+    return EPOCH + timedelta(microseconds=int(microseconds))

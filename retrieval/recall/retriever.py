@@ -15,7 +15,7 @@ import asyncpg
 import numpy as np
 
 from retrieval import timex, zones
-from retrieval.arms import keyword as elsewhere
+from retrieval.arms import keyword as keyword_arm
 from retrieval.arms import semantic
 from retrieval.bank import filters
 from retrieval.bank.probe import NO_TERMS, Probe, ProbeResult
@@ -30,9 +30,7 @@ from retrieval.pacing import Pace
 from retrieval.protocols import Embedder
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
 from retrieval.ranking.shortlist import EventFound, Question, Shortlist, empty
-from retrieval.recall import event as anchor
-from retrieval.recall import intent as cues
-from retrieval.recall import search
+from retrieval.recall import event, intent, search
 from retrieval.settings import RecallSettings
 from retrieval.stopwatch import Stopwatch
 from retrieval.store import banks, memories
@@ -98,13 +96,13 @@ class LocalRetriever:
                     return await self._retrieve(query, texts, clock)
                 except StaleSnapshot:  # the bank was rearranged between two steps
                     continue
-            raise Unavailable("the bank", "it is rearranged again and again")
+            raise Unavailable("the bank", "it keeps being rearranged")
 
     async def _retrieve(self, query: RecallQuery, texts: bool, clock: Stopwatch) -> Shortlist:
         seconds = clock.seconds
         begin = time.perf_counter()
-        event = timex.anchor_event(query.text) if query.window is None else None
-        phrases = [query.text] if event is None else [query.text, event.phrase]
+        reference = timex.anchor_event(query.text) if query.window is None else None
+        phrases = [query.text] if reference is None else [query.text, reference.phrase]
         embedding = asyncio.create_task(self._embed(phrases, query))
         searching: asyncio.Task[ScoredMatches | None] | None = None
         try:
@@ -125,9 +123,9 @@ class LocalRetriever:
             if question.name is not None and len(bank.entities.find(question.name)):
                 question = await self._question(query, settings, frozenset({question.name}))
             # An event's window is a filter of the keyword arm too, and needs the vectors first.
-            late = event is not None and query.temporal_mode is TemporalMode.FILTER
+            late = reference is not None and query.temporal_mode is TemporalMode.FILTER
             if not late:
-                searching = self._asked_elsewhere(bank, query, question, settings, budget, metadata)
+                searching = self._keyword_arm(bank, query, question, settings, budget, metadata)
             clock.running = "generate_query_embedding"
             vectors = await embedding
             seconds["generate_query_embedding"] = time.perf_counter() - begin
@@ -143,18 +141,18 @@ class LocalRetriever:
                 )
             ]
             if question.window is not None or not settings.event_windows:
-                event = None
-            if event is not None and vectors is not None:
-                asked.append(Probe(vectors[1], await self._terms(analyser, event.phrase)))
+                reference = None
+            if reference is not None and vectors is not None:
+                asked.append(Probe(vectors[1], await self._terms(analyser, reference.phrase)))
             clock.running = None if bank.whole else "read_ranges"
             readings = await self._readings(bank, asked, settings, query.deadline)
             clock.running = None
-            if event is not None and len(asked) > 1:
-                question = await self._anchored(
-                    bank, query, question, event, asked[1], readings[1], settings, metadata
+            if reference is not None and len(asked) > 1:
+                question = await self._at_event(
+                    bank, query, question, reference, asked[1], readings[1], settings, metadata
                 )
             if late:
-                searching = self._asked_elsewhere(bank, query, question, settings, budget, metadata)
+                searching = self._keyword_arm(bank, query, question, settings, budget, metadata)
             matches = None if searching is None else await searching
         finally:
             embedding.cancel()
@@ -207,7 +205,7 @@ class LocalRetriever:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, analyser.query, text)
 
-    def _asked_elsewhere(
+    def _keyword_arm(
         self,
         bank: ResidentBank,
         query: RecallQuery,
@@ -227,13 +225,13 @@ class LocalRetriever:
 
         async def search() -> ScoredMatches | None:
             try:
-                return await elsewhere.matches(
+                return await keyword_arm.matches(
                     self._pool,
                     backend,
                     bank,
                     question.besides or question.text,
                     asked.types,
-                    await self._compute(bank, elsewhere.allowed, bank, asked, metadata),
+                    await self._compute(bank, keyword_arm.allowed, bank, asked, metadata),
                     limit=budget,
                     floor=floor,
                 )
@@ -271,7 +269,7 @@ class LocalRetriever:
         if found is None:
             return Question(query.text)
         besides = None
-        if cues.asks_what_happened(query.text):
+        if intent.asks_what_happened(query.text):
             named = found.rule not in _NAMELESS  # "March 2023" is among a memory's keywords
             cut = found.start if named else found.end
             besides = f"{query.text[: found.start]} {query.text[cut:]}"
@@ -286,12 +284,12 @@ class LocalRetriever:
             self._pool, head.bank, compiled(query.filters.metadata), head.generation
         )
 
-    async def _anchored(
+    async def _at_event(
         self,
         bank: ResidentBank,
         query: RecallQuery,
         question: Question,
-        event: timex.EventReference,
+        reference: timex.EventReference,
         phrase: Probe,
         reading: ProbeResult | None,
         settings: RecallSettings,
@@ -304,17 +302,17 @@ class LocalRetriever:
         if found is None:
             return question
         named = EventFound(
-            event.phrase,
-            event.relation,
+            reference.phrase,
+            reference.relation,
             found.ordinal,
             str(UUID(bytes=bank.columns.id[found.ordinal].tobytes())),
             found.confidence,
         )
-        window = anchor.window(found, event.relation)
+        window = event.window(found, reference.relation)
         columns, one = bank.columns, [found.ordinal]
         if filters.by_date(columns.occurred_start[one], columns.occurred_end[one])[0]:
             window = zones.days_of(window, query.now.tzinfo)
-        return Question(question.text, window, f"event:{event.relation}", named)
+        return Question(question.text, window, f"event:{reference.relation}", named)
 
     async def _readings(
         self,
@@ -364,7 +362,7 @@ class LocalRetriever:
         by_ordinal = {row[0]: row[1:] for row in rows}
         present = np.array([o in by_ordinal for o in shortlist.found.ordinals.tolist()], np.bool_)
         if not present.all():
-            shortlist = search.take(shortlist, np.flatnonzero(present).astype(np.int32))
+            shortlist = search.picked(shortlist, np.flatnonzero(present).astype(np.int32))
         texts = tuple(by_ordinal[o] for o in shortlist.found.ordinals.tolist())
         return replace(shortlist, texts=texts)
 

@@ -15,8 +15,7 @@ import numpy as np
 from retrieval.arms import graph, semantic, temporal
 from retrieval.arms.adjacency import GraphHits, GraphSettings
 from retrieval.arms.bank_graph import BankGraph
-from retrieval.bank import filters
-from retrieval.bank import probe as reading
+from retrieval.bank import filters, probe
 from retrieval.bank.probe import NO_TERMS, Probe, ProbeResult
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors.flat import Scan
@@ -25,10 +24,7 @@ from retrieval.ranking import boosts, fusion, score_fusion
 from retrieval.ranking.fusion import Candidates
 from retrieval.ranking.score_fusion import Scale, spread
 from retrieval.ranking.shortlist import ArmList, Facts, Question, Shortlist
-from retrieval.recall import event as anchor
-from retrieval.recall import features as traits
-from retrieval.recall import intent as cues
-from retrieval.recall import validity as standing
+from retrieval.recall import event, features, intent, validity
 from retrieval.settings import RecallSettings
 from retrieval.text.subject import ASKS
 from retrieval.types import (
@@ -40,6 +36,7 @@ from retrieval.types import (
     Hits,
     Ints,
     RecallQuery,
+    microseconds,
     no_hits,
 )
 
@@ -128,19 +125,19 @@ def run(bank: ResidentBank, plan: Plan) -> Shortlist:
     kept = lists.timed(
         "rerank_prefilter", lambda: boosts.cut(found, strategy, plan.cap, by_rank=by_rank)
     )
-    paths = traits.paths(bank, kept.ordinals, walked)
+    paths = features.paths(bank, kept.ordinals, walked)
     fused = kept.rrf
     if settings.fusion == "rrf":
         evidence = paths.evidence, paths.support
         fused = lists.timed("score_fusion", lambda: _fused(senses, plan, kept.ordinals, *evidence))
-    source_ptr, source_ordinals = traits.sources(bank, kept.ordinals)
+    source_ptr, source_ordinals = features.sources(bank, kept.ordinals)
     return Shortlist(
         head=bank.head,
         question=plan.question,
         budget=plan.budget,
         found=kept,
-        facts=traits.facts(bank, kept.ordinals),
-        proximity=traits.proximity(kept.ordinals, timely),
+        facts=features.facts(bank, kept.ordinals),
+        proximity=features.proximity(kept.ordinals, timely),
         fused=fused,
         source_ptr=source_ptr,
         source_ordinals=source_ordinals,
@@ -154,7 +151,7 @@ def run(bank: ResidentBank, plan: Plan) -> Shortlist:
     )
 
 
-def take(shortlist: Shortlist, index: Ints) -> Shortlist:
+def picked(shortlist: Shortlist, index: Ints) -> Shortlist:
     """The shortlist with only the candidates at these positions, in that order."""
     facts = shortlist.facts
     counts = np.diff(shortlist.source_ptr)[index]
@@ -180,12 +177,12 @@ def find_event(
     settings: RecallSettings,
     metadata: Ints | None = None,
     found: ProbeResult | None = None,
-) -> anchor.Anchor | None:
+) -> event.Event | None:
     """The memory that an event phrase means, or None; among those that may be shown, of whatever
     type and time. `metadata`, `found`: as in Plan."""
     visible = filters.visible(bank, query.filters, metadata)
-    found = found or reading.of(bank, phrase, settings)
-    return anchor.find(bank, found.scan, found.matches, visible)
+    found = found or probe.answer(bank, phrase, settings)
+    return event.find(bank, found.scan, found.matches, visible)
 
 
 def _senses(bank: ResidentBank, plan: Plan) -> _QueryContext:
@@ -195,7 +192,7 @@ def _senses(bank: ResidentBank, plan: Plan) -> _QueryContext:
     asked = plan.asked
     if plan.matches is not None:
         asked = replace(asked, terms=NO_TERMS)
-    found = plan.reading or reading.of(bank, asked, plan.settings)
+    found = plan.reading or probe.answer(bank, asked, plan.settings)
     scan, matches = found.scan, found.matches if plan.matches is None else plan.matches
     mean, deviation = scan.moments(None)
     open_ = matches.scores[allowed[matches.ordinals]]
@@ -275,7 +272,7 @@ def _graph(senses: _QueryContext, plan: Plan, seeds: Sequence[Hits], lists: _Lis
         hops=plan.hops,
         per_entity=settings.link_expansion_per_entity_limit,
         limit=plan.budget,
-        causes=cues.asks_why(plan.question.text),
+        causes=intent.asks_why(plan.question.text),
     )
 
     def is_late() -> bool:
@@ -333,7 +330,7 @@ def _merged(
     if plan.settings.fusion == "interleave":
         return fusion.interleave(arms)
     found = fusion.gather(arms)
-    evidence, support = traits.evidence(found.ordinals, walked)
+    evidence, support = features.evidence(found.ordinals, walked)
     return fusion.by_score(found, _fused(senses, plan, found.ordinals, evidence, support))
 
 
@@ -348,12 +345,12 @@ def _fused(
         named = np.isin(bank.subject[ordinals], senses.named)
     asking = (columns.flags[np.maximum(window[:, :2], 0)] & ASKS).astype(np.bool_)
     window_asked = plan.question.window if plan.settings.enable_temporal_retrieval else None
-    timely = over = None
+    timely = superseded = None
     if window_asked is not None:
-        timely = traits.timely(bank, ordinals, window_asked)
-    if cues.asks_about_now(plan.question.text):
-        now = filters.microseconds(plan.query.now)
-        over = standing.over(bank, ordinals, now, senses.visible)
+        timely = features.timely(bank, ordinals, window_asked)
+    if intent.asks_about_now(plan.question.text):
+        now = microseconds(plan.query.now)
+        superseded = validity.superseded(bank, ordinals, now, senses.visible)
     return score_fusion.fused_scores(
         window,
         senses.scan.at(flat).reshape(window.shape),
@@ -367,7 +364,7 @@ def _fused(
         asks=asking & (window[:, :2] >= 0),
         timely=timely,
         happened=plan.question.besides is not None,
-        over=over,
+        superseded=superseded,
     )
 
 

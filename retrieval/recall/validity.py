@@ -8,22 +8,22 @@ from retrieval.bank.resident import ResidentBank
 from retrieval.types import DAY_US, NO_TIME, Bools, Ints, LinkType, Longs
 
 
-def over(bank: ResidentBank, ordinals: Ints, now: int, visible: Bools) -> Bools:
+def superseded(bank: ResidentBank, ordinals: Ints, now: int, visible: Bools) -> Bools:
     """bool (n,): which of these memories do not hold at `now` (microseconds), as far as the
     `visible` ones (bool (size,)) tell.
 
     The memory begins later; or it is a span longer than a day that ended before (a day's event is
-    no state that could end); or it is superseded: a memory about the same subject says nearly the
+    no state that could end); or it is replaced: a memory about the same subject says nearly the
     same (a semantic link joins the two) and is dated at least a day later, up to now.
     """
     columns = bank.columns
     start, end = columns.occurred_start[ordinals], columns.occurred_end[ordinals]
     known = (start != NO_TIME) & (end != NO_TIME)
     ended: Bools = known & (end < now) & (end - start > DAY_US)
-    return ended | (start > now) | _superseded(bank, ordinals, now, visible)
+    return ended | (start > now) | _replaced(bank, ordinals, now, visible)
 
 
-def _superseded(bank: ResidentBank, ordinals: Ints, now: int, visible: Bools) -> Bools:
+def _replaced(bank: ResidentBank, ordinals: Ints, now: int, visible: Bools) -> Bools:
     old: Bools = np.zeros(len(ordinals), np.bool_)
     links = bank.links.neighbours(ordinals, (LinkType.SEMANTIC,))
     mine, theirs = ordinals[links.row], links.target

@@ -44,7 +44,7 @@ def as_head(row: Mapping[str, Any]) -> BankHead:
 
 def unknown(bank_id: str) -> NotFound:
     shown = bank_id if len(bank_id) <= 100 else f"{bank_id[:100]}..."
-    return NotFound(f"there is no bank {shown!r}: it is made by its first retain or import")
+    return NotFound(f"there is no bank {shown!r}: its first retain or import creates it")
 
 
 def check_id(bank_id: str) -> str:
@@ -231,7 +231,7 @@ def _may_change(held: BankHead, config: Mapping[str, Any]) -> None:
             if config.get(name) != held.config.get(name):
                 option = name.removeprefix("text_search_")
                 raise Conflict(
-                    f"{name} of a bank with memories needs their keyword index made anew: run"
+                    f"{name} of a bank with memories needs their keyword index rebuilt: run"
                     f" `fourfold reindex {held.bank_id} --{option} {config.get(name) or '...'}`"
                 )
 

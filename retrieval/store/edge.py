@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from retrieval.errors import InvalidInput
-from retrieval.types import NO_TIME
+from retrieval.types import NO_TIME, microseconds
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
+
+def as_uuid(value: str, field: str) -> UUID:
+    """The UUID that a caller wrote; InvalidInput names `field` if it is not one."""
+    try:
+        return UUID(value)
+    except ValueError:
+        raise InvalidInput(f"{field}: {value[:60]!r} is not a UUID", field) from None
 
 
 def clean(text: str) -> str:
@@ -33,7 +39,8 @@ def parse_local(value: str | datetime, field: str) -> datetime:
             value = datetime.fromisoformat(text)
         except ValueError:
             raise InvalidInput(
-                f"{field}: {text[:40]!r} is no ISO 8601 time such as 2024-05-31T12:00:00Z", field
+                f"{field}: {text[:40]!r} is not an ISO 8601 time such as 2024-05-31T12:00:00Z",
+                field,
             ) from None
     try:
         _ = value.tzinfo is None or value.astimezone(UTC)
@@ -50,7 +57,7 @@ def parse_time(value: str | datetime, field: str) -> datetime:
 
 def micros(time: datetime | None) -> int:
     """Microseconds since the epoch, as the columns hold them; NO_TIME for None."""
-    return NO_TIME if time is None else (time - EPOCH) // _MICROSECOND
+    return NO_TIME if time is None else microseconds(time)
 
 
 def iso(time: datetime | None) -> str | None:

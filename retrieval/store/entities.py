@@ -12,8 +12,7 @@ from typing import Any
 from retrieval.errors import InvalidInput, NotFound
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read
-from retrieval.store.edge import iso, listing, page
-from retrieval.store.memories import as_uuid
+from retrieval.store.edge import as_uuid, iso, listing, page
 from retrieval.store.tags import EVERYTHING, TagFilter, visible
 
 _NODE_COLOR, _EDGE_COLOR = "#4f6d9f", "#9aa5b1"

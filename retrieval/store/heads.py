@@ -12,7 +12,7 @@ class BankHead:
     """A bank's identity and newest committed state.
 
     `bank` is the internal number (distribution key); `version` rises with every committed write,
-    `generation` when ordinals were given anew, and ordinals 0 .. next_ordinal - 1 are in use.
+    `generation` when ordinals were reassigned, and ordinals 0 .. next_ordinal - 1 are in use.
     `vector_set` and `analyser` name what the active vectors and postings were made with; both are
     empty until the first write. `config` holds the bank's overrides in field form.
     """

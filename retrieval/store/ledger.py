@@ -50,12 +50,13 @@ async def keep(
     await write(pool, work)
 
 
-async def forget_document(
-    connection: Connection, tenant: str, bank_id: str, document_id: str
+async def forget(
+    connection: Connection, tenant: str, bank_id: str, document_id: str | None = None
 ) -> None:
-    """Ends what is kept of a document that is deleted."""
+    """Drops what is kept of a deleted document, or of a bank that is emptied."""
     await connection.execute(
-        "delete from extraction_ledger where tenant_id = $1 and bank_id = $2 and document_id = $3",
+        "delete from extraction_ledger where tenant_id = $1 and bank_id = $2"
+        " and ($3::text is null or document_id = $3)",
         tenant,
         bank_id,
         document_id,

@@ -49,7 +49,7 @@ _NONE = TenantLimits()
 def _checked(name: str, value: object) -> int | float | None:
     """The value if the limit may have it; InvalidInput names the limit."""
     if name not in NAMES:
-        raise InvalidInput(f"{name} is no limit; there are {', '.join(NAMES)}", name)
+        raise InvalidInput(f"{name} is not a limit; known limits: {', '.join(NAMES)}", name)
     if value is None:
         return None
     broken = name.endswith("_per_s")
@@ -80,7 +80,7 @@ class _Known:
 _known: weakref.WeakKeyDictionary[Pool, _Known] = weakref.WeakKeyDictionary()
 
 
-async def of(pool: Pool, tenant_id: str) -> TenantLimits:
+async def of_tenant(pool: Pool, tenant_id: str) -> TenantLimits:
     """A tenant's limits; one without a row has none. At most CACHE_S seconds old, twice that while
     another request asks for them."""
     known = _known.setdefault(pool, _Known()).by_tenant
@@ -117,7 +117,7 @@ async def change(pool: Pool, tenant_id: str, changes: Mapping[str, Any]) -> dict
     async def work(connection: Connection) -> dict[str, Any]:
         held = await connection.fetchval(_SELECT + " for update", tenant_id)
         if held is None:
-            raise NotFound(f"there is no tenant {tenant_id!r}: it is made with its first key")
+            raise NotFound(f"there is no tenant {tenant_id!r}: its first key creates it")
         limits = {k: v for k, v in {**held, **checked}.items() if v is not None and k in NAMES}
         await connection.execute(
             "update tenants set limits = $2 where tenant_id = $1", tenant_id, limits

@@ -16,8 +16,7 @@ from uuid import uuid4
 from retrieval.errors import InvalidInput, RateLimited
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read, write
-from retrieval.store.edge import iso, listing, page, parse_time
-from retrieval.store.memories import as_uuid
+from retrieval.store.edge import as_uuid, iso, listing, page, parse_time
 
 PERIODS = {"1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
 
@@ -57,7 +56,7 @@ class LLMCall:
 
 
 def seconds_to_midnight(now: datetime) -> float:
-    """Until the next day in UTC, when budgets begin anew."""
+    """Until the next day in UTC, when budgets start over."""
     day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return (day + timedelta(days=1) - now).total_seconds()
 

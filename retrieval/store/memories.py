@@ -15,7 +15,7 @@ import numpy as np
 from retrieval.errors import InvalidInput, NotFound
 from retrieval.store import banks, containing
 from retrieval.store.database.pool import Connection, Pool, read
-from retrieval.store.edge import iso, listing, one_of, page, parse_time
+from retrieval.store.edge import as_uuid, iso, listing, one_of, page, parse_time
 from retrieval.store.metadata import Predicate
 from retrieval.store.tags import condition
 from retrieval.store.visibility import Seen
@@ -57,7 +57,7 @@ def _row(record: Sequence[Any]) -> MemoryRow:
 async def rows(
     pool: Pool, bank: int, ordinals: Ints, generation: int | None = None
 ) -> list[MemoryRow]:
-    """The live memories at these ordinals, in their order; missing ones are left out. None where
+    """The live memories at these ordinals, in their order; missing ones are left out. Empty where
     `generation` is given and the bank has another one by now."""
     wanted = ordinals.tolist()
     found = await read(
@@ -230,13 +230,6 @@ _NAMES = (
     " from unit_entities u join entities e using (bank, entity_no)"
     " where u.bank = m.bank and u.unit_id = any(array[m.id] || m.source_ids)) as names"
 )
-
-
-def as_uuid(value: str, field: str) -> UUID:
-    try:
-        return UUID(value)
-    except ValueError:
-        raise InvalidInput(f"{field}: {value[:60]!r} is no UUID", field) from None
 
 
 async def list_memories(

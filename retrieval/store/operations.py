@@ -17,8 +17,7 @@ from uuid import UUID, uuid4
 from retrieval.errors import Conflict, InvalidInput, NotFound
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read, write
-from retrieval.store.edge import iso, listing, page
-from retrieval.store.memories import as_uuid
+from retrieval.store.edge import as_uuid, iso, listing, page
 
 LEASE_S = 60.0
 MAX_RETRIES = 3
@@ -227,7 +226,7 @@ async def release(pool: Pool, claimed: Claim, wait_s: float = 0.0) -> None:
 async def fail(
     pool: Pool, claimed: Claim, message: str, *, again: bool, died: bool = False
 ) -> None:
-    """Records a failure; with `again` it is tried anew later, MAX_RETRIES times.
+    """Records a failure; with `again` it is retried later, MAX_RETRIES times.
 
     `died`: the process that did the work is gone, which may happen DEATHS_MOST times.
     """

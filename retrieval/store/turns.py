@@ -3,7 +3,7 @@
 A turn lasts as long as its writer does, which may be minutes where a model reads the text. So no
 connection is held: inside a process writers queue in memory, between processes a row with a lease
 says whose turn it is. Several documents are taken in one order, so that nobody waits for
-somebody who waits for him. A turn only avoids work in vain; what is written is checked again
+somebody who waits for him. A turn only avoids wasted work; what is written is checked again
 while the bank is locked.
 """
 

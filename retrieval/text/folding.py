@@ -13,7 +13,7 @@ import unicodedata
 import regex
 
 REVISION = 1
-"""Of what `fold` makes the same. Stored keys of an older one are made anew."""
+"""Of what `fold` makes the same. Stored keys of an older one are rebuilt."""
 
 _UNSEEN = regex.compile(r"[\p{DI}\p{Cc}\ufff9-\ufffb--[\t\n\v\f\r\x1c-\x1f\x85]]", regex.V1)
 _SPACE = regex.compile(r"[^\S\t\n\v\f\r\x1c-\x1f\x85]|\u2800")

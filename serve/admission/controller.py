@@ -17,7 +17,7 @@ from retrieval.errors import DeadlineExceeded, Overloaded, RateLimited
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class AdmissionLimits:
     """Of one tenant: requests at once, running and waiting; a token bucket of `per_s` and
     `burst`. 0: no limit."""
 
@@ -26,7 +26,7 @@ class Limits:
     burst: int = 1
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = AdmissionLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class LimitShare:
         part, rest = divmod(whole, self.world_size)
         return whole and max(1, part + (self.rank < rest))
 
-    def of(self, limits: Limits) -> Limits:
-        return Limits(
+    def of(self, limits: AdmissionLimits) -> AdmissionLimits:
+        return AdmissionLimits(
             self.count(limits.at_once), limits.per_s / self.world_size, self.count(limits.burst)
         )
 
@@ -51,7 +51,7 @@ class LimitShare:
 class TenantQueue:
     """One tenant: what it has running, and its own line."""
 
-    limits: Limits
+    limits: AdmissionLimits
     mean_s: float = 0.1
     """Of its own visits; at first a guess."""
     running: int = 0
@@ -79,7 +79,7 @@ class AdmissionController:
         waiting_max: int,
         *,
         wait_max_s: float = 5.0,
-        limits: Limits | Callable[[str], Awaitable[Limits]] = NO_LIMITS,
+        limits: AdmissionLimits | Callable[[str], Awaitable[AdmissionLimits]] = NO_LIMITS,
         share: Callable[[], LimitShare] = LimitShare,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -100,7 +100,7 @@ class AdmissionController:
     async def enter(self, tenant: str, deadline: float | None = None) -> AsyncIterator[None]:
         """Inside, one place is held. `deadline` (on the clock) bounds the wait in line."""
         limits = self._limits
-        whole = limits if isinstance(limits, Limits) else await limits(tenant)
+        whole = limits if isinstance(limits, AdmissionLimits) else await limits(tenant)
         queue = self._admit(tenant, whole)
         if not queue.waiting and self._has_place(queue):
             self._begin(queue)
@@ -130,7 +130,7 @@ class AdmissionController:
         self._active -= not queue.running
         self._call_next()
 
-    def _admit(self, tenant: str, whole: Limits) -> TenantQueue:
+    def _admit(self, tenant: str, whole: AdmissionLimits) -> TenantQueue:
         now, limits = self._clock(), self._share().of(whole)
         queue = self._tenants.get(tenant)
         if queue is None:
@@ -168,7 +168,7 @@ class AdmissionController:
         places = max(1.0, self._running_max / max(1, self._active))
         expected_s = queue.mean_s * (ahead + 1) / places
         if ahead >= self._waiting_max or expected_s > self._wait_max_s:
-            raise Overloaded(f"{ahead} requests of this tenant are waiting already", expected_s)
+            raise Overloaded(f"{ahead} requests of this tenant are already waiting", expected_s)
 
     def _here(self) -> str:
         size = self._share().world_size

@@ -1,4 +1,4 @@
-"""A small client of our own API for the command line."""
+"""A small HTTP client for the command line."""
 
 from __future__ import annotations
 

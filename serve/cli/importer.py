@@ -1,7 +1,7 @@
-"""Importing a JSONL file: batches, a progress bar, and going on after an interruption.
+"""Imports a JSONL file in batches, with a progress bar; an interrupted import resumes.
 
-What was acknowledged is noted in a small file beside the input, by key. The note is only a
-shortcut: without it everything is sent again, which changes nothing.
+Acknowledged memories are noted in a small file beside the input. The note only saves time:
+without it everything is sent again, which changes nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from serve.cli.client import Api
 
 
 class BadLine(ValueError):
-    """A line that is no memory; the message names it."""
+    """A line that is not a memory; the message names the line."""
 
 
 @dataclass(frozen=True, slots=True)

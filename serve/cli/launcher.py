@@ -265,7 +265,7 @@ def _say(settings: Settings, data: Path, first_start: bool) -> None:
         print(f"note: {warning}")
     if health.get("reranker") == "fused":
         print(
-            "note: no cross-encoder is at hand (its weights are not on this machine and the hub"
+            "note: no cross-encoder is available (its weights are not on this machine and the hub"
             " cannot be reached): results keep the fused order"
         )
     body = json.dumps({"query": sample.QUESTION, "max_tokens": 300})
@@ -277,7 +277,7 @@ def _say(settings: Settings, data: Path, first_start: bool) -> None:
         f" -H 'content-type: application/json' -d '{body}'\n"
         f'  {_command()} recall {sample.BANK} "{sample.QUESTION}" --explain'
         f"{'' if server.port == 8888 else f' --url {url}'}\n\n"
-        "Ctrl-C stops it.",
+        "Press Ctrl-C to stop.",
         flush=True,
     )
 

@@ -1,4 +1,5 @@
-"""The command line: serve, import, recall, bench, doctor, keys, tenants, openapi."""
+"""The `fourfold` command: serve, import, recall, bench, doctor, reembed, reindex, keys, tenants,
+openapi."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from typing import Annotated, Any, TypeVar
 import orjson
 import typer
 
-from serve.cli import maintain
-from serve.http import tenancy
+from serve.cli import maintain, tenants
+from serve.cli.options import DEFAULT_DATA, DEFAULT_URL, Config, Data, Key, Url
 from serve.settings import Settings, SettingsError, load
 
 T = TypeVar("T")
@@ -25,17 +26,8 @@ app = typer.Typer(
     rich_markup_mode=None,  # its boxes break long paths into lines
     help="A recall server for the memory of AI agents.",
 )
-keys = typer.Typer(no_args_is_help=True, help="API keys of tenants, in the server's database.")
+keys = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
 app.add_typer(keys, name="keys")
-
-DEFAULT_URL = "http://127.0.0.1:8888"
-Url = Annotated[str, typer.Option(envvar="FOURFOLD_URL", help="Where the server answers.")]
-Key = Annotated[str | None, typer.Option(envvar="FOURFOLD_API_KEY", help="API key, if needed.")]
-Config = Annotated[
-    Path | None, typer.Option(envvar="FOURFOLD_CONFIG", help="Serve application file.")
-]
-Data = Annotated[Path, typer.Option(envvar="FOURFOLD_DATA", help="Data folder.")]
-DEFAULT_DATA = Path(".fourfold")
 
 
 def _fail(message: object) -> typer.Exit:
@@ -56,7 +48,7 @@ def _settings(config: Path | None, port: int | None = None) -> Settings:
 
 @app.command()
 def serve(
-    port: Annotated[int | None, typer.Option(help="TCP port; wins over the configuration.")] = None,
+    port: Annotated[int | None, typer.Option(help="TCP port; overrides the configuration.")] = None,
     data: Data = DEFAULT_DATA,
     config: Config = None,
 ) -> None:
@@ -79,9 +71,11 @@ def import_file(
     url: Url = DEFAULT_URL,
     api_key: Key = None,
     batch: Annotated[int, typer.Option(min=1, max=10_000, help="Memories per request.")] = 200,
-    again: Annotated[bool, typer.Option(help="Send what was already imported, too.")] = False,
+    again: Annotated[
+        bool, typer.Option(help="Also send memories that were imported before.")
+    ] = False,
 ) -> None:
-    """Import memories from a JSONL file, one a line; an interrupted import goes on where it was."""
+    """Import memories from a JSONL file, one per line. An interrupted import resumes."""
     from serve.cli.client import Api, ApiError
     from serve.cli.importer import BadLine, import_jsonl
 
@@ -90,7 +84,7 @@ def import_file(
             done = import_jsonl(api, bank, file, batch=batch, again=again)
     except (ApiError, BadLine) as error:
         raise _fail(error) from None
-    typer.echo(f"{done.imported} imported, {done.skipped} were there already")
+    typer.echo(f"{done.imported} imported, {done.skipped} already there")
 
 
 @app.command()
@@ -99,14 +93,18 @@ def recall(
     question: str,
     url: Url = DEFAULT_URL,
     api_key: Key = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Arms, ranks, boosts, paths.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show arms, ranks, boosts and paths.")
+    ] = False,
     budget: Annotated[str, typer.Option(help="low, mid or high.")] = "mid",
-    max_tokens: int = 1024,
-    limit: Annotated[int | None, typer.Option(help="At most so many results.")] = None,
-    now: Annotated[str | None, typer.Option(help="Anchor of relative time, ISO 8601.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The answer as it comes.")] = False,
+    max_tokens: Annotated[int, typer.Option(help="Token budget of the answer.")] = 1024,
+    limit: Annotated[int | None, typer.Option(help="Maximum number of results.")] = None,
+    now: Annotated[
+        str | None, typer.Option(help="Reference time for 'yesterday' and the like, ISO 8601.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the raw JSON answer.")] = False,
 ) -> None:
-    """Ask a bank a question."""
+    """Ask a bank a question and show the memories it finds."""
     from serve.cli import table
     from serve.cli.client import Api, ApiError
 
@@ -134,19 +132,19 @@ def bench(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="A benchmark in tests/bench.")],
 ) -> None:
-    """Run a benchmark; what follows its name is for the benchmark."""
+    """Run a benchmark. Arguments after its name are passed on to it."""
     from serve.cli.doctor import benchmarks
 
     known = benchmarks()
     if name not in known:
-        raise _fail(f"no benchmark {name!r}; there are: {', '.join(known) or 'none'}")
+        raise _fail(f"no benchmark {name!r}; available: {', '.join(known) or 'none'}")
     module = importlib.import_module(f"tests.bench.{name}")
     raise typer.Exit(module.main(context.args) or 0)
 
 
 @app.command()
 def doctor(config: Config = None, data: Data = DEFAULT_DATA) -> None:
-    """Say what is installed and reachable, on which device, and what would be wrong."""
+    """Check what is installed and reachable, on which device, and what would fail."""
     from serve.cli import doctor as examination
 
     raise typer.Exit(examination.run(config, data))
@@ -186,38 +184,38 @@ def _with_pool(config: Path | None, data: Path, work: Callable[[Any], Awaitable[
 
 @keys.command("create")
 def create_key(
-    tenant: Annotated[str, typer.Option(help="Made if it is new.")] = "default",
-    label: str = "",
+    tenant: Annotated[str, typer.Option(help="Tenant of the key; created if new.")] = "default",
+    label: Annotated[str, typer.Option(help="A note to recognise the key by.")] = "",
     config: Config = None,
     data: Data = DEFAULT_DATA,
 ) -> None:
-    """Make a key and show it, once."""
-    from retrieval.store import tenants
+    """Create a key and print it. It is shown only once."""
+    from retrieval.store import tenants as stored
 
-    typer.echo(_with_pool(config, data, lambda pool: tenants.create_key(pool, tenant, label)))
+    typer.echo(_with_pool(config, data, lambda pool: stored.create_key(pool, tenant, label)))
 
 
 @keys.command("list")
 def list_keys(tenant: str | None = None, config: Config = None, data: Data = DEFAULT_DATA) -> None:
-    """List keys; they themselves are not stored."""
-    from retrieval.store import tenants
+    """List keys by id. The keys themselves are not stored."""
+    from retrieval.store import tenants as stored
 
-    for key in _with_pool(config, data, lambda pool: tenants.list_keys(pool, tenant)):
+    for key in _with_pool(config, data, lambda pool: stored.list_keys(pool, tenant)):
         state = f"revoked {key.revoked_at}" if key.revoked_at else "valid"
         typer.echo(f"{key.key_id}  {key.tenant_id}  {key.created_at}  {state}  {key.label}")
 
 
 @keys.command("revoke")
 def revoke_key(key: str, config: Config = None, data: Data = DEFAULT_DATA) -> None:
-    """End a key, named by itself or by its id."""
-    from retrieval.store import tenants
+    """Revoke a key, given in full or by its id."""
+    from retrieval.store import tenants as stored
 
-    _with_pool(config, data, lambda pool: tenants.revoke_key(pool, key))
+    _with_pool(config, data, lambda pool: stored.revoke_key(pool, key))
     typer.echo("revoked: it stops working within seconds")
 
 
 maintain.add_to(app, _with_pool)
-tenancy.add_to(app, _with_pool)
+tenants.add_to(app, _with_pool)
 
 
 def main() -> None:

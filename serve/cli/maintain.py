@@ -5,34 +5,29 @@ They work on the server's database, with or without a server running on it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from retrieval.errors import InvalidInput
+from serve.cli.options import DEFAULT_DATA, Config, Data, WithPool
 from serve.settings import Settings, load
 from serve.settings.model import RESIDENT
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Display
 
-    from retrieval.keyword.backends.backend import Finding, Progress
+    from retrieval.keyword.backends.backend import BackendFinding, Progress
     from retrieval.store.database.pool import Pool
 
-WithPool: TypeAlias = Callable[[Path | None, Path, Callable[[Any], Awaitable[Any]]], Any]
-"""Runs a coroutine function with a pool on the database of (configuration, data folder)."""
-
 Bank = Annotated[str | None, typer.Argument(help="A bank's id.")]
-Every = Annotated[bool, typer.Option("--all", help="All banks of all tenants, one by one.")]
-Tenant = Annotated[str, typer.Option(help="Whose bank it is.")]
-Config = Annotated[
-    Path | None, typer.Option(envvar="FOURFOLD_CONFIG", help="Serve application file.")
+Every = Annotated[
+    bool, typer.Option("--all", help="Every bank of every tenant, one after another.")
 ]
-Data = Annotated[Path, typer.Option(envvar="FOURFOLD_DATA", help="Data folder.")]
-_DATA = Path(".fourfold")
+Tenant = Annotated[str, typer.Option(help="Tenant that owns the bank.")]
 
 
 def add_to(app: typer.Typer, with_pool: WithPool) -> None:
@@ -44,30 +39,28 @@ def add_to(app: typer.Typer, with_pool: WithPool) -> None:
         every: Every = False,
         tenant: Tenant = "default",
         config: Config = None,
-        data: Data = _DATA,
+        data: Data = DEFAULT_DATA,
     ) -> None:
-        """Make a bank's vectors anew with the embedding model that is configured now."""
+        """Rebuild a bank's vectors with the configured embedding model."""
         with_pool(config, data, lambda pool: _reembed(pool, load(config), bank, every, tenant))
 
     @app.command()
     def reindex(
         bank: Bank = None,
         every: Every = False,
-        language: Annotated[
-            str | None, typer.Option(help="The bank's language from now on.")
+        language: Annotated[str | None, typer.Option(help="New language of the bank.")] = None,
+        segmenter: Annotated[
+            str | None, typer.Option(help="New segmenter of the bank: bigram or jieba.")
         ] = None,
-        segmenter: Annotated[str | None, typer.Option(help="bigram or jieba, from now on.")] = None,
         keyword: Annotated[
             str | None,
-            typer.Option(
-                help="Make this keyword back-end ready for all banks; bm25 takes all away."
-            ),
+            typer.Option(help="Build this keyword back-end for every bank; bm25 removes them all."),
         ] = None,
         tenant: Tenant = "default",
         config: Config = None,
-        data: Data = _DATA,
+        data: Data = DEFAULT_DATA,
     ) -> None:
-        """Make the keyword index anew: a bank's, or a back-end's of all banks."""
+        """Rebuild the keyword index of a bank, or of a back-end for every bank."""
         changes = {"text_search_language": language, "text_search_segmenter": segmenter}
 
         async def work(pool: Pool) -> None:
@@ -75,7 +68,9 @@ def add_to(app: typer.Typer, with_pool: WithPool) -> None:
             if keyword is None:
                 await _reindex(pool, settings, bank, every, tenant, changes)
             elif bank is not None or every or language or segmenter:
-                raise InvalidInput("--keyword is for all banks and goes with nothing else")
+                raise InvalidInput(
+                    "--keyword applies to every bank and cannot be combined with other options"
+                )
             else:
                 await _reindex_keyword(pool, settings, keyword)
 
@@ -95,10 +90,14 @@ def keyword_findings(settings: Settings, _data: Path) -> Iterator[tuple[str, str
         yield "ok", "keyword", f"{RESIDENT}, from memory"
         return
     if settings.database.database_url is None:
-        yield "ok", "keyword", f"{backend.name}, in the embedded database: made or checked at start"
+        yield (
+            "ok",
+            "keyword",
+            f"{backend.name}, in the embedded database: built or checked at start",
+        )
         return
 
-    async def ask() -> list[Finding]:
+    async def ask() -> list[BackendFinding]:
         pool = await open_pool(pool_settings(settings))
         try:
             return await keyword.examine(pool, backend)
@@ -109,7 +108,7 @@ def keyword_findings(settings: Settings, _data: Path) -> Iterator[tuple[str, str
         if finding.ok:
             yield "ok", "keyword", finding.what
         else:
-            yield "wrong", "keyword", f"not so: {finding.what}; {finding.remedy}"
+            yield "wrong", "keyword", f"not satisfied: {finding.what}; {finding.remedy}"
 
 
 async def _reembed(
@@ -148,7 +147,7 @@ async def _reindex_keyword(pool: Pool, settings: Settings, name: str) -> None:
     backend = keyword_backend(settings.model_copy(update={"banks": wanted}))
     if backend is None:
         await keyword.leave(pool)
-        typer.echo(f"{RESIDENT} needs no table; those of other back-ends are gone")
+        typer.echo(f"{RESIDENT} needs no table; the tables of other back-ends were removed")
         return
     with _display() as display:
         tasks: dict[str, Any] = {}

@@ -28,7 +28,7 @@ def show(answer: Mapping[str, Any], *, explain: bool, console: Console | None = 
     if parts := answer.get("degraded"):
         out.print(f"answered without: {', '.join(parts)}", style="yellow")
     if answer.get("results_truncated"):
-        out.print("more was found than fits the token budget", style="dim")
+        out.print("more memories matched than fit the token budget", style="dim")
     if explain:
         _trace(answer.get("trace") or {}, out)
 

@@ -22,7 +22,7 @@ from serve.http.services import largest_body
 SMALL_BYTES = 64 * 2**10
 """Smaller bodies are parsed where they are read, and do not count as memory."""
 GRACE_S, BYTES_PER_S = 10.0, 8 * 2**10
-"""A body has to be here after the first, and one second more for each so many bytes of it."""
+"""A body must arrive within the first, plus one second for every so many bytes."""
 _SLICE_BYTES = 2**20
 """Decoded between two looks at what else waits: about 3 ms."""
 

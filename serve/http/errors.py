@@ -34,7 +34,7 @@ class SlowBody(errors.FourfoldError):
 
     def __init__(self, bytes_per_s: int) -> None:
         super().__init__(
-            f"the request body comes too slowly: at least {bytes_per_s} bytes a second"
+            f"the request body arrives too slowly: at least {bytes_per_s} bytes a second"
         )
 
 
@@ -53,7 +53,9 @@ class UnsupportedEncoding(errors.FourfoldError):
     """A body in an encoding that is not read (415)."""
 
     def __init__(self, encoding: str) -> None:
-        super().__init__(f"content-encoding {encoding!r} is not read: use gzip, deflate or none")
+        super().__init__(
+            f"content-encoding {encoding!r} is not supported: use gzip, deflate or none"
+        )
 
 
 class BadEncoding(errors.FourfoldError):
@@ -117,7 +119,7 @@ def refusal(error: Exception) -> Response:
         if isinstance(error, kind):
             return json_response(_body(error), status, _headers(error, status))
     log.error("unexpected error", exc_info=error)
-    return json_response({"detail": "an unexpected error happened; the server's log has it"}, 500)
+    return json_response({"detail": "an unexpected error occurred; see the server's log"}, 500)
 
 
 def _body(error: Exception) -> dict[str, Any]:
@@ -156,7 +158,7 @@ def problems(found: Sequence[Any]) -> Response:
 def _sentence(problem: Mapping[str, Any]) -> str:
     """What is wrong; the framework says little where a whole body cannot be read."""
     if problem["type"] == "json_invalid":
-        return f"the body is no JSON: {problem.get('ctx', {}).get('error', problem['msg'])}"
+        return f"the body is not JSON: {problem.get('ctx', {}).get('error', problem['msg'])}"
     if problem["type"] == "model_attributes_type" and tuple(problem["loc"]) == ("body",):
         return "the body must be a JSON object, sent with content-type application/json"
     return str(problem["msg"])
@@ -191,7 +193,7 @@ def install(app: FastAPI) -> None:
                 headers["Allow"] += ", HEAD"
             detail = f"{request.method} cannot be used here: use {' or '.join(allowed)}"
         elif error.status_code == 404 and detail == "Not Found":  # the framework's own
-            detail = "there is nothing at this address: /docs shows what there is"
+            detail = "there is nothing at this address: /docs lists the API"
         return json_response({"detail": detail}, error.status_code, headers)
 
     async def known(_request: Request, error: Exception) -> Response:

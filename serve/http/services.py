@@ -180,10 +180,10 @@ Changer = Annotated[str, Depends(_changing, scope="function")]
 
 async def largest_body(services: Services, tenant: str) -> int:
     """Bytes that a body of the tenant may have by its own limits; 0: no limit of its own."""
-    return (await limits.of(services.pool, tenant)).max_body_bytes or 0
+    return (await limits.of_tenant(services.pool, tenant)).max_body_bytes or 0
 
 
 async def most_items(services: Services, tenant: str, common: int) -> int:
     """How many items one write of the tenant may have."""
-    own = (await limits.of(services.pool, tenant)).max_items
+    own = (await limits.of_tenant(services.pool, tenant)).max_items
     return min(own, common) if own else common

@@ -40,7 +40,7 @@ Connection: close\r
 {{"detail": "{detail}"}}
 """
 _REFUSALS = {
-    400: ("Bad Request", "", "the request is no HTTP, or its head is too long"),
+    400: ("Bad Request", "", "the request is not HTTP, or its head is too long"),
     408: ("Request Timeout", "", f"the request was not here within {HEAD_S} seconds"),
     503: (
         "Service Unavailable",

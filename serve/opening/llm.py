@@ -82,7 +82,7 @@ class Books:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     async def reserve(self, tenant: str, tokens: int) -> int:
-        own = await limits.of(self.pool, tenant)
+        own = await limits.of_tenant(self.pool, tenant)
         most = _first(own.llm_tokens_per_day, self.section.tenant_tokens_per_day)
         if most:
             await llm_calls.reserve(self.pool, tenant, tokens, most, self.clock())
@@ -91,7 +91,7 @@ class Books:
     async def settle(self, record: CallRecord, reserved: int) -> None:
         """Never raises: the call itself is over."""
         question, usage = record.question, record.usage
-        own = await limits.of(self.pool, question.tenant)
+        own = await limits.of_tenant(self.pool, question.tenant)
         budgeted = _first(own.llm_tokens_per_day, self.section.tenant_tokens_per_day)
         call = LLMCall(
             question.tenant,
@@ -166,7 +166,7 @@ async def open_models(settings: Settings, pool: Pool, stack: AsyncExitStack) -> 
     by_rules = frozenset(o for o in OPERATIONS if section.chain(o).by_rules)
     if by_rules:
         log.warning(
-            "llm_provider is extractive: rules stand in for a language model in %s; good for"
+            "llm_provider is extractive: rules replace a language model in %s; good for"
             " trying out, not for use",
             ", ".join(sorted(by_rules)),
         )

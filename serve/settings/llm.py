@@ -291,7 +291,9 @@ def _behind(
 def _settings(member: LLMMember, operation: str) -> LLMSettings:
     name = member.provider or ""
     if name == RULES:
-        raise ValueError(f"llm_provider {RULES!r} stands for rules: it can be no part of a chain")
+        raise ValueError(
+            f"llm_provider {RULES!r} means extraction by rules: it cannot be part of a chain"
+        )
     provider(name)
     temperature = member.temperature
     if temperature is None:

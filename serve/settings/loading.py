@@ -25,7 +25,7 @@ PREFIXES = ("HINDSIGHT_API_", "FOURFOLD_")
 _MEMBER = re.compile(r"RERANKER_(?:(\d+)_)?([A-Z0-9_]+)")
 _OWN_NAMES = frozenset(
     {"SHARED", "CONFIG", "DATA", "URL", "API_KEY", "RUN", "LOG_FILE"}
-)  # variables of ours that are no settings
+)  # our own variables that are not settings
 
 
 class SettingsError(ValueError):

@@ -1,7 +1,7 @@
 """The shape of the settings: sections of frozen pydantic models.
 
 A field's public name is its name in upper case behind `HINDSIGHT_API_` or `FOURFOLD_`; in a file
-it stands under its section in lower case. Units stand in the names. Defaults of settings that the
+it stands under its section in lower case. Names carry the units. Defaults of settings that the
 Hindsight API server has are that server's.
 """
 
@@ -85,7 +85,7 @@ class Server(Section):
     log_format: Literal["text", "json"] = "text"
     """How a log line is written."""
     log_max_bytes: Annotated[int, Field(ge=4096, le=2**40)] = 32 * 2**20
-    """Size at which server.log is put away as server.log.1 and begun anew."""
+    """Size at which server.log is rotated to server.log.1."""
     log_files_kept: Annotated[int, Field(ge=0, le=1000)] = 4
     """How many such older files are kept."""
     access_log: Flag = False
@@ -161,8 +161,8 @@ class Banks(Section):
     vector_backend: Literal["auto", "cpu", "gpu"] = "auto"
     """Where vectors are scanned; auto takes the GPU that the stage was given."""
     bank_shard_rows: Count = 500_000
-    """Vectors of a larger bank are held and searched in ranges of so many memories, by the replicas
-    of the stage `ranges` where that is a deployment; 0 = in one."""
+    """Vectors of a larger bank are held and searched in ranges of this many memories, by the
+    replicas of the stage `ranges` where that is a deployment; 0 = in one."""
     bank_ivf_rows: Count = 0
     """On the CPU, banks (or ranges of one) from this size on are searched approximately, through
     inverted lists: from 400,000 memories on in less than half of the time, for a fifth more of
@@ -252,7 +252,7 @@ class Embeddings(Section):
     embeddings_zeroentropy_dimensions: Maybe = 1280
     """Numbers of a vector: 2560, 1280, 640, 320, 160, 80 or 40."""
     embeddings_max_input_tokens: Maybe = None
-    """Cut inputs to so many cl100k tokens."""
+    """Cut inputs to this many cl100k tokens."""
     embeddings_cached_queries: Count = 1024
     """Recent query vectors kept."""
     model_init_timeout_s: Seconds = 300.0
@@ -319,7 +319,7 @@ class Rerankers(Section):
     members: tuple[RerankerMember, ...] = (RerankerMember(),)
 
 
-class Limits(Section):
+class ServerLimits(Section):
     """What keeps one tenant from the others, and the process from drowning."""
 
     recall_queue_max: Count = 256
@@ -345,7 +345,7 @@ class Limits(Section):
     """true: a request needs a key made with `fourfold keys`; its tenant is the key's."""
 
 
-class Worker(Section):
+class BackgroundWork(Section):
     """Background operations."""
 
     worker_enabled: Flag = True
@@ -362,7 +362,7 @@ class Autoscale(Section):
     min_replicas: Positive = 1
     max_replicas: Positive = 4
     drain_s: Seconds = 1.0
-    """The queue should be empty after so many seconds."""
+    """The queue should be empty after this many seconds."""
     upscale_delay_s: Annotated[float, Field(ge=0)] = 4.0
     downscale_delay_s: Annotated[float, Field(ge=0)] = 300.0
 
@@ -382,7 +382,7 @@ class Stage(Section):
     autoscale: Autoscale | None = None
 
 
-class Stages(Section):
+class StagePlacement(Section):
     """One entry per stage. Everything inline is one process: the cheapest on a small machine."""
 
     recall: Stage = Stage(max_ongoing=8192, max_queued=8192)
@@ -408,9 +408,9 @@ class Settings(BaseModel):
     recall: RecallSettings = RecallSettings()
     retain: RetainSettings = RetainSettings()
     llm: LLMSection = LLMSection()
-    limits: Limits = Limits()
-    worker: Worker = Worker()
-    stages: Stages = Stages()
+    limits: ServerLimits = ServerLimits()
+    worker: BackgroundWork = BackgroundWork()
+    stages: StagePlacement = StagePlacement()
     warnings: tuple[str, ...] = ()
     """What was accepted but has no effect, or was replaced by a default; said at start."""
 

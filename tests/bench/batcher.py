@@ -14,7 +14,7 @@ import random
 import sys
 from pathlib import Path
 
-from models.batching.lanes import Limits
+from models.batching.lanes import LaneLimits
 from models.types import Priority
 from tests.bench import report
 from tests.models import virtual_time
@@ -22,7 +22,7 @@ from tests.models.load_simulation import Device, Outcome, Stream, simulate
 
 BATCH = 32
 WAIT_S = 0.010
-LIMITS = Limits(batch_tokens=BATCH, bulk_batch_tokens=8, queued_tokens=256)
+LIMITS = LaneLimits(batch_tokens=BATCH, bulk_batch_tokens=8, queued_tokens=256)
 COLUMNS = ("offered/s", "served/s", "p50 ms", "p99 ms", "refused/s", "refused within ms")
 
 

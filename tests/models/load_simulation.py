@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from models.batching.batcher import Batcher
-from models.batching.lanes import Limits
+from models.batching.lanes import LaneLimits
 from models.types import DeadlineExceeded, Overloaded, Priority
 from tests.models import virtual_time
 
@@ -58,14 +58,14 @@ class Device:
 
 
 def simulate(
-    streams: Sequence[Stream], limits: Limits, seconds: float, device: Device | None = None
+    streams: Sequence[Stream], limits: LaneLimits, seconds: float, device: Device | None = None
 ) -> dict[str, Outcome]:
     """What became of every call that arrived in `seconds`, by tenant."""
     return virtual_time.run(_simulate(streams, limits, seconds, device or Device()))
 
 
 async def _simulate(
-    streams: Sequence[Stream], limits: Limits, seconds: float, device: Device
+    streams: Sequence[Stream], limits: LaneLimits, seconds: float, device: Device
 ) -> dict[str, Outcome]:
     clock = asyncio.get_running_loop().time
     batcher: Batcher[int, int] = Batcher(device.run, limits, clock=clock)

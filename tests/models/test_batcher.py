@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.batching.batcher import Batcher
-from models.batching.lanes import Limits
+from models.batching.lanes import LaneLimits
 from models.types import BadOutput, DeadlineExceeded, Overloaded, Priority, Unavailable
 from tests.models import virtual_time
 
@@ -43,7 +43,7 @@ class Machine:
 
 
 def on_virtual_time(
-    scenario: Callable[[Batcher[int, int], Machine], Awaitable[None]], limits: Limits
+    scenario: Callable[[Batcher[int, int], Machine], Awaitable[None]], limits: LaneLimits
 ) -> Machine:
     machine = Machine()
 
@@ -65,7 +65,7 @@ def test_idle_means_at_once_and_calls_of_one_moment_share_a_batch() -> None:
         assert first == [[0], [10], [20], [30]]
         assert asyncio.get_running_loop().time() == BATCH_S
 
-    machine = on_virtual_time(scenario, Limits(batch_tokens=8))
+    machine = on_virtual_time(scenario, LaneLimits(batch_tokens=8))
     assert machine.batches == [[0, 1, 2, 3]]
 
 
@@ -78,14 +78,14 @@ def test_what_arrives_while_the_device_is_busy_becomes_the_next_batch() -> None:
         await asyncio.gather(*calls)
         assert asyncio.get_running_loop().time() == 2 * BATCH_S
 
-    assert on_virtual_time(scenario, Limits(batch_tokens=8)).batches == [[0], [1, 2, 3]]
+    assert on_virtual_time(scenario, LaneLimits(batch_tokens=8)).batches == [[0], [1, 2, 3]]
 
 
 def test_longest_first_inside_a_call_and_results_in_the_callers_order() -> None:
     async def scenario(batcher: Batcher[int, int], machine: Machine) -> None:
         assert await batcher.submit([1, 2, 3, 4], [3, 9, 1, 5]) == [10, 20, 30, 40]
 
-    machine = on_virtual_time(scenario, Limits(batch_tokens=10))
+    machine = on_virtual_time(scenario, LaneLimits(batch_tokens=10))
     assert machine.batches == [[2], [4, 1, 3]]
 
 
@@ -93,7 +93,7 @@ def test_a_padded_batch_counts_items_times_longest() -> None:
     async def scenario(batcher: Batcher[int, int], machine: Machine) -> None:
         await batcher.submit(range(6), [5, 4, 4, 2, 2, 1])
 
-    machine = on_virtual_time(scenario, Limits(batch_tokens=10, padded=True))
+    machine = on_virtual_time(scenario, LaneLimits(batch_tokens=10, padded=True))
     assert machine.batches == [[0, 1], [2, 3], [4, 5]]
 
 
@@ -101,14 +101,14 @@ def test_an_item_above_the_budget_runs_alone() -> None:
     async def scenario(batcher: Batcher[int, int], machine: Machine) -> None:
         await batcher.submit([1, 2], [50, 3])
 
-    assert on_virtual_time(scenario, Limits(batch_tokens=10)).batches == [[1], [2]]
+    assert on_virtual_time(scenario, LaneLimits(batch_tokens=10)).batches == [[1], [2]]
 
 
 def test_at_most_so_many_items_per_batch() -> None:
     async def scenario(batcher: Batcher[int, int], machine: Machine) -> None:
         await batcher.submit(range(7), [1] * 7)
 
-    machine = on_virtual_time(scenario, Limits(batch_tokens=100, batch_items=3))
+    machine = on_virtual_time(scenario, LaneLimits(batch_tokens=100, batch_items=3))
     assert [len(batch) for batch in machine.batches] == [3, 3, 1]
 
 
@@ -122,7 +122,7 @@ def test_the_earliest_deadline_first_between_callers(tenants: Sequence[str]) -> 
             batcher.submit([3], [4], tenant=tenants[2], deadline=200),
         )
 
-    machine = on_virtual_time(scenario, Limits(batch_tokens=4))
+    machine = on_virtual_time(scenario, LaneLimits(batch_tokens=4))
     assert [i for batch in machine.batches for i in batch if i] == [2, 3, 1]
 
 
@@ -136,7 +136,7 @@ def test_bulk_leaves_a_place_for_queries() -> None:
         assert asyncio.get_running_loop().time() - begin == BATCH_S
         await bulk
 
-    limits = Limits(bulk_batch_tokens=3, ahead=1, reserved=1)
+    limits = LaneLimits(bulk_batch_tokens=3, ahead=1, reserved=1)
     assert on_virtual_time(scenario, limits).most == 2
 
 
@@ -150,7 +150,7 @@ def test_bulk_waits_for_queries_and_comes_in_small_batches() -> None:
             batcher.submit(range(6), [1] * 6, priority=Priority.BULK), late_query()
         )
 
-    machine = on_virtual_time(scenario, Limits(batch_tokens=8, bulk_batch_tokens=3))
+    machine = on_virtual_time(scenario, LaneLimits(batch_tokens=8, bulk_batch_tokens=3))
     assert machine.batches == [[0, 1, 2], [100], [3, 4, 5]]
 
 
@@ -159,7 +159,7 @@ def test_tenants_share_every_batch() -> None:
         flood = [batcher.submit(range(16), [1] * 16, tenant="a") for _ in range(4)]
         await asyncio.gather(*flood, batcher.submit([99], [1], tenant="b"))
 
-    machine = on_virtual_time(scenario, Limits(batch_tokens=16))
+    machine = on_virtual_time(scenario, LaneLimits(batch_tokens=16))
     assert 99 in machine.batches[0]
 
 
@@ -175,7 +175,7 @@ def test_cancelled_work_never_reaches_the_device() -> None:
         await first
         assert batcher.load().cancelled == 1
 
-    assert on_virtual_time(scenario, Limits()).batches == [[1], [3]]
+    assert on_virtual_time(scenario, LaneLimits()).batches == [[1], [3]]
 
 
 def test_expired_work_is_told_on_time_and_never_reaches_the_device() -> None:
@@ -191,7 +191,7 @@ def test_expired_work_is_told_on_time_and_never_reaches_the_device() -> None:
         await first
         assert batcher.load().expired == 2
 
-    assert on_virtual_time(scenario, Limits()).batches == [[1]]
+    assert on_virtual_time(scenario, LaneLimits()).batches == [[1]]
 
 
 def test_a_failing_batch_fails_only_its_callers() -> None:
@@ -204,7 +204,7 @@ def test_a_failing_batch_fails_only_its_callers() -> None:
             await bad
         assert await good == [10]
 
-    machine = on_virtual_time(scenario, Limits(batch_tokens=4))
+    machine = on_virtual_time(scenario, LaneLimits(batch_tokens=4))
     # The rest of the failed call is dropped.
     assert machine.batches == [[13], [1]]
 
@@ -214,7 +214,7 @@ def test_too_few_results_fail_the_batch() -> None:
         return list(items)[1:]
 
     async def main() -> None:
-        batcher: Batcher[int, int] = Batcher(short, Limits())
+        batcher: Batcher[int, int] = Batcher(short, LaneLimits())
         with pytest.raises(BadOutput, match="1 results for 2 items"):
             await batcher.submit([1, 2], [1, 1])
         await batcher.close()
@@ -236,7 +236,7 @@ def test_the_queue_is_bounded_in_tokens_and_no_tenant_takes_it_all() -> None:
         await asyncio.gather(running, *waiting, other)
         assert batcher.load().refused == 1
 
-    on_virtual_time(scenario, Limits(batch_tokens=10, queued_tokens=100))
+    on_virtual_time(scenario, LaneLimits(batch_tokens=10, queued_tokens=100))
 
 
 def test_work_that_would_start_too_late_is_refused_at_once() -> None:
@@ -249,7 +249,7 @@ def test_work_that_would_start_too_late_is_refused_at_once() -> None:
             await batcher.submit([2], [4], deadline=clock() + 3 * BATCH_S)
         await asyncio.gather(*calls, batcher.submit([2], [4], deadline=clock() + 30 * BATCH_S))
 
-    on_virtual_time(scenario, Limits(batch_tokens=4))
+    on_virtual_time(scenario, LaneLimits(batch_tokens=4))
 
 
 def test_ahead_hands_over_the_next_batch_while_one_runs() -> None:
@@ -257,7 +257,7 @@ def test_ahead_hands_over_the_next_batch_while_one_runs() -> None:
         await batcher.submit(range(6), [1] * 6)
 
     for ahead in (0, 1):
-        machine = on_virtual_time(scenario, Limits(batch_tokens=2, ahead=ahead))
+        machine = on_virtual_time(scenario, LaneLimits(batch_tokens=2, ahead=ahead))
         assert machine.most == 1 + ahead
 
 
@@ -265,7 +265,7 @@ def test_close_finishes_what_was_accepted_and_refuses_the_rest() -> None:
     async def main() -> None:
         machine = Machine()
         clock = asyncio.get_running_loop().time
-        batcher: Batcher[int, int] = Batcher(machine.run, Limits(batch_tokens=1), clock=clock)
+        batcher: Batcher[int, int] = Batcher(machine.run, LaneLimits(batch_tokens=1), clock=clock)
         calls = [asyncio.create_task(batcher.submit([i], [1])) for i in range(4)]
         await asyncio.sleep(0)
         closing = asyncio.create_task(batcher.close(drain_s=2.5 * BATCH_S))
@@ -315,7 +315,7 @@ def test_nothing_is_lost_repeated_or_swapped(
     callers: list[Plan], padded: bool, ahead: int, queued: int, failing: bool
 ) -> None:
     budget, most = 16, 5
-    limits = Limits(budget, 8, most, queued, padded, ahead)
+    limits = LaneLimits(budget, 8, most, queued, padded, ahead)
     lengths: dict[int, int] = {}
     taken_after: dict[int, float] = {}
     outcomes: dict[int, object] = {}

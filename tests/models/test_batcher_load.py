@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from models.batching.lanes import Limits
+from models.batching.lanes import LaneLimits
 from models.types import Priority
 from tests.models.load_simulation import Device, Stream, simulate
 
 pytestmark = pytest.mark.unit
 
-LIMITS = Limits(batch_tokens=32, bulk_batch_tokens=8, queued_tokens=256)
+LIMITS = LaneLimits(batch_tokens=32, bulk_batch_tokens=8, queued_tokens=256)
 
 
 def test_keeps_up_with_800_requests_a_second() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from models.catalog import REMOTE_EMBEDDERS, build_embedder, build_reranker
-from models.remote.hosted import OpenAIEmbedder, RemoteReranker
+from models.remote.hosted import HostedReranker, OpenAIEmbedder
 from models.settings import (
     EMBEDDER_PROVIDERS,
     RERANKER_PROVIDERS,
@@ -65,7 +65,7 @@ async def test_rerank_request_and_answer(
     settings = RerankerSettings(
         provider=provider, url=url, api_key="k", batch_size=3, send_bank_as_header=True
     )
-    client = RemoteReranker(settings, transport)
+    client = HostedReranker(settings, transport)
     await client.start()
     answer = await client.rerank("q", DOCUMENTS, bank="b1")
     await client.close()
@@ -93,7 +93,7 @@ async def test_rerank_request_and_answer(
 )
 async def test_incomplete_answers_are_errors(body: Any) -> None:
     transport, _ = over(lambda _: httpx.Response(200, json=body))
-    client = RemoteReranker(RerankerSettings(provider="jina"), transport)
+    client = HostedReranker(RerankerSettings(provider="jina"), transport)
     await client.start()
     with pytest.raises(BadOutput):
         await client.rerank("q", ["one"])
@@ -103,7 +103,7 @@ async def test_incomplete_answers_are_errors(body: Any) -> None:
 async def test_a_null_score_is_not_a_number() -> None:
     results = [{"index": 1, "relevance_score": None}, {"index": 0, "relevance_score": 0.5}]
     transport, _ = over(lambda _: httpx.Response(200, json={"results": results}))
-    client = RemoteReranker(RerankerSettings(provider="jina"), transport)
+    client = HostedReranker(RerankerSettings(provider="jina"), transport)
     await client.start()
     answer = await client.rerank("q", ["one", "two"])
     await client.close()
@@ -113,7 +113,7 @@ async def test_a_null_score_is_not_a_number() -> None:
 
 async def test_no_json_is_an_error_and_unsent_headers_stay_unsent() -> None:
     transport, seen = over(lambda _: httpx.Response(200, text="<html>"))
-    client = RemoteReranker(RerankerSettings(provider="jina"), transport)
+    client = HostedReranker(RerankerSettings(provider="jina"), transport)
     with pytest.raises(Unavailable, match="not started"):
         await client.rerank("q", ["one"])
     await client.start()
@@ -129,7 +129,7 @@ async def test_no_json_is_an_error_and_unsent_headers_stay_unsent() -> None:
 
 async def test_retries_end_before_the_deadline() -> None:
     transport, seen = over(lambda _: httpx.Response(503, json={"detail": "loading"}))
-    client = RemoteReranker(RerankerSettings(provider="jina"), transport)
+    client = HostedReranker(RerankerSettings(provider="jina"), transport)
     await client.start()
     start = time.monotonic()
     with pytest.raises(Overloaded, match="loading"):
@@ -278,7 +278,7 @@ async def test_texts_are_bounded_before_they_are_sent() -> None:
     assert len(seen) == 3
     assert max(len(request.content) for request in seen) < 1_600_000
     transport, seen = over(ranked)
-    reranker = RemoteReranker(RerankerSettings(provider="cohere", max_tokens_per_doc=10), transport)
+    reranker = HostedReranker(RerankerSettings(provider="cohere", max_tokens_per_doc=10), transport)
     await reranker.start()
     await reranker.rerank("q" * 1_000_000, ["1" * 1_000_000] * 3)
     await reranker.close()

@@ -19,7 +19,7 @@ EVERY = [
     errors.RateLimited("too many", 3.0),
     errors.DeadlineExceeded("rerank"),
     errors.Unavailable("the database", "it restarts", 5.0),
-    errors.StaleSnapshot("the bank", "its memories were arranged anew"),
+    errors.StaleSnapshot("the bank", "its memories were rearranged"),
     errors.ModelFailed("the answer cannot be used"),
     errors.ModelRefused("it declined"),
     errors.ModelCut("the answer was cut"),

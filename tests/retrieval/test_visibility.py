@@ -15,7 +15,16 @@ from retrieval.bank.loader import next_snapshot
 from retrieval.bank.vectors.flat import FlatBackend
 from retrieval.store.metadata import compiled, holds
 from retrieval.store.visibility import Seen, Visibility
-from retrieval.types import NO_TIME, Filters, TagAll, TagAny, TagLeaf, TagNot, TagsMatch
+from retrieval.types import (
+    NO_TIME,
+    Filters,
+    TagAll,
+    TagAny,
+    TagLeaf,
+    TagNot,
+    TagsMatch,
+    microseconds,
+)
 from tests.retrieval.bank.model import Ledger, Memory
 
 pytestmark = pytest.mark.unit
@@ -68,7 +77,7 @@ def ledger() -> Ledger:
                 tags=tuple(TAGS.index(tag) for tag in memory.tags),
                 mentioned_at=NO_TIME
                 if memory.mentioned_at is None
-                else filters.microseconds(memory.mentioned_at),
+                else microseconds(memory.mentioned_at),
             )
             for memory in MEMORIES
         ],

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from retrieval import timex, zones
-from retrieval.bank.filters import bounds, by_date, microseconds, overlaps
+from retrieval.bank.filters import bounds, by_date, overlaps
 from retrieval.errors import InvalidInput
-from retrieval.types import NO_TIME, Filters, RecallQuery, Window
+from retrieval.types import NO_TIME, Filters, RecallQuery, Window, microseconds
 
 pytestmark = pytest.mark.unit
 

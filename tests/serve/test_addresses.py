@@ -104,9 +104,7 @@ async def test_nothing_is_there(live: Live) -> None:
     for path in ("/v1/default/bank", f"{B}//profile", f"{B}/a/b/profile", f"{B}/a/nothing"):
         answer = await live.http.get(path)
         assert answer.status_code == 404
-        assert answer.json()["detail"] == (
-            "there is nothing at this address: /docs shows what there is"
-        )
+        assert answer.json()["detail"] == ("there is nothing at this address: /docs lists the API")
 
 
 @pytest.mark.parametrize(

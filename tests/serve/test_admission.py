@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from retrieval.errors import DeadlineExceeded, Overloaded, RateLimited
-from serve.admission.controller import AdmissionController, Limits, LimitShare
+from serve.admission.controller import AdmissionController, AdmissionLimits, LimitShare
 
 pytestmark = pytest.mark.unit
 
@@ -166,7 +166,7 @@ async def test_a_wait_that_ends_as_a_place_becomes_free() -> None:
 
 
 async def test_a_tenants_own_limit() -> None:
-    controller = AdmissionController(8, 8, limits=Limits(at_once=2))
+    controller = AdmissionController(8, 8, limits=AdmissionLimits(at_once=2))
     async with inside(controller, "a", "a"):
         with pytest.raises(RateLimited):
             async with controller.enter("a"):
@@ -177,7 +177,7 @@ async def test_a_tenants_own_limit() -> None:
 
 async def test_rate_says_when_to_come_back() -> None:
     clock = Clock()
-    controller = AdmissionController(8, 8, limits=Limits(per_s=2.0, burst=2), clock=clock)
+    controller = AdmissionController(8, 8, limits=AdmissionLimits(per_s=2.0, burst=2), clock=clock)
     for _ in range(2):
         async with controller.enter("a"):
             pass
@@ -192,10 +192,10 @@ async def test_rate_says_when_to_come_back() -> None:
 
 async def test_tenants_with_limits_of_their_own() -> None:
     clock = Clock()
-    of = {"slow": Limits(per_s=0.5, burst=1), "narrow": Limits(at_once=1)}
+    of = {"slow": AdmissionLimits(per_s=0.5, burst=1), "narrow": AdmissionLimits(at_once=1)}
 
-    async def limits(tenant: str) -> Limits:
-        return of.get(tenant, Limits())
+    async def limits(tenant: str) -> AdmissionLimits:
+        return of.get(tenant, AdmissionLimits())
 
     controller = AdmissionController(8, 8, limits=limits, clock=clock)
     for _ in range(50):
@@ -209,11 +209,11 @@ async def test_tenants_with_limits_of_their_own() -> None:
     async with inside(controller, "narrow"):
         with pytest.raises(RateLimited, match="the limit is 1"):
             await controller.enter("narrow").__aenter__()
-    of["slow"] = Limits()  # changed while it serves
+    of["slow"] = AdmissionLimits()  # changed while it serves
     for _ in range(50):
         async with controller.enter("slow"):
             pass
-    of["slow"] = Limits(per_s=1.0, burst=3)
+    of["slow"] = AdmissionLimits(per_s=1.0, burst=3)
     for _ in range(3):
         async with controller.enter("slow"):
             pass
@@ -224,7 +224,7 @@ async def test_tenants_with_limits_of_their_own() -> None:
 
 async def test_many_tenants_are_forgotten_again() -> None:
     clock = Clock()
-    controller = AdmissionController(8, 8, limits=Limits(per_s=1.0, burst=2), clock=clock)
+    controller = AdmissionController(8, 8, limits=AdmissionLimits(per_s=1.0, burst=2), clock=clock)
     for i in range(10_002):
         clock.now += 0.001
         async with controller.enter(f"t{i}"):
@@ -275,13 +275,17 @@ def test_shares_add_up() -> None:
         assert {LimitShare(rank, world_size).count(1) for rank in range(world_size)} == {
             1
         }  # but never nobody
-    assert LimitShare(2, 4).of(Limits(at_once=7, per_s=10.0, burst=2)) == Limits(2, 2.5, 1)
-    assert LimitShare().of(Limits(3, 0.5, 4)) == Limits(3, 0.5, 4)
+    assert LimitShare(2, 4).of(AdmissionLimits(at_once=7, per_s=10.0, burst=2)) == AdmissionLimits(
+        2, 2.5, 1
+    )
+    assert LimitShare().of(AdmissionLimits(3, 0.5, 4)) == AdmissionLimits(3, 0.5, 4)
 
 
 async def test_a_controller_keeps_its_share_of_a_tenants_limit() -> None:
     shares = [LimitShare(0, 2)]
-    controller = AdmissionController(8, 8, limits=Limits(at_once=3), share=lambda: shares[0])
+    controller = AdmissionController(
+        8, 8, limits=AdmissionLimits(at_once=3), share=lambda: shares[0]
+    )
     async with inside(controller, "a", "a"):
         with pytest.raises(RateLimited, match=r"2 requests open at one of 2 processes.* is 3$"):
             async with controller.enter("a"):
@@ -297,7 +301,7 @@ async def test_a_controller_keeps_its_share_of_a_tenants_limit() -> None:
 
 async def test_two_controllers_keep_one_rate() -> None:
     clock = Clock()
-    limits = Limits(per_s=4, burst=4)
+    limits = AdmissionLimits(per_s=4, burst=4)
     shares = [partial(LimitShare, rank, 2) for rank in (0, 1)]
     controllers = [
         AdmissionController(8, 8, limits=limits, share=share, clock=clock) for share in shares

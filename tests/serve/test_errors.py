@@ -17,7 +17,7 @@ pytestmark = pytest.mark.unit
     [
         (
             {"loc": ("body", 9), "type": "json_invalid", "ctx": {"error": "Expecting value"}},
-            "the body is no JSON: Expecting value",
+            "the body is not JSON: Expecting value",
         ),
         (
             {"loc": ("body",), "type": "model_attributes_type"},

@@ -14,7 +14,7 @@ from retrieval.recall.engine import RecallResult
 from retrieval.store import limits, tenants
 from retrieval.types import RecallQuery
 from serve import composition
-from serve.admission.controller import AdmissionController, Limits
+from serve.admission.controller import AdmissionController, AdmissionLimits
 from serve.http import app
 from serve.http.services import Services
 from tests.serve.conftest import B, Live, settings_for
@@ -116,7 +116,9 @@ async def test_a_full_line_is_503_and_a_tenants_limit_429(live: Live) -> None:
         assert {answer.status_code for answer in await asyncio.gather(*waiting)} == {200}
 
     recaller = Held()
-    async with served(live, recaller, AdmissionController(4, 4, limits=Limits(at_once=1))) as http:
+    async with served(
+        live, recaller, AdmissionController(4, 4, limits=AdmissionLimits(at_once=1))
+    ) as http:
         first = asyncio.create_task(ask(http))
         await recaller.arrived.wait()
         refused = await ask(http)

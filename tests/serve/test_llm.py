@@ -114,6 +114,24 @@ async def test_a_chunk_is_never_paid_for_twice(dsn: str, server: LLMServer) -> N
         assert [("First" in asked.text) for asked in server.asked].count(True) == 1
 
 
+@pytest.mark.parametrize("path", ["documents/d", "memories"])
+async def test_deleting_forgets_what_was_extracted(dsn: str, server: LLMServer, path: str) -> None:
+    server.rule("facts", quoted)
+    async with application(dsn, **one(server)) as live:
+        bank = f"{B}/forgets-{len(path)}"
+        body = {"items": [{"content": "Ann likes tea.", "document_id": "d"}]}
+        for asked in (1, 2):
+            retained = await live.http.post(f"{bank}/memories", json=body)
+            assert retained.status_code == 200, retained.text
+            assert len(server.asked) == asked
+            kept = await live.services.pool.fetchval(
+                "select count(*) from extraction_ledger where bank_id = $1", bank.split("/")[-1]
+            )
+            assert kept == 1
+            gone = await live.http.delete(f"{bank}/{path}")
+            assert gone.status_code == 200, gone.text
+
+
 @pytest.mark.parametrize(
     ("reply", "status", "retry_after"),
     [

@@ -49,8 +49,8 @@ class RangeReading:
 class Ranges(Protocol):
     """Who holds ranges. Range `part` of a bank are the ordinals from part x size on.
 
-    All calls raise Moved where the bank's generation, vectors or analyser are no longer those of
-    `head`, DeadlineExceeded, and Unavailable. They may be cancelled at any time.
+    All calls raise StaleSnapshot where the bank's generation, vectors or analyser are no longer
+    those of `head`, DeadlineExceeded, and Unavailable. They may be cancelled at any time.
     """
 
     async def read(
@@ -258,7 +258,7 @@ class LocalShards(SnapshotCache[ResidentRange]):
         held = await self.open(head, part)
         same = held.head.generation == head.generation
         if not same or self._kinds(held.head) != self._kinds(head):
-            raise StaleSnapshot("the bank", "its memories were arranged anew")
+            raise StaleSnapshot("the bank", "its memories were rearranged")
         return held
 
     def _kinds(self, head: BankHead) -> tuple[str, ...]:

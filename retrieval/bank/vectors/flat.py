@@ -33,7 +33,7 @@ from retrieval.types import Bools, FactType, Floats, Hits, Ints
 _kernels: Any = faiss  # its type stubs leave out the C functions
 _pointer = _kernels.swig_ptr
 
-NOBODY = 255
+NO_TYPE = 255
 
 
 class Scan(Protocol):
@@ -154,16 +154,16 @@ def without_vector(vectors: Floats) -> Bools:
 
 
 SURVEYED_ROWS = 20_000
-"""From so many rows on a survey pays. Measured by `bench vectors`."""
+"""From this many rows on a quantised index pays. Measured by `bench vectors`."""
 
 SURVEYED_DIMENSION = 2048
-"""Up to so many dimensions: sums of products grow by their square. 20,000 rows take 0.05 CPU-s at
+"""Up to this many dimensions: sums of products grow by their square. 20,000 rows take 0.05 CPU-s at
 384, 0.6 at 1,536 and 2.7 at 3,072, in the write that brings the bank there and in every load."""
 
 
 FEW = 8
-"""So many vectors at most find their nearest by a survey; for more at once, one product is cheaper.
-Measured at 20,000 and 100,000 rows."""
+"""At most this many vectors find their nearest through the quantised index; for more at once, one
+product is cheaper. Measured at 20,000 and 100,000 rows."""
 
 
 class FlatBackend:
@@ -316,8 +316,8 @@ class FlatVectors:
         return rows if not absent.any() else rows.compress(~absent[rows])
 
     def kinds(self) -> NDArray[np.uint8]:
-        """The type of every ordinal, NOBODY where it cannot be found."""
-        kinds = np.full(len(self._absent), NOBODY, np.uint8)
+        """The type of every ordinal, NO_TYPE where it cannot be found."""
+        kinds = np.full(len(self._absent), NO_TYPE, np.uint8)
         for fact_type in FactType:
             kinds[self.candidates(fact_type)] = fact_type
         return kinds

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from retrieval.bank.columns import AliveSet
 from retrieval.bank.csr import Column
-from retrieval.bank.vectors.flat import NOBODY, FlatBackend, Scan, VectorStore, checked, width_of
+from retrieval.bank.vectors.flat import NO_TYPE, FlatBackend, Scan, VectorStore, checked, width_of
 from retrieval.bank.vectors.scan_gpu import DeviceScan
 from retrieval.bank.vectors.scan_host import HostScan
 from retrieval.bank.vectors.slab import Extent, Slab
@@ -238,7 +238,7 @@ class GpuVectors:
     population: AliveSet
     absent: Column[np.bool_]
     kinds: NDArray[np.uint8]
-    """The type of every ordinal, NOBODY where it cannot be found."""
+    """The type of every ordinal, NO_TYPE where it cannot be found."""
     device_kinds: Tensor | None
 
     @property
@@ -254,10 +254,10 @@ class GpuVectors:
     ) -> VectorStore:
         dimension = width_of(blocks, self.dimension)
         gone = self.absent.extended(absent)
-        kinds = np.full(population.size, NOBODY, np.uint8)
+        kinds = np.full(population.size, NO_TYPE, np.uint8)
         for fact_type, rows in zip(FactType, population.rows, strict=True):
             kinds[rows] = fact_type
-        kinds[gone.values] = NOBODY
+        kinds[gone.values] = NO_TYPE
         extent = self._room(len(absent), dimension) if dimension else None
         if dimension and extent is None:
             return self._on_host(blocks, gone.values, population, dimension)
@@ -308,7 +308,7 @@ class GpuVectors:
         return self.backend.run(lambda: self._selected(ordinals).float().cpu().numpy())
 
     def searchable(self, fact_type: FactType | None) -> int:
-        members = self.kinds != NOBODY if fact_type is None else self.kinds == fact_type
+        members = self.kinds != NO_TYPE if fact_type is None else self.kinds == fact_type
         return int(np.count_nonzero(members))
 
     def candidates(self, fact_type: FactType) -> Ints:

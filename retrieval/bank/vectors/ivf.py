@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from retrieval.bank.columns import AliveSet
 from retrieval.bank.vectors.codes import Codes, joined
-from retrieval.bank.vectors.flat import NOBODY, SURVEYED_ROWS, FlatBackend, FlatVectors, checked
+from retrieval.bank.vectors.flat import NO_TYPE, SURVEYED_ROWS, FlatBackend, FlatVectors, checked
 from retrieval.bank.vectors.scan_host import MOST, HostScan, contenders
 from retrieval.topk import best
 from retrieval.types import Bools, FactType, Floats, Hits, Ints, Longs
@@ -35,7 +35,7 @@ from retrieval.types import Bools, FactType, Floats, Hits, Ints, Longs
 _faiss: Any = faiss  # its type stubs know the C++ signatures, not Python's
 
 REGROWTH = 2.0
-"""Centroids are made anew when the bank has so many times the rows that they were made for."""
+"""Centroids are rebuilt when the bank has so many times the rows that they were made for."""
 LOOSE = 0.1
 """Every question reads new rows until they are this share of the bank; then they join lists."""
 ASKED = 64
@@ -133,7 +133,7 @@ class Lists:
 class IvfVectors:
     """`VectorStore`; `lists` is None below the backend's threshold.
 
-    kinds uint8: the type of every ordinal, NOBODY where it cannot be found; counts int64: how many
+    kinds uint8: the type of every ordinal, NO_TYPE where it cannot be found; counts int64: how many
     there are of each type. Empty without lists.
     """
 
@@ -163,7 +163,7 @@ class IvfVectors:
         if exact.size < self._backend.least_rows or survey is None:
             return replace(self, exact=exact)
         kinds = exact.kinds()
-        there = np.flatnonzero(kinds != NOBODY).astype(np.int32)
+        there = np.flatnonzero(kinds != NO_TYPE).astype(np.int32)
         if not len(there):
             return replace(self, exact=exact, lists=None)
         if lists is None or exact.size > REGROWTH * lists.trained:

@@ -20,7 +20,7 @@ WAITING = 64
 """So many rows that came or went are compared one by one before the sums take them in: copying
 the sums costs as much as some hundred comparisons."""
 _ROWS_AT_ONCE = 2048
-"""Products of so many rows are summed in fp32, the rest in fp64."""
+"""Products of this many rows are summed in fp32, the rest in fp64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Moments:
 
     def worn(self, more: int) -> bool:
         """With `more` rows taken out: have more gone than are left? What the sums were once is
-        then no measure any more of how exact they are, and they are better made anew."""
+        then no measure any more of how exact they are, and they are better rebuilt."""
         left = self.count + len(self.came) - len(self.went) - more
         return self.gone + len(self.went) + more > left
 

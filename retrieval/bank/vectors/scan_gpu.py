@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.bank.vectors.flat import NOBODY
+from retrieval.bank.vectors.flat import NO_TYPE
 from retrieval.topk import best
 from retrieval.types import Bools, FactType, Floats, Hits, Ints, no_hits
 
@@ -105,12 +105,12 @@ class DeviceScan:
     def moments(self, fact_type: FactType | None) -> tuple[float, float]:
         store = self._store
         kinds = store.device_kinds
-        if kinds is None or not store.dimension or not np.any(store.kinds != NOBODY):
+        if kinds is None or not store.dimension or not np.any(store.kinds != NO_TYPE):
             return 0.0, 0.0
         row = self.start().result()
 
         def work() -> tuple[int, float, float]:
-            members = row[kinds != NOBODY if fact_type is None else kinds == int(fact_type)]
+            members = row[kinds != NO_TYPE if fact_type is None else kinds == int(fact_type)]
             if not len(members):
                 return 0, 0.0, 0.0
             wide = members.double()

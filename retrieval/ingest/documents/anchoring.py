@@ -1,7 +1,7 @@
 """Which chunks of a document stand in its next text. Pure, and bounded for any texts.
 
 Chunks are found by what they say, not by their number: those whose text occurs in the new one, in
-their order, stay; only what lies between them is cut anew. So a line on top of a long document is
+their order, stay; only what lies between them is cut again. So a line on top of a long document is
 one new chunk, and so is what is appended to it.
 """
 
@@ -21,7 +21,8 @@ _OCCURRENCES: Final = 4
 """Places where a repeated chunk is tried."""
 
 _SEARCHED: Final = 256
-"""Characters that are searched per character of the text; what is not found by then is cut anew."""
+"""Characters that are searched per character of the text; what is not found by then is cut
+again."""
 
 _BLANK: Final = frozenset(" \t\r\n\x0b\x0c\x85\xa0\u2028\u2029\u3000")
 _LINE_ENDS: Final = frozenset("\r\n\x85\u2028\u2029")
@@ -115,7 +116,7 @@ def _until(layout: Layout, placed: Placed, end: int) -> Placed:
 
 
 def _anew(layout: Layout, start: int, end: int, known: Sequence[Known]) -> Iterator[Placed]:
-    """The text between two anchors cut anew; what comes out as it was stored is that chunk."""
+    """The text between two anchors, cut again; what comes out as it was stored is that chunk."""
     cuts = layout.pieces(start, end)
     hashes = [content_hash(cut.text) for cut in cuts]
     places: dict[str, list[int]] = {}
@@ -268,7 +269,7 @@ def _chain(pairs: Iterable[tuple[int, int, int, int]], size: int) -> list[tuple[
 def _at_ends(text: str, found: dict[int, tuple[int, int]]) -> None:
     """Drops chunks that go on where they ended before: "Room 10" does not stand in "Room 101".
 
-    Where a chunk meets text that is cut anew, a line or a sentence has to end.
+    Where a chunk meets text that is cut again, a line or a sentence has to end.
     """
     order = sorted(found)
     dropped = []

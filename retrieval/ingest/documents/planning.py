@@ -55,7 +55,7 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class Reprocess:
-    """Tells a retain to make all memories of a document anew, changed or not.
+    """Tells a retain to rebuild all memories of a document, changed or not.
 
     `sections`, by chunk index, are what is known of chunks that are cut as before; `updated_at` is
     the state of the document that they were read from.
@@ -79,7 +79,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DocumentPlan:
     """What a write does to one document.
 
     `found`: the facts of each piece, in the order of `pieces`; those of kept ones are empty, those
@@ -134,7 +134,7 @@ def plans(
     settings: RetainSettings,
     anew: Reprocess | None,
     by_model: bool,
-) -> list[Plan]:
+) -> list[DocumentPlan]:
     """One plan per document, in the order of the items; with the facts of what no model reads.
 
     InvalidInput for an unknown strategy, or an append where texts are not kept; TooMuch where the
@@ -160,7 +160,7 @@ def plans(
     return made
 
 
-def _labels_size(plan: Plan) -> int:
+def _labels_size(plan: DocumentPlan) -> int:
     """Bytes that the labels of new chunks take."""
     sizes: dict[int, int] = {}
     total = 0
@@ -181,7 +181,7 @@ def _plan(
     before: Before | None,
     settings: RetainSettings,
     anew: Reprocess | None,
-) -> Plan:
+) -> DocumentPlan:
     parts = _parts(items, before, settings)
     if (length := sum(len(text) + 1 for text, _ in parts) - 1) > DOCUMENT_LIMIT:
         raise TooMuch(
@@ -197,7 +197,7 @@ def _plan(
             f" {CHUNKS_LIMIT} are allowed: use larger chunks, or begin another document",
             "content",
         )
-    return Plan(
+    return DocumentPlan(
         document_id,
         before,
         text,
@@ -275,8 +275,8 @@ def _pieces(
 def _placed(cutting: Layout, known: Sequence[Known], anew: Reprocess | None) -> list[Placed]:
     """The chunks of one part of the document, with the stored ones that they are.
 
-    Where all is made anew the text is cut as if nothing were stored; what comes out as it was is
-    still known, by its hash.
+    Where everything is rebuilt the text is cut as if nothing were stored; what comes out as it was
+    is still known, by its hash.
     """
     if anew is None:
         return place(cutting, known)

@@ -1,4 +1,4 @@
-"""Making a document's memories anew from its stored text, with the bank's settings of today.
+"""Rebuilds a document's memories from its stored text, with the bank's current settings.
 
 Its memories are replaced, with what was derived from them; edits and invalidations of single
 memories do not outlive it. Chunks that are cut as before keep their time, context, tags and
@@ -22,7 +22,7 @@ from retrieval.store.database.pool import Connection, read
 
 
 async def require_text(connection: Connection, bank: int, document_id: str) -> Mapping[str, Any]:
-    """The document's row; NotFound, or InvalidInput where there is no text to read anew."""
+    """The document's row; NotFound, or InvalidInput where there is no stored text."""
     row: Mapping[str, Any] | None = await connection.fetchrow(
         "select * from documents where bank = $1 and document_id = $2", bank, document_id
     )

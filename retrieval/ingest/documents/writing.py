@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from retrieval.ingest.documents.anchoring import Known
-from retrieval.ingest.documents.planning import Before, Plan
+from retrieval.ingest.documents.planning import Before, DocumentPlan
 from retrieval.ingest.extract.section import Section
 from retrieval.ingest.facts import Fact, Link
 from retrieval.ingest.write import stored as stored_facts
@@ -29,7 +29,7 @@ _POSITION_MOST: Final = 1 << 30
 class Written:
     """The new facts of one document; `pieces`: the number of the chunk that each comes from.
 
-    relabelled: stored memories that are written anew, and what they become. removed: how many
+    relabelled: stored memories that are rewritten, and what they become. removed: how many
     facts the document lost.
     """
 
@@ -92,7 +92,7 @@ def chunk_id(bank_id: str, document_id: str, index: int) -> str:
 async def write_documents(
     change: Change,
     bank_id: str,
-    plans: Sequence[Plan],
+    plans: Sequence[DocumentPlan],
     new: Sequence[Written],
     settings: RetainSettings,
 ) -> list[Written]:
@@ -130,7 +130,7 @@ async def write_documents(
 
 
 async def _rows(
-    connection: Connection, bank: int, plans: Sequence[Plan], settings: RetainSettings
+    connection: Connection, bank: int, plans: Sequence[DocumentPlan], settings: RetainSettings
 ) -> None:
     await execute_many(
         connection,
@@ -153,7 +153,7 @@ async def _rows(
     )
 
 
-async def _remove(change: Change, bank_id: str, plans: Sequence[Plan]) -> Counter[str]:
+async def _remove(change: Change, bank_id: str, plans: Sequence[DocumentPlan]) -> Counter[str]:
     """Ends the memories of chunks that go; in a replace also those that came without a chunk.
 
     How many facts each document lost.
@@ -180,7 +180,7 @@ async def _remove(change: Change, bank_id: str, plans: Sequence[Plan]) -> Counte
     return Counter(row["document_id"] for row in rows)
 
 
-async def _renumber(connection: Connection, bank: int, bank_id: str, plan: Plan) -> None:
+async def _renumber(connection: Connection, bank: int, bank_id: str, plan: DocumentPlan) -> None:
     """Chunks that stay get their new numbers; their memories follow, with the ids they have."""
     moved = {old: new for old, new in plan.kept.items() if old != new}
     if not moved:
@@ -214,7 +214,7 @@ async def _renumber(connection: Connection, bank: int, bank_id: str, plan: Plan)
 
 
 async def _chunks(
-    connection: Connection, bank: int, bank_id: str, plans: Sequence[Plan], keeps_text: bool
+    connection: Connection, bank: int, bank_id: str, plans: Sequence[DocumentPlan], keeps_text: bool
 ) -> None:
     await copy(
         connection,
@@ -256,7 +256,7 @@ async def _chunks(
 
 
 async def _positions(
-    connection: Connection, bank: int, bank_id: str, plan: Plan, new: Written
+    connection: Connection, bank: int, bank_id: str, plan: DocumentPlan, new: Written
 ) -> tuple[list[int], dict[str, int]]:
     """Positions of the new facts, in their order, and what has to be added to those of kept chunks
     (by chunk id), which is nothing as long as there is room between them."""
@@ -347,7 +347,7 @@ def _run(counts: Sequence[int], left: int | None, right: int | None, last: int) 
 
 
 async def _relabelled(
-    change: Change, bank_id: str, plan: Plan, moved: Mapping[str, int]
+    change: Change, bank_id: str, plan: DocumentPlan, moved: Mapping[str, int]
 ) -> list[tuple[Stored, Fact]]:
     """Live memories of kept chunks that the items label otherwise now, or whose place changes."""
     sections: dict[str, Section] = {}

@@ -11,6 +11,7 @@ from retrieval.ingest.entities.nicknames import variants
 from retrieval.ingest.entities.similarity import plain
 from retrieval.settings import RetainSettings
 from retrieval.store.database.pool import Connection
+from retrieval.store.edge import like
 
 ROWS = 1_000
 """Rows that a statement gives or takes at most: what the event loop has to pack or unpack."""
@@ -72,7 +73,7 @@ async def of_names(
         bank,
         [key for key, _ in probes],
         [probe for _, probe in probes],
-        [_literal(probe) for _, probe in probes],
+        [like(probe) for _, probe in probes],
         settings.retain_entity_resolution_max_candidates,
     )
     as_typed = [(key, form) for key in keys for form in {plain(key), key} if form]
@@ -97,10 +98,6 @@ async def of_names(
     for key, number, name, last_seen in [*rows, *typed, *known]:
         found[key][number] = Candidate(number, name, last_seen)
     return {key: list(by_number.values()) for key, by_number in found.items()}
-
-
-def _literal(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
 async def aliases(connection: Connection, bank: int, numbers: set[int]) -> dict[int, list[str]]:

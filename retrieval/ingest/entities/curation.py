@@ -17,7 +17,7 @@ from retrieval.ingest.facts import new_ids
 from retrieval.ingest.write import stored
 from retrieval.ingest.write.transaction import Change, write
 from retrieval.store import entities
-from retrieval.store.memories import as_uuid
+from retrieval.store.edge import as_uuid
 from retrieval.text import folding
 
 
@@ -79,7 +79,7 @@ async def split_entity(
     name = collapse(fields.text(name, "name", NAME_LIMIT))
     key = folding.key(name)
     if not 0 < len(key) <= NAME_LIMIT:
-        raise fields.fail("name", f"must have from 1 to {NAME_LIMIT} characters that can be seen")
+        raise fields.fail("name", f"must have 1 to {NAME_LIMIT} visible characters")
     wanted = (
         None
         if memory_ids is None

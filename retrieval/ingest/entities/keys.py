@@ -1,4 +1,4 @@
-"""The keys that entities are found by, and making those of an older folding anew.
+"""The keys that entities are found by, and rebuilding those of an older folding.
 
 `name_key` is the folded name, unique in a bank; an entity that was merged because another has its
 key keeps it with its number behind it. `plain_key` is the name as typed without its accents and

@@ -47,7 +47,8 @@ async def merge(
 
 
 async def recount(connection: Connection, bank: int, numbers: Sequence[int]) -> None:
-    """Counts, times and company of these entities anew, from the memories that mention them."""
+    """Counts, times and co-occurrence of these entities, recomputed from the memories that mention
+    them."""
     await connection.execute(
         "update entities e set mention_count = coalesce(w.n, 0), first_seen = w.first,"
         " last_seen = w.last from unnest($2::int[]) k(no) left join lateral ("

@@ -63,13 +63,13 @@ class Reader:
         found = json_object(text)
         items = found.get("facts")
         if not isinstance(items, list):
-            raise Unreadable('"facts" is no list')
+            raise Unreadable('"facts" is not a list')
         good: list[tuple[int, ExtractedFact, list[int]]] = []
         bad: list[str] = []
         for place, item in enumerate(items[:FACTS]):
             try:
                 if not isinstance(item, Mapping):
-                    raise Unreadable("is no object")
+                    raise Unreadable("is not an object")
                 good.append((place, self._fact(item), self._causes(item, place)))
             except Unreadable as error:
                 bad.append(f"fact {place} {error}")

@@ -26,6 +26,7 @@ from retrieval.ingest.retain import retain
 from retrieval.store import answers, banks, operations, payloads
 from retrieval.store.answers import Key
 from retrieval.store.database.pool import Connection, Pool, write
+from retrieval.store.edge import as_uuid
 from retrieval.store.operations import Claim
 from retrieval.store.turns import Busy
 from retrieval.store.turns import let_go as let_go_turns
@@ -60,7 +61,7 @@ async def submit(
     would refuse at once, and for two items with one document id.
     """
     banks.check_id(bank_id)
-    id = None if operation_id is None else _uuid(operation_id)
+    id = None if operation_id is None else as_uuid(operation_id, "operation_id")
 
     async def work() -> dict[str, Any]:
         return await _submit(deps, tenant, bank_id, items, document_tags, id, key)
@@ -117,7 +118,7 @@ async def _submit(
 async def submit_reprocess(
     pool: Pool, tenant: str, bank_id: str, document_id: str
 ) -> dict[str, Any]:
-    """Queues making a document's memories anew: {success, operation_id, items_count}.
+    """Queues the rebuilding of a document's memories: {success, operation_id, items_count}.
 
     NotFound for an unknown document, InvalidInput where its text was not kept.
     """
@@ -138,13 +139,6 @@ async def submit_reprocess(
 
     made = await write(pool, work)
     return {"success": True, "operation_id": str(made), "items_count": 1}
-
-
-def _uuid(value: str) -> UUID:
-    try:
-        return UUID(value)
-    except ValueError:
-        raise InvalidInput(f"operation_id: {value[:60]!r} is no UUID", "operation_id") from None
 
 
 class Worker:
@@ -170,7 +164,7 @@ class Worker:
             self._task = asyncio.create_task(self._run(), name="operations")
 
     async def stop(self) -> None:
-        """Ends after the operation in hand is put back: it was not committed, so it starts anew."""
+        """Ends after the operation in hand is put back: it was not committed, so it starts over."""
         self._stopping.set()
         task, self._task = self._task, None
         if task is not None:

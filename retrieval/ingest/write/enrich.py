@@ -19,12 +19,8 @@ from retrieval.protocols import Embedder
 from retrieval.settings import RetainSettings
 from retrieval.store.segments.merge import Part, join
 from retrieval.text import tokens
+from retrieval.text.months import MONTHS
 from retrieval.types import FactType, Floats, Ints
-
-_MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September",
-    "October", "November", "December",
-)  # fmt: skip
 
 
 def together(first: Prepared, second: Prepared) -> Prepared:
@@ -44,7 +40,7 @@ def together(first: Prepared, second: Prepared) -> Prepared:
 
 
 def _month(time: datetime) -> str:
-    return f"{_MONTHS[time.month - 1]} {time.year}"
+    return f"{MONTHS[time.month - 1]} {time.year}"
 
 
 def embedding_text(fact: Fact) -> str:
@@ -67,7 +63,7 @@ def signals(fact: Fact) -> str | None:
     """Names and readable dates for the keyword arm; None if there are none."""
     parts = [mention.name for mention in fact.mentions]
     days = dict.fromkeys(
-        f"{_MONTHS[time.month - 1]} {time.day} {time.year}"
+        f"{MONTHS[time.month - 1]} {time.day} {time.year}"
         for time in (fact.occurred_start, fact.occurred_end)
         if time is not None
     )

@@ -1,4 +1,4 @@
-"""Stored memories as facts again, to be written anew."""
+"""Stored memories as facts again, to be rewritten."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def outgoing(connection: Connection, bank: int, ids: Sequence[UUID]) -> li
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """What `Change.add` takes to write live memories anew."""
+    """What `Change.add` takes to rewrite live memories."""
 
     prepared: Prepared
     links: Sequence[Link]
@@ -126,7 +126,7 @@ async def rewrite(
     pairs: Sequence[tuple[Stored, Fact]],
     named: Mapping[UUID, Sequence[tuple[int, str]]] | None = None,
 ) -> None:
-    """Writes live memories anew with other tags, metadata, places or, in `named`, entities."""
+    """Rewrites live memories with other tags, metadata, places or, in `named`, entities."""
     if pairs:
         anew = await again(change, pairs)
         await change.add(anew.prepared, anew.links, {**anew.known, **(named or {})})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from retrieval.errors import InvalidInput
 from retrieval.keyword.backends.backend import (
-    Finding,
+    BackendFinding,
     KeywordBackend,
     Progress,
     Statement,
@@ -18,7 +18,7 @@ from retrieval.keyword.backends.vchord import VChord
 NAMES = ("native", "vchord", "pg_textsearch", "pgroonga", "pg_search")
 
 __all__ = [
-    "NAMES", "Finding", "KeywordBackend", "Native", "PGroonga", "PgSearch", "PgTextsearch",
+    "NAMES", "BackendFinding", "KeywordBackend", "Native", "PGroonga", "PgSearch", "PgTextsearch",
     "Progress", "Statement", "VChord", "make",
 ]  # fmt: skip
 

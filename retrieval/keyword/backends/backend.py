@@ -39,7 +39,7 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class BackendFinding:
     """One line of `doctor`. `remedy` says what to do when it is not ok."""
 
     ok: bool
@@ -247,7 +247,7 @@ class KeywordBackend(ABC):
 
     # Upkeep
 
-    async def doctor(self, connection: Connection) -> list[Finding]:
+    async def doctor(self, connection: Connection) -> list[BackendFinding]:
         """What this back-end needs and whether it is there, in the order to put it right."""
         findings = [await self._extension(connection, name) for name in self.extensions]
         for library in self.preload:
@@ -257,7 +257,7 @@ class KeywordBackend(ABC):
                 library,
             )
             findings.append(
-                Finding(
+                BackendFinding(
                     bool(loaded),
                     f"shared_preload_libraries has {library}",
                     f"add {library} to shared_preload_libraries and restart PostgreSQL",
@@ -273,39 +273,41 @@ class KeywordBackend(ABC):
         )
         assert state is not None
         make = f"fourfold reindex --keyword {self.name}"
-        findings.append(Finding(state["made"], f"table {self.table} exists", f"run `{make}`"))
         findings.append(
-            Finding(bool(state["valid"]), f"index {self.index} is valid", f"run `{make}`")
+            BackendFinding(state["made"], f"table {self.table} exists", f"run `{make}`")
+        )
+        findings.append(
+            BackendFinding(bool(state["valid"]), f"index {self.index} is valid", f"run `{make}`")
         )
         if state["made"]:
             absent = await self.missing(connection)
             findings.append(
-                Finding(
+                BackendFinding(
                     absent == 0, f"{absent} memories lack a row in {self.table}", f"run `{make}`"
                 )
             )
         return findings
 
-    async def doctor_more(self, connection: Connection) -> list[Finding]:
+    async def doctor_more(self, connection: Connection) -> list[BackendFinding]:
         return []
 
-    async def _extension(self, connection: Connection, name: str) -> Finding:
+    async def _extension(self, connection: Connection, name: str) -> BackendFinding:
         version = await connection.fetchval(
             "select coalesce((select extversion from pg_extension where extname = $1),"
             " (select 'not created' from pg_available_extensions where name = $1))",
             name,
         )
         if version is None:
-            return Finding(
+            return BackendFinding(
                 False, f"extension {name} is not installed on the server", f"install {name}"
             )
         if version == "not created":
-            return Finding(
+            return BackendFinding(
                 False,
                 f"extension {name} is not in this database",
                 f"run: create extension {name} cascade",
             )
-        return Finding(True, f"extension {name} {version}")
+        return BackendFinding(True, f"extension {name} {version}")
 
     async def missing(self, connection: Connection) -> int:
         """How many memories of all banks have no row here: above 0, a switch needs `reindex`."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import asyncpg
 
 from retrieval.errors import InvalidInput
-from retrieval.keyword.backends.backend import Connection, Finding, KeywordBackend, Prepared
+from retrieval.keyword.backends.backend import BackendFinding, Connection, KeywordBackend, Prepared
 from retrieval.keyword.backends.tokens import words
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -95,12 +95,12 @@ class Native(KeywordBackend):
     def match(self, bank: str, kind: str) -> str:
         return f"{super().match(bank, kind)} and search_vector @@ $2::tsquery"
 
-    async def doctor_more(self, connection: Connection) -> list[Finding]:
+    async def doctor_more(self, connection: Connection) -> list[BackendFinding]:
         known = await connection.fetchval(
             "select exists (select from pg_ts_config where cfgname = $1)", self.language.lower()
         )
         return [
-            Finding(
+            BackendFinding(
                 known,
                 f"text search configuration {self.language} exists",
                 f"create it, or choose one of \\dF for the language (now {self.language})",

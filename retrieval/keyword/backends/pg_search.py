@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from retrieval.keyword.backends.backend import Connection, Finding, KeywordBackend
+from retrieval.keyword.backends.backend import BackendFinding, Connection, KeywordBackend
 from retrieval.keyword.backends.tokenizer import tokenizer_cast
 
 _FIELDS = ("text", "context", "text_signals")
@@ -41,13 +41,13 @@ class PgSearch(KeywordBackend):
     def allowed(self, parameter: str) -> str:
         return f"ordinal + 0 = any({parameter}::int[])"
 
-    async def doctor_more(self, connection: Connection) -> list[Finding]:
+    async def doctor_more(self, connection: Connection) -> list[BackendFinding]:
         if not self.cast:
             return []
         kind = self.cast.removeprefix("pdb.").partition("(")[0]
         known = await connection.fetchval("select to_regtype('pdb.' || $1::text) is not null", kind)
         return [
-            Finding(
+            BackendFinding(
                 known,
                 f"this pg_search has the tokenizer {kind}",
                 "upgrade pg_search, or choose another tokenizer",

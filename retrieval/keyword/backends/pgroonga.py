@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from retrieval.keyword.backends.backend import Connection, Finding, KeywordBackend, Prepared
+from retrieval.keyword.backends.backend import BackendFinding, Connection, KeywordBackend, Prepared
 from retrieval.keyword.backends.tokens import pieces
 
 
@@ -43,14 +43,14 @@ class PGroonga(KeywordBackend):
     def allowed(self, parameter: str) -> str:
         return f"ordinal + 0 = any({parameter}::int[])"
 
-    async def doctor_more(self, connection: Connection) -> list[Finding]:
+    async def doctor_more(self, connection: Connection) -> list[BackendFinding]:
         version = await connection.fetchval("select current_setting('pgroonga.libgroonga_version')")
         modern = tuple(int(part) for part in str(version).split(".")[:2] if part.isdigit()) >= (
             13,
             0,
         )
         return [
-            Finding(
+            BackendFinding(
                 modern,
                 f"Groonga {version} has NormalizerNFKC150",
                 "upgrade Groonga to 13 or later",

@@ -7,7 +7,7 @@ from typing import Final
 
 import asyncpg
 
-from retrieval.keyword.backends.backend import Connection, Finding, KeywordBackend
+from retrieval.keyword.backends.backend import BackendFinding, Connection, KeywordBackend
 
 _TOKENIZER: Final = "llmlingua2"
 
@@ -60,12 +60,12 @@ end $$""",
     def order(self) -> str:
         return self._distance
 
-    async def doctor_more(self, connection: Connection) -> list[Finding]:
+    async def doctor_more(self, connection: Connection) -> list[BackendFinding]:
         try:
             async with connection.transaction():
                 await connection.execute(
                     "select tokenizer_catalog.tokenize('ready', $1)", _TOKENIZER
                 )
         except asyncpg.PostgresError as error:
-            return [Finding(False, f"tokenizer {_TOKENIZER}: {error}", self.setup_ddl()[-1])]
-        return [Finding(True, f"tokenizer {_TOKENIZER} works")]
+            return [BackendFinding(False, f"tokenizer {_TOKENIZER}: {error}", self.setup_ddl()[-1])]
+        return [BackendFinding(True, f"tokenizer {_TOKENIZER} works")]

@@ -10,8 +10,8 @@ from retrieval.store.database.pool import Connection
 
 ROWS: Final = 500
 SIZE: Final = 1 << 18
-"""A slice has so many rows or, judged by the lengths of texts, characters: the driver encodes it in
-one go."""
+"""A slice has this many rows or, judged by the lengths of texts, characters: the driver encodes it
+in one go."""
 
 
 async def copy(

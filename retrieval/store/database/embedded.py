@@ -278,7 +278,7 @@ class EmbeddedPostgres:
             self._set_password()
 
     def _initdb(self) -> None:
-        # A folder without PG_VERSION is what a killed initdb leaves: begin anew.
+        # A folder without PG_VERSION is what a killed initdb leaves: start over.
         for leftover in self._cluster.iterdir():
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         self._run(

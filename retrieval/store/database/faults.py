@@ -20,9 +20,9 @@ Verdict = Literal["again", "gone", "refused", "busy", "late"]
 class Fault:
     """`verdict`:
 
-    again    the transaction lost against another: at once anew, on the same connection
-    gone     the connection is of no use any more, another may be: anew after a wait
-    busy     the server cannot now, and soon may: anew after a wait, on the same connection
+    again    the transaction lost against another: retried at once, on the same connection
+    gone     the connection is of no use any more, another may be: retried after a wait
+    busy     the server cannot now, and soon may: retried after a wait, on the same connection
     refused  the server cannot, and will not within seconds: the caller is told
     late     a limit of time was reached
 

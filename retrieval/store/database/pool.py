@@ -4,7 +4,7 @@
 is which). A statement that runs out of time raises DeadlineExceeded. What may pass within seconds
 is tried again after 0.5, 1 and 2 s: reads always, writes only as long as nothing of them can have
 been committed. Then, or at once where waiting does not help, Unavailable says what the server
-says. Connections that are of no use any more are given up, so that nothing has to be started anew
+says. Connections that are of no use any more are given up, so that nothing has to be restarted
 once the server is well.
 """
 

@@ -57,7 +57,7 @@ async def examine(connection: Connection, schema: str, tables: Iterable[str]) ->
 def version_finding(number: int, said: str) -> str | None:
     """What is wrong with a server of this `server_version_num`, which calls itself `said`."""
     if not said.startswith("PostgreSQL"):
-        return f"it is no PostgreSQL but {said.split(' ')[0]}"
+        return f"it is not PostgreSQL but {said.split(' ')[0]}"
     major = number // 10_000
     if OLDEST <= major <= NEWEST:
         return None

@@ -160,8 +160,3 @@ def cut(
             rest = within(kind, Part(first, count, unpack(payload)), begin, end)
             kept.append((rest.first, rest.count, pack(rest.arrays)))
     return kept
-
-
-def unpacked(delta: Delta, kind: str) -> list[Part]:
-    """The delta's segments of one kind, as arrays."""
-    return [Part(first, count, unpack(payload)) for first, count, payload in delta.segments[kind]]

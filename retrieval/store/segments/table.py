@@ -2,7 +2,7 @@
 
 A write appends one segment per kind, replicas read them (`retrieval.store.segments.delta`). In the
 background `merge` joins small neighbours (nothing a reader sees changes) and `compact` gives
-ordinals anew once many are dead (the bank's generation rises, replicas load it afresh).
+new ordinals once many are dead (the bank's generation rises, replicas load it afresh).
 """
 
 from __future__ import annotations
@@ -113,24 +113,6 @@ def _place(head: bytes) -> tuple[int, int]:
 # Upkeep
 
 
-async def due(connection: Connection) -> BankHead | None:
-    """A bank whose segments are worth merging or whose dead are worth dropping; None if none is."""
-    row = await connection.fetchrow(
-        f"select {banks.HEAD_COLUMNS} from banks where bank in ("
-        "  select bank from segments group by bank, kind having count(*) >= $1"
-        "   and count(*) filter (where octet_length(payload) <= $2) >= $3)"
-        " or bank in (select bank from tombstones group by bank having count(*) >= $4"
-        "   and count(*) > $5 * (select next_ordinal from banks b where b.bank = tombstones.bank))"
-        " order by last_write_at limit 1",
-        MERGE_FAN,
-        _SMALL_BYTES,
-        MERGE_FAN,
-        COMPACT_LEAST,
-        COMPACT_SHARE,
-    )
-    return None if row is None else banks.as_head(row)
-
-
 async def merge(pool: Pool, bank: int) -> int:
     """Joins runs of small neighbours until there are none; returns how many segments went.
 
@@ -219,7 +201,7 @@ def _slot(bank: int) -> int:
 
 
 async def compact(pool: Pool, tenant: str, bank_id: str, *, force: bool = False) -> int:
-    """Gives ordinals anew where many are dead; returns how many went.
+    """Reassigns ordinals where many are dead; returns how many went.
 
     Holds the bank's row while it works: writers wait, readers do not. Ordinals keep their order.
     """

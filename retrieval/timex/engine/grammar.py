@@ -172,7 +172,7 @@ class Match:
         self._text, self._start, self._end = text, start, end
 
     def back(self, steps: int = 1) -> Token | None:
-        """The token that stands so many places before the match."""
+        """The token this many places before the match."""
         at = self._start - steps
         return self._text[at] if at >= 0 else None
 
@@ -185,7 +185,7 @@ class Match:
         return self._text[self._end] if self._end < len(self._text) else None
 
     def ahead(self, steps: int) -> Token | None:
-        """The token that stands so many places after the match."""
+        """The token this many places after the match."""
         at = self._end + steps - 1
         return self._text[at] if at < len(self._text) else None
 

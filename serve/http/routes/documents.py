@@ -92,7 +92,7 @@ async def list_chunks(
 
 @router.post(f"{_DOCUMENT}/reprocess", operation_id="reprocess_document")
 async def reprocess(bank_id: str, document_id: str, tenant: Tenant, services: Given) -> Response:
-    """Makes a document's memories anew from its stored text, in the background.
+    """Rebuilds a document's memories from its stored text, in the background.
 
     With the bank's settings of today; edits of single memories do not outlive it.
     """

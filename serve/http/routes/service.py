@@ -21,7 +21,7 @@ from serve.http.routing import Router
 from serve.http.services import Given, Services, bearer
 
 API_VERSION = "0.9.1"
-"""The line of the public API that is spoken here; our own build is in a header."""
+"""The line of the public API that is supported; our own build is in a header."""
 BUILD_HEADER = "X-Fourfold-Version"
 DATABASE_WAIT_S = 3.0
 

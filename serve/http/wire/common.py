@@ -7,7 +7,6 @@ Unknown fields are ignored here and named in a response header (serve/http/routi
 from __future__ import annotations
 
 import re
-import uuid
 from datetime import UTC, date, datetime
 from typing import Annotated, Any
 
@@ -22,7 +21,6 @@ from pydantic import (
 )
 
 from retrieval import zones
-from retrieval.errors import InvalidInput
 
 _DATE_AND_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[T ]")
 _DATE_ONLY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -98,11 +96,3 @@ class Body(BaseModel):
         if isinstance(data, dict):
             return {key: value for key, value in data.items() if value is not None}
         return data
-
-
-def as_uuid(value: str, field: str) -> uuid.UUID:
-    """The UUID that a caller wrote; InvalidInput naming the field if it is none."""
-    try:
-        return uuid.UUID(value)
-    except ValueError:
-        raise InvalidInput(f"{field}: {value[:80]!r} is not a UUID", field) from None

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from retrieval.store.edge import clean
+from retrieval.store.edge import as_uuid, clean
 from retrieval.text.folding import fold
 from retrieval.types import (
     Budget,
@@ -21,7 +21,7 @@ from retrieval.types import (
     TemporalMode,
     Window,
 )
-from serve.http.wire.common import Body, Int, LocalMoment, Number, Zone, as_uuid
+from serve.http.wire.common import Body, Int, LocalMoment, Number, Zone
 from serve.http.wire.metadata import Predicates
 from serve.http.wire.tags import Tags, tag_groups
 
@@ -69,7 +69,7 @@ class WindowBody(Body):
         try:
             Window(self.start, self.end)
         except ValueError:
-            raise ValueError("end lies before start") from None
+            raise ValueError("end is before start") from None
         return self
 
 
@@ -129,7 +129,7 @@ class RecallBody(Body):
     exclude_ids: Annotated[list[str], Field(max_length=10_000, fail_fast=True)] | None = None
     """Ids of memories to leave out."""
     limit: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    """At most so many results, beside the token budget."""
+    """At most this many results, in addition to the token budget."""
     dedupe: Annotated[float, Field(gt=0, le=1)] | None = None
     """Merge results whose vectors are at least so similar, and observations of a single memory with
     it."""

@@ -78,7 +78,7 @@ def _groups(text: str) -> tuple[TagGroup, ...]:
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise ValueError(f"tag_groups is no JSON: {error}") from None
+        raise ValueError(f"tag_groups is not JSON: {error}") from None
     return tag_groups(found)
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from retrieval.arms import temporal
-from retrieval.bank.filters import Bounds, instants, microseconds
+from retrieval.bank.filters import Bounds, instants
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors.blind import Blind
 from retrieval.bank.vectors.flat import FlatBackend
-from retrieval.types import NO_TIME, FactType, LinkType
+from retrieval.types import NO_TIME, FactType, LinkType, microseconds
 from tests.retrieval.bank.model import DIMENSION, Ledger, Memory
 
 pytestmark = pytest.mark.unit

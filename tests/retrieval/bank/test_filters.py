@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from retrieval.bank.filters import allowed, microseconds
+from retrieval.bank.filters import allowed
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors.flat import FlatBackend
@@ -19,6 +19,7 @@ from retrieval.types import (
     TagNot,
     TagsMatch,
     Window,
+    microseconds,
 )
 from tests.retrieval.bank.model import Ledger, Memory
 

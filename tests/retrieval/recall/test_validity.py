@@ -7,11 +7,10 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from retrieval.bank.filters import microseconds
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.vectors.flat import FlatBackend
-from retrieval.recall import validity as standing
-from retrieval.types import NO_TIME, LinkType
+from retrieval.recall import validity
+from retrieval.types import NO_TIME, LinkType, microseconds
 from tests.retrieval.bank.model import Ledger, Memory
 
 pytestmark = pytest.mark.unit
@@ -44,7 +43,9 @@ def test_a_later_memory_that_says_nearly_the_same_supersedes(later: Memory, over
     ledger = Ledger()
     ledger.write([first, later])
     bank = next_snapshot(None, ledger.delta(None), FlatBackend())
-    assert standing.over(bank, np.array([0], np.int32), year(2024), bank.live).tolist() == [over]
+    assert validity.superseded(bank, np.array([0], np.int32), year(2024), bank.live).tolist() == [
+        over
+    ]
 
 
 def test_what_begins_later_does_not_hold_yet() -> None:
@@ -52,9 +53,9 @@ def test_what_begins_later_does_not_hold_yet() -> None:
     ledger.write([Memory(b"a" * 16, occurred_start=year(2025)), Memory(b"b" * 16)])
     bank = next_snapshot(None, ledger.delta(None), FlatBackend())
     ordinals = np.array([0, 1], np.int32)
-    assert standing.over(bank, ordinals, year(2024), bank.live).tolist() == [True, False]
-    assert standing.over(bank, ordinals, NO_TIME + 1, bank.live).tolist() == [True, False]
-    assert standing.over(bank, ordinals, year(2026), bank.live).tolist() == [False, False]
+    assert validity.superseded(bank, ordinals, year(2024), bank.live).tolist() == [True, False]
+    assert validity.superseded(bank, ordinals, NO_TIME + 1, bank.live).tolist() == [True, False]
+    assert validity.superseded(bank, ordinals, year(2026), bank.live).tolist() == [False, False]
 
 
 def test_what_may_not_be_shown_supersedes_nothing() -> None:
@@ -67,5 +68,5 @@ def test_what_may_not_be_shown_supersedes_nothing() -> None:
     )
     bank = next_snapshot(None, ledger.delta(None), FlatBackend())
     first, now = np.array([0], np.int32), year(2024)
-    assert standing.over(bank, first, now, bank.live).tolist() == [True]
-    assert standing.over(bank, first, now, np.array([True, False])).tolist() == [False]
+    assert validity.superseded(bank, first, now, bank.live).tolist() == [True]
+    assert validity.superseded(bank, first, now, np.array([True, False])).tolist() == [False]

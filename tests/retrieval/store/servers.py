@@ -26,6 +26,8 @@ from retrieval.store.database.migrate import migrate
 from retrieval.store.database.pool import Pool, PoolSettings, open_pool
 from retrieval.store.heads import BankHead
 from retrieval.store.segments import delta as deltas
+from retrieval.store.segments.format import unpack
+from retrieval.store.segments.merge import Part
 from retrieval.types import Floats, Ints
 
 QUICK = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB"}
@@ -131,6 +133,11 @@ class ExactNeighbours:
         return row.astype(np.int32), ordinals.astype(np.int32), similar[row, ordinals]
 
 
+def unpacked(delta: deltas.Delta, kind: str) -> list[Part]:
+    """The delta's segments of one kind, as arrays."""
+    return [Part(first, count, unpack(payload)) for first, count, payload in delta.segments[kind]]
+
+
 class Replica:
     """What a replica would hold of a bank, loaded whole; for looking at in tests."""
 
@@ -140,8 +147,8 @@ class Replica:
         size = delta.head.next_ordinal
         self.live = np.ones(size, np.bool_)
         self.live[delta.tombstones] = False
-        self.columns = deltas.unpacked(delta, "columns")
-        self.parts = {kind: deltas.unpacked(delta, kind) for kind in delta.segments}
+        self.columns = unpacked(delta, "columns")
+        self.parts = {kind: unpacked(delta, kind) for kind in delta.segments}
         assert [p.first for p in self.columns] == [0, *[p.end for p in self.columns[:-1]]][
             : len(self.columns)
         ]

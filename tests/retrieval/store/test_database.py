@@ -141,10 +141,10 @@ async def test_tenants_have_limits(pool: Pool) -> None:
     with pytest.raises(NotFound):
         await limits.change(pool, tenant, {"recalls_per_s": 5})
     await tenants.create_key(pool, tenant)
-    assert await limits.of(pool, tenant) == TenantLimits()
+    assert await limits.of_tenant(pool, tenant) == TenantLimits()
     wanted = {"recalls_per_s": 5.5, "max_items": 10}
     assert await limits.change(pool, tenant, wanted) == wanted
-    assert await limits.of(pool, tenant) == TenantLimits(recalls_per_s=5.5, max_items=10)
+    assert await limits.of_tenant(pool, tenant) == TenantLimits(recalls_per_s=5.5, max_items=10)
     changes = {"recalls_per_s": None, "writes_at_once": 0}
     assert await limits.change(pool, tenant, changes) == {"max_items": 10, "writes_at_once": 0}
     assert (tenant, 1, {"max_items": 10, "writes_at_once": 0}) in await limits.listed(pool)
@@ -159,7 +159,7 @@ async def test_tenants_have_limits(pool: Pool) -> None:
     ):
         with pytest.raises(InvalidInput, match=next(iter(wrong))):
             await limits.change(pool, tenant, {"recall_burst": 3, **wrong})
-    assert (await limits.of(pool, tenant)).recall_burst is None
+    assert (await limits.of_tenant(pool, tenant)).recall_burst is None
 
 
 async def test_after_a_pause_no_request_goes_by_old_limits(
@@ -168,17 +168,17 @@ async def test_after_a_pause_no_request_goes_by_old_limits(
     tenant, clock = f"t-{uuid4().hex[:6]}", [1000.0]
     monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     await tenants.create_key(pool, tenant)
-    assert await limits.of(pool, tenant) == TenantLimits()
+    assert await limits.of_tenant(pool, tenant) == TenantLimits()
     await pool.execute(  # as another process does
         "update tenants set limits = $2 where tenant_id = $1", tenant, {"recalls_at_once": 3}
     )
-    assert await limits.of(pool, tenant) == TenantLimits()
+    assert await limits.of_tenant(pool, tenant) == TenantLimits()
     clock[0] += 3600
-    found = await asyncio.gather(*(limits.of(pool, tenant) for _ in range(4)))
+    found = await asyncio.gather(*(limits.of_tenant(pool, tenant) for _ in range(4)))
     assert set(found) == {TenantLimits(recalls_at_once=3)}
     clock[0] += limits.CACHE_S + 1
     await pool.execute("update tenants set limits = '{}' where tenant_id = $1", tenant)
-    found = await asyncio.gather(*(limits.of(pool, tenant) for _ in range(4)))
+    found = await asyncio.gather(*(limits.of_tenant(pool, tenant) for _ in range(4)))
     assert found.count(TenantLimits()) == 1  # the others did not wait for it
 
 
@@ -188,7 +188,7 @@ async def test_limits_that_cannot_be_count_as_not_set(pool: Pool) -> None:
     await pool.execute(
         "update tenants set limits = $2 where tenant_id = $1", tenant, {"max_items": "x", "old": 1}
     )
-    assert await limits.of(pool, tenant) == TenantLimits()
+    assert await limits.of_tenant(pool, tenant) == TenantLimits()
     with pytest.raises(InvalidInput):
         await tenants.create_key(pool, "a\nb")
 

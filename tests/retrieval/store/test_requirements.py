@@ -30,7 +30,7 @@ from tests.retrieval.store.servers import server
         (90624, "PostgreSQL 9.6.24", "it is PostgreSQL 9.6: use 15 to 18"),
         (190000, "PostgreSQL 19beta1", "it is PostgreSQL 19.0: use 15 to 18"),
         (200003, "PostgreSQL 20.3", "it is PostgreSQL 20.3: use 15 to 18"),
-        (130000, "CockroachDB CCL v23.1", "it is no PostgreSQL but CockroachDB"),
+        (130000, "CockroachDB CCL v23.1", "it is not PostgreSQL but CockroachDB"),
         (80002, "PostgreSQL 8.0.2 on i686, Redshift 1.0", "it is PostgreSQL 8.0: use 15 to 18"),
     ],
 )

@@ -13,7 +13,7 @@ from retrieval.store.database.pool import Pool
 from retrieval.store.segments import delta as deltas
 from retrieval.store.segments import table as segments
 from retrieval.store.segments.merge import Part, join, within
-from tests.retrieval.store.servers import Replica, deps
+from tests.retrieval.store.servers import Replica, deps, unpacked
 
 pytestmark = pytest.mark.integration
 
@@ -99,7 +99,7 @@ async def test_a_delta_is_what_a_full_load_has_more(pool: Pool) -> None:
     assert set(new.delta.tombstones) == {*old.delta.tombstones, *delta.tombstones}
     assert all(tag_no >= len(old.delta.tags) for tag_no, _ in delta.tags)
     for kind in await _kinds(new):
-        parts = deltas.unpacked(delta, kind)
+        parts = unpacked(delta, kind)
         assert all(part.first >= old.head.next_ordinal for part in parts)
         for expected, found in zip(
             [within(kind, join(kind, new.parts[kind]), old.head.next_ordinal, 10**6)],

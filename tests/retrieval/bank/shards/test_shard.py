@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from retrieval.bank import probe as reading
+from retrieval.bank import probe
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.probe import Probe
@@ -112,7 +112,7 @@ async def check(index: ScatterGather, whole: ResidentBank, asked: Sequence[Probe
     given = np.arange(whole.size) % 3 > 0
     frame = replace(whole, whole=False)
     for one, found in zip(asked, await index.readings(frame, asked, SETTINGS), strict=True):
-        expected = reading.of(whole, one, SETTINGS)
+        expected = probe.answer(whole, one, SETTINGS)
         for name in ("ordinals", "scores"):
             ours, theirs = getattr(found.matches, name), getattr(expected.matches, name)
             np.testing.assert_array_equal(ours, theirs)
@@ -228,7 +228,7 @@ async def test_answers_are_joined_where_it_holds_up_nobody(monkeypatch: pytest.M
     frame, asked = replace(whole[-1], whole=False), [question(chance)]
     join, joining = split._joined, []
 
-    def joined(*given: Any) -> reading.ProbeResult:
+    def joined(*given: Any) -> probe.ProbeResult:
         joining.append(threading.current_thread().name)
         return join(*given)
 

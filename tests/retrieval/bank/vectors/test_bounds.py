@@ -22,7 +22,7 @@ from tests.retrieval.bank.vectors import congruence
 pytestmark = pytest.mark.unit
 
 PLAIN, SURVEYED = FlatBackend(1 << 40), FlatBackend(1)
-NOBODY = np.empty(0, np.int32)
+NONE_DEAD = np.empty(0, np.int32)
 
 
 def unit(rows: NDArray[np.floating]) -> Floats:
@@ -39,14 +39,14 @@ def grown(
 ) -> FlatVectors:
     store, population = backend.empty(), AliveSet.empty()
     for part in np.array_split(np.arange(len(rows)), parts):
-        population = population.extended(types[part], NOBODY)
+        population = population.extended(types[part], NONE_DEAD)
         store = store.extended([rows[part]], zero(rows[part]), population)
     population = population.extended(np.empty(0, np.uint8), dead)
     return store.extended([], np.empty(0, np.bool_), population)
 
 
 def same_answers(
-    rows: Floats, queries: Floats, dead: Ints = NOBODY, *, kinds: int = 3, seed: int = 0
+    rows: Floats, queries: Floats, dead: Ints = NONE_DEAD, *, kinds: int = 3, seed: int = 0
 ) -> None:
     chance = np.random.default_rng(seed)
     size = len(rows)
@@ -143,7 +143,7 @@ def test_every_similarity_is_within_its_bounds(spread: float) -> None:
     chance = np.random.default_rng(5)
     scale = np.exp(spread * chance.standard_normal(200) / 10)
     rows, queries = (unit(chance.standard_normal((n, 200)) * scale) for n in (3000, 20))
-    store = grown(PLAIN, rows, np.zeros(3000, np.uint8), NOBODY)
+    store = grown(PLAIN, rows, np.zeros(3000, np.uint8), NONE_DEAD)
     codes = Codes.empty(200)
     for first, end in ((0, 1000), (1000, 1001), (1001, 3000)):
         codes = codes.extended(rows[first:end])
@@ -172,7 +172,7 @@ def test_the_bounds_of_some_rows_are_those_of_all() -> None:
 def test_few_rows_are_compared_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     chance = np.random.default_rng(6)
     rows, queries = (unit(chance.standard_normal((n, 384))) for n in (6000, 3))
-    store = grown(SURVEYED, rows, np.zeros(6000, np.uint8), NOBODY)
+    store = grown(SURVEYED, rows, np.zeros(6000, np.uint8), NONE_DEAD)
     compared: list[int] = []
     gathered = FlatVectors.gathered
 
@@ -233,9 +233,9 @@ def test_older_stores_keep_their_moments() -> None:
     chance = np.random.default_rng(8)
     rows, queries = (unit(chance.standard_normal((n, 32))) for n in (600, 2))
     types = np.zeros(600, np.uint8)
-    store = grown(SURVEYED, rows, types, NOBODY)
+    store = grown(SURVEYED, rows, types, NONE_DEAD)
     before = store.scan(queries[0]).moments(None)
-    population = AliveSet.empty().extended(np.zeros(900, np.uint8), NOBODY)
+    population = AliveSet.empty().extended(np.zeros(900, np.uint8), NONE_DEAD)
     for sign in (1, -1):  # two branches
         branch = store.extended([sign * rows[:300]], np.zeros(300, np.bool_), population)
         moments_agree(branch, queries)
@@ -248,7 +248,7 @@ def test_a_survey_begins_when_a_bank_has_grown() -> None:
     store, population = FlatBackend(60).empty(), AliveSet.empty()
     sizes = []
     for first in range(0, 100, 25):
-        population = population.extended(np.zeros(25, np.uint8), NOBODY)
+        population = population.extended(np.zeros(25, np.uint8), NONE_DEAD)
         store = store.extended([rows[first : first + 25]], np.zeros(25, np.bool_), population)
         sizes.append((store.survey is not None, store.nbytes > store.size * 32 * 4))
     assert sizes == [(False, False), (False, False), (True, True), (True, True)]
@@ -258,7 +258,7 @@ def test_a_survey_begins_when_a_bank_has_grown() -> None:
 def test_several_threads_may_ask_one_scan() -> None:
     chance = np.random.default_rng(10)
     rows, queries = (unit(chance.standard_normal((n, 64))) for n in (3000, 8))
-    store = grown(SURVEYED, rows, np.zeros(3000, np.uint8), NOBODY)
+    store = grown(SURVEYED, rows, np.zeros(3000, np.uint8), NONE_DEAD)
     truth = [store.scan(query).top(40, None, FactType.WORLD) for query in queries]
     with ThreadPoolExecutor(4) as pool:
         for _ in range(5):
@@ -289,7 +289,7 @@ def test_the_nearest_of_few_vectors_are_those_of_a_product(floor: float) -> None
 def test_no_survey_where_its_sums_would_cost_more_than_it_saves() -> None:
     for dimension in (SURVEYED_DIMENSION, SURVEYED_DIMENSION + 1):
         store = grown(
-            SURVEYED, np.eye(3, dimension, dtype=np.float32), np.zeros(3, np.uint8), NOBODY
+            SURVEYED, np.eye(3, dimension, dtype=np.float32), np.zeros(3, np.uint8), NONE_DEAD
         )
         assert (store.survey is not None) == (dimension == SURVEYED_DIMENSION)
         assert store.scan(store.matrix[1]).top(1, None, FactType.WORLD).ordinals.tolist() == [1]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from retrieval.bank.columns import AliveSet
 from retrieval.bank.vectors import ivf as vectors_ivf
-from retrieval.bank.vectors.flat import NOBODY
+from retrieval.bank.vectors.flat import NO_TYPE
 from retrieval.bank.vectors.ivf import DEPTHS, IvfBackend, IvfScan, IvfVectors, Near
 from retrieval.bank.vectors.scan_host import HostScan
 from retrieval.topk import best
@@ -89,7 +89,7 @@ def test_the_answer_is_that_of_comparing_the_lists_rows_in_full(parts: int) -> N
         for share, kind, k in itertools.product((1.0, 0.6), FactType, (3, 30, 120)):
             allowed = chance.random(SIZE) < share
             mine = np.flatnonzero((kinds == kind) & allowed)
-            probes = lists.enough(k * np.count_nonzero(kinds != NOBODY) / len(mine))
+            probes = lists.enough(k * np.count_nonzero(kinds != NO_TYPE) / len(mine))
             near = np.isin(lists.of, order[:probes]).nonzero()[0]
             near = np.append(near, np.arange(lists.size, SIZE))
             near = near[np.isin(near, mine)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from retrieval.arms.adjacency import PathLink
-from retrieval.ranking import survival
+from retrieval.ranking import document, graph_quota
 from retrieval.types import Doubles
 
 pytestmark = pytest.mark.unit
@@ -27,14 +27,14 @@ ENTITY, NEXT = PathLink.ENTITY, PathLink.SEQUENCE
 )
 def test_paths_stand_in_front(led: list[int], link: list[int], read: list[str]) -> None:
     places, links = np.array(led), np.array(link, np.uint8)
-    assert survival.led_documents("abc", "ABC", places, links) == read
+    assert document.path_prefixed("abc", "ABC", places, links) == read
 
 
 def test_a_path_is_short_and_so_is_what_is_read_of_each() -> None:
     texts = [str(i) * 500 for i in range(6)]
     led, link = np.arange(6) - 1, np.full(6, ENTITY, np.uint8)
-    last = survival.led_documents(texts, texts, led, link)[5]
-    assert last == "; ".join([*(str(i) * survival.READ_OF_EACH for i in (2, 3, 4)), texts[5]])
+    last = document.path_prefixed(texts, texts, led, link)[5]
+    assert last == "; ".join([*(str(i) * document.READ_OF_EACH for i in (2, 3, 4)), texts[5]])
 
 
 def lift(
@@ -44,7 +44,7 @@ def lift(
     handed, held = np.zeros(count, np.float32), np.full(count, -1)
     handed[list(evidence)] = list(evidence.values())
     held[list(support)] = list(support.values())
-    weight, order, lifted = survival.lift(
+    weight, order, lifted = graph_quota.keep(
         np.linspace(1.0, 0.05, count), np.arange(count, dtype=np.int32), handed, held, quota
     )
     assert sorted(order.tolist()) == list(range(count))
@@ -72,7 +72,7 @@ def test_equals_of_the_support_stand_behind() -> None:
     support = np.full(20, -1)
     support[19] = 0
     evidence = np.where(support >= 0, 9.0, 0.0).astype(np.float32)
-    _, order, _ = survival.lift(weight, np.arange(20, dtype=np.int32), evidence, support, 1)
+    _, order, _ = graph_quota.keep(weight, np.arange(20, dtype=np.int32), evidence, support, 1)
     assert order.tolist()[:3] == [0, 19, 1]
 
 
@@ -80,7 +80,7 @@ def test_equals_of_the_support_stand_behind() -> None:
     ("evidence", "support", "quota"),
     [
         ({15: 5.0}, {15: 2}, 0),
-        ({15: survival.STRONG - 0.1}, {15: 2}, 3),
+        ({15: graph_quota.STRONG - 0.1}, {15: 2}, 3),
         ({15: 5.0}, {15: 12}, 3),
         ({15: 5.0}, {}, 3),
         ({5: 5.0}, {5: 2}, 3),

@@ -1,4 +1,4 @@
-"""What survives a reranker that reads each memory by itself: `python -m tests.bench.survival`.
+"""What survives a reranker that reads each memory by itself: `python -m tests.bench.graph_quota`.
 
 No cross-encoder comes with the installation. The packaged embedding model stands in for one: a
 candidate's score is the cosine of the question and of what the reranker is given to read. Per set
@@ -102,7 +102,7 @@ async def bench(names: Sequence[str], questions: int) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="bench survival", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="bench graph_quota", description=__doc__.split("\n")[0])
     parser.add_argument("--set", action="append", dest="sets", choices=tuple(sets.LOADERS))
     parser.add_argument("--questions", type=int, default=60)
     parser.add_argument("--json", type=Path)
