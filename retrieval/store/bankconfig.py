@@ -52,6 +52,7 @@ class Accepted:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(use_attribute_docstrings=True)
 
     mcp_enabled_tools: Annotated[list[str], PER_BANK]
+    """Read where tools are shown and called (serve/mcp)."""
     audit_log_enabled: _Flag
     memory_defense: _Map
     retain_chunk_batch_size: _Positive

@@ -1,5 +1,5 @@
-"""The `fourfold` command: serve, import, recall, bench, doctor, reembed, reindex, keys, tenants,
-openapi."""
+"""The `fourfold` command: serve, import, recall, mcp, bench, doctor, reembed, reindex, keys,
+tenants, openapi."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import typer
 
 from serve.cli import maintain, tenants
 from serve.cli.options import DEFAULT_DATA, DEFAULT_URL, Config, Data, Key, Url
+from serve.mcp import command as mcp_command
 from serve.settings import Settings, SettingsError, load
 
 T = TypeVar("T")
@@ -153,7 +154,7 @@ def doctor(config: Config = None, data: Data = DEFAULT_DATA) -> None:
 @app.command()
 def openapi() -> None:
     """Print the OpenAPI description of the API."""
-    from serve.http import app as http
+    from serve import app as http
 
     schema = http.create(Settings()).openapi()
     typer.echo(orjson.dumps(schema, option=orjson.OPT_INDENT_2).decode())
@@ -216,6 +217,7 @@ def revoke_key(key: str, config: Config = None, data: Data = DEFAULT_DATA) -> No
 
 maintain.add_to(app, _with_pool)
 tenants.add_to(app, _with_pool)
+mcp_command.add_to(app, DEFAULT_URL)
 
 
 def main() -> None:

@@ -21,12 +21,11 @@ from models.types import Load, Scores
 from retrieval.errors import FourfoldError
 from retrieval.ranking.shortlist import Shortlist
 from retrieval.types import Floats, RecallQuery
-from serve import composition
+from serve import app, composition
 from serve.cluster import autoscaling, remote
 from serve.cluster.bank_router import BankRouter
 from serve.cluster.remote import Handle, outcome
 from serve.composition import Stages
-from serve.http import app
 from serve.local import logs
 from serve.opening import inference
 from serve.settings import Settings, parse

@@ -132,7 +132,7 @@ class Endpoint(APIRoute):
                 return await handle(request)
             bodies: Bodies = request.app.state.bodies
             async with bodies.read(request, tenant, large=reading.large) as body:
-                if not body or not _is_json(request):
+                if not body or not is_json(request):
                     request.took(body)
                 elif len(body) <= SMALL_BYTES:
                     request.took(body, *reading(body))
@@ -182,7 +182,8 @@ def _refuse_body(request: Request) -> None:
         raise TooLarge(SMALL_BYTES)
 
 
-def _is_json(request: Request) -> bool:
+def is_json(request: Request) -> bool:
+    """Does the request say that its body is JSON?"""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     main, _, sub = kind.partition("/")
     return main == "application" and (sub == "json" or sub.endswith("+json"))
@@ -196,10 +197,10 @@ class Addresses:
     endpoint gets.
     """
 
-    def __init__(self, app: ASGIApp, banks: str) -> None:
+    def __init__(self, app: ASGIApp, banks: Sequence[str]) -> None:
+        """`banks`: what stands before a bank's id in an address."""
         self._app = app
-        self._place = banks.count("/")
-        self._banks = banks.encode()
+        self._banks = tuple(before.encode() for before in banks)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -212,8 +213,9 @@ class Addresses:
         await self._app(scope, receive, send)
 
     def _path(self, raw: bytes) -> str:
+        place = next(before for before in self._banks if raw.startswith(before)).count(b"/")
         parts = [unquote(part.decode("latin-1")) for part in raw.split(b"/")]
-        parts[self._place :] = [part.replace("/", "\0") for part in parts[self._place :]]
+        parts[place:] = [part.replace("/", "\0") for part in parts[place:]]
         return "/".join(parts)
 
 

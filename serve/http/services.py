@@ -127,7 +127,12 @@ TENANT = "fourfold.tenant"
 
 
 async def authenticate(request: Request) -> str:
-    """Whose request it is, by its key; noted in its scope. Unauthorized."""
+    """Whose request it is, by its key; noted in its scope. Unauthorized.
+
+    What the process asks itself for somebody whom it knows (serve/mcp/calls.py) has it noted.
+    """
+    if TENANT in request.scope:
+        return await tenant_of(request)
     tenant = await _owner(request, request.app.state.services)
     request.scope[TENANT] = tenant
     return tenant

@@ -28,6 +28,9 @@ ALIASES: Mapping[str, str] = {
 }
 """Their name -> ours, which carries the unit."""
 
+UNPREFIXED: Mapping[str, str] = {"HINDSIGHT_MCP_BANK_ID": "MCP_BANK_ID"}
+"""Variables of theirs without the common prefix -> our name."""
+
 
 def _one_of(*words: str) -> Callable[[Any], bool]:
     return lambda value: value in words

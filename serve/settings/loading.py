@@ -18,7 +18,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from retrieval.settings import RecallSettings, RetainSettings
 from serve.settings import llm
-from serve.settings.compatible import ALIASES, REASONS, REPLACED, WITHOUT_EFFECT
+from serve.settings.compatible import ALIASES, REASONS, REPLACED, UNPREFIXED, WITHOUT_EFFECT
 from serve.settings.model import RerankerMember, Settings
 
 PREFIXES = ("HINDSIGHT_API_", "FOURFOLD_")
@@ -91,6 +91,9 @@ def parse(tree: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
 
 def _variables(env: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """(variable, name, value); a blank value counts as unset."""
+    for variable, name in UNPREFIXED.items():
+        if env.get(variable, "").strip():
+            yield variable, name, env[variable]
     for prefix in PREFIXES:
         for variable in sorted(v for v in env if v.startswith(prefix)):
             if env[variable].strip():

@@ -356,6 +356,24 @@ class BackgroundWork(Section):
     """Accepted for compatibility: the worker has no port of its own."""
 
 
+class MCP(Section):
+    """The Model Context Protocol, at /mcp and /mcp/{bank}."""
+
+    mcp_enabled: Flag = True
+    """Answer there."""
+    mcp_enabled_tools: Listed = ()
+    """Names of the tools that there are, with commas; empty: all. A bank's own
+    mcp_enabled_tools leaves out more."""
+    mcp_toolset: Literal["all", "memory"] = "all"
+    """memory: six tools alone, which take little of a model's context."""
+    mcp_instructions: Text = None
+    """What models are told beside our own words, when they connect and with retain and recall."""
+    mcp_auth_token: Secret = None
+    """A token that opens MCP to the default tenant, beside the keys where these are required."""
+    mcp_bank_id: Annotated[str, Field(min_length=1, max_length=512)] = "default"
+    """The bank of a request to /mcp that names none. HINDSIGHT_MCP_BANK_ID is read, too."""
+
+
 class Autoscale(Section):
     """Replicas follow the queue: enough to work off what waits within `drain_s`."""
 
@@ -410,6 +428,7 @@ class Settings(BaseModel):
     llm: LLMSection = LLMSection()
     limits: ServerLimits = ServerLimits()
     worker: BackgroundWork = BackgroundWork()
+    mcp: MCP = MCP()
     stages: StagePlacement = StagePlacement()
     warnings: tuple[str, ...] = ()
     """What was accepted but has no effect, or was replaced by a default; said at start."""

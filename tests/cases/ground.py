@@ -27,9 +27,8 @@ from retrieval.store import tenants
 from retrieval.store.database.embedded import EmbeddedPostgres
 from retrieval.store.database.migrate import migrate
 from retrieval.store.database.pool import Pool, PoolSettings, open_pool
-from serve import settings
+from serve import app, settings
 from serve.composition import Stages, open_services
-from serve.http import app
 from tests.cases.scene import Reply
 from tests.cases.stubs import ScoreStub, number, refusing_url, script
 from tests.models.tei_server import TeiServer

@@ -12,9 +12,8 @@ import pytest
 import pytest_asyncio
 
 from retrieval.store.database.migrate import migrate
-from serve import composition
+from serve import app, composition
 from serve.composition import Stages
-from serve.http import app
 from serve.local import sample
 from tests.serve.conftest import Live, dsn, settings_for
 

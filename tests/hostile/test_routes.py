@@ -62,7 +62,7 @@ class Watched:
 
 
 def described() -> list[Operation]:
-    from serve.http import app
+    from serve import app
 
     return operations(app.create(Settings()).openapi())
 

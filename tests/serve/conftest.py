@@ -22,9 +22,8 @@ with warnings.catch_warnings():  # these modules warn while they are imported
 from retrieval.store.database.embedded import EmbeddedPostgres
 from retrieval.store.database.migrate import migrate
 from retrieval.store.database.pool import read
-from serve import composition
+from serve import app, composition
 from serve.composition import Stages
-from serve.http import app
 from serve.http.services import Services
 from serve.local import sample
 from serve.settings import Settings, parse
@@ -84,6 +83,15 @@ async def live(dsn: str) -> AsyncIterator[Live]:
         )
         found = Live(services, http, api)
         await found.import_memories(sample.BANK, *sample.memories())
+        yield found
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def open_address(live: Live) -> AsyncIterator[Any]:
+    """The application on a real socket, for clients of the Model Context Protocol."""
+    from tests.serve.mcp_server import serving
+
+    async with serving(live.services) as found:
         yield found
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from serve.http import app
+from serve import app
 from serve.settings import parse
 from tests.serve.conftest import B, Live
 

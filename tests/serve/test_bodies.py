@@ -16,7 +16,8 @@ import pytest
 
 from retrieval.errors import Overloaded
 from retrieval.store import tenants
-from serve.http import app, bodies
+from serve import app
+from serve.http import bodies
 from serve.http.bodies import SMALL_BYTES, BodyMemory
 from tests.serve.conftest import B, Live
 

@@ -13,7 +13,7 @@ import pytest
 
 from models.types import Unavailable
 from retrieval.recall.engine import RecallEngine
-from serve.http import app
+from serve import app
 from serve.http.services import Services
 from serve.local import sample
 from tests.serve.conftest import B, Live

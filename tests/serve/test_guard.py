@@ -11,8 +11,8 @@ import httpx
 import pytest
 from starlette.responses import Response
 
+from serve import app
 from serve.admission.controller import AdmissionController
-from serve.http import app
 from serve.http.guard import Guard
 from serve.http.services import Services
 from serve.settings import parse

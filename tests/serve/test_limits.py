@@ -13,9 +13,8 @@ import pytest
 from retrieval.recall.engine import RecallResult
 from retrieval.store import limits, tenants
 from retrieval.types import RecallQuery
-from serve import composition
+from serve import app, composition
 from serve.admission.controller import AdmissionController, AdmissionLimits
-from serve.http import app
 from serve.http.services import Services
 from tests.serve.conftest import B, Live, settings_for
 

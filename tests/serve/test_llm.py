@@ -14,9 +14,8 @@ import pytest
 from retrieval.store import limits, llm_calls
 from retrieval.store.database.migrate import migrate
 from retrieval.store.tenants import DEFAULT_TENANT
-from serve import composition
+from serve import app, composition
 from serve.composition import Stages
-from serve.http import app
 from serve.settings import SettingsError, parse
 from serve.settings.llm import LLMSection
 from tests.models.llm_server import Asked, LLMServer, Reply

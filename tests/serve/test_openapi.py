@@ -21,7 +21,7 @@ with warnings.catch_warnings():
     import schemathesis
     from schemathesis import GenerationMode
 
-from serve.http import app
+from serve import app
 from serve.local import sample
 from serve.settings import Settings
 from tests.serve.conftest import Live, state

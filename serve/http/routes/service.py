@@ -78,7 +78,7 @@ async def version(services: Given) -> Response:
     """The API spoken, and what of it is switched on."""
     features = {
         "observations": False,
-        "mcp": False,
+        "mcp": services.settings.mcp.mcp_enabled,
         "worker": services.settings.worker.worker_enabled,
         "bank_config_api": services.settings.server.enable_bank_config_api,
         "bank_llm_health": services.settings.llm.enable_bank_llm_health,

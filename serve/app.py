@@ -13,6 +13,7 @@ from serve.http.routes.recall import DEGRADED_HEADER
 from serve.http.routes.service import API_VERSION, BUILD_HEADER
 from serve.http.routing import IGNORED_HEADER, Addresses
 from serve.http.services import Services
+from serve.mcp import door
 from serve.settings import Settings
 
 
@@ -39,13 +40,18 @@ def create(settings: Settings, services: Services | None = None) -> FastAPI:
     if server.enable_docs:
         reference.install(app)
     base = server.base_path.rstrip("/")
-    app.add_middleware(Addresses, banks=f"{base}/v1/default/banks/")
+    app.add_middleware(Addresses, banks=(f"{base}/v1/default/banks/", f"{base}{door.PATH}/"))
     if server.cors_origins:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=server.cors_origins,
             allow_methods=["*"],
-            allow_headers=["authorization", "content-encoding", "x-request-timeout-s"],
+            allow_headers=[
+                "authorization",
+                "content-encoding",
+                "x-request-timeout-s",
+                *door.CLIENT_HEADERS,
+            ],
             expose_headers=[IGNORED_HEADER, DEGRADED_HEADER, BUILD_HEADER, "Retry-After"],
         )
     keyless = not settings.limits.require_api_key
@@ -56,4 +62,5 @@ def create(settings: Settings, services: Services | None = None) -> FastAPI:
     )
     for router in routes.ROUTERS:
         app.include_router(router, prefix=base)
+    door.install(app, settings)
     return app
