@@ -47,7 +47,7 @@ from serve import metrics
 from serve.admission.controller import AdmissionController, AdmissionLimits, LimitShare
 from serve.admission.membership import Membership
 from serve.http.services import Services, Writer
-from serve.opening.inference import name_of, open_embedder, open_reranker
+from serve.opening.inference import open_embedder, open_reranker
 from serve.opening.llm import LanguageModels, open_models
 from serve.settings import Settings
 from serve.settings.model import RESIDENT
@@ -344,7 +344,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         llm=llm,
         models={
             "embedder": "in the retriever" if embedder is None else embedder.model_id,
-            "reranker": name_of(reranker),
+            "reranker": getattr(reranker, "name", "remote"),
         },
         parts=tuple(parts),
     )

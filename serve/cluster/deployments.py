@@ -95,7 +95,7 @@ class RerankerReplica(_Model):
         self.model = await inference.open_reranker(settings, self._stack)
 
     async def describe(self) -> tuple[str, bool]:
-        return inference.name_of(self.model), self.model.reads_text
+        return self.model.name, self.model.reads_text
 
     async def rerank(
         self,

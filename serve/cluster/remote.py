@@ -19,7 +19,6 @@ from ray.exceptions import RayActorError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
 
-import models.types as model_errors
 from models.types import Scores
 from retrieval import errors
 from retrieval.bank.probe import Probe
@@ -42,14 +41,6 @@ async def outcome(work: Awaitable[T]) -> T | errors.FourfoldError:
         return await work
     except errors.FourfoldError as error:
         return error
-    except model_errors.Overloaded as error:
-        return errors.Overloaded(str(error), error.retry_after_s)
-    except model_errors.DeadlineExceeded as error:
-        return errors.DeadlineExceeded(error.stage)
-    except model_errors.Unavailable as error:
-        return errors.Unavailable(error.part, error.reason)
-    except model_errors.ModelError as error:
-        return errors.Unavailable("the model", str(error))
 
 
 async def call(stage: str, method: Callable[..., Any], *args: Any, left_s: float | None) -> Any:

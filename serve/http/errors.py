@@ -14,7 +14,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
 
-import models.types as model_errors
 from retrieval import errors
 from retrieval.store.answers import KeyReused
 
@@ -97,10 +96,6 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.Overloaded, 503),
     (errors.Unavailable, 503),
     (errors.DeadlineExceeded, 504),
-    (model_errors.Overloaded, 503),
-    (model_errors.DeadlineExceeded, 504),
-    (model_errors.Unavailable, 503),
-    (model_errors.ModelError, 502),
     (TimeoutError, 504),
 )
 """First match wins. What is not here is a fault of ours: 500 with a sentence, no detail."""

@@ -16,6 +16,7 @@ from models.passthrough import Passthrough
 from models.settings import Compute, EmbedderSettings, RerankerSettings
 from models.types import ModelError, Observe
 from serve import metrics
+from serve.opening.translation import OpenedEmbedder, OpenedReranker
 from serve.settings import Settings
 from serve.settings.model import RerankerMember, Stage
 
@@ -110,15 +111,15 @@ def observer(model: str) -> Observe:
     return observe
 
 
-async def open_embedder(settings: Settings, stack: AsyncExitStack) -> Any:
-    """The embedder, loaded and warm."""
+async def open_embedder(settings: Settings, stack: AsyncExitStack) -> OpenedEmbedder:
+    """The embedder, loaded and warm. Raises ModelError where it cannot be."""
     embedder = build_embedder(embedder_settings(settings), observer("embedder"))
     stack.push_async_callback(embedder.close)
     await embedder.start()
-    return embedder
+    return OpenedEmbedder(embedder)
 
 
-async def open_reranker(settings: Settings, stack: AsyncExitStack) -> Member:
+async def open_reranker(settings: Settings, stack: AsyncExitStack) -> OpenedReranker:
     """The chain of rerankers, started.
 
     Where nobody chose a reranker and the default's weights cannot be had, the fused order serves:
@@ -135,7 +136,7 @@ async def open_reranker(settings: Settings, stack: AsyncExitStack) -> Member:
         )
     stack.push_async_callback(reranker.close)
     await reranker.start()
-    return reranker
+    return OpenedReranker(reranker)
 
 
 async def _obtainable(member: RerankerMember) -> bool:
@@ -145,9 +146,3 @@ async def _obtainable(member: RerankerMember) -> bool:
         log.warning("no cross-encoder: %s; recalls keep the fused order", error)
         return False
     return True
-
-
-def name_of(reranker: Any) -> str:
-    """The members of a chain, in order."""
-    members = getattr(reranker, "members", None) or [reranker]
-    return " > ".join(getattr(member, "name", "remote") for member in members)

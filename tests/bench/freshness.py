@@ -35,7 +35,7 @@ from retrieval.store import tenants
 from retrieval.store.database.pool import PoolSettings, open_pool
 from retrieval.types import Floats, Include, RecallQuery
 from tests.bench import report, synthetic
-from tests.bench.harness import System, system
+from tests.support.system import System, system
 
 TURN_S = 3.0
 SETTLE_S = 0.3

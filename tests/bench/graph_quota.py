@@ -24,7 +24,7 @@ from retrieval.protocols import Embedder
 from retrieval.settings import RecallSettings
 from retrieval.types import Floats, Include, RecallQuery
 from tests.bench import report, sets
-from tests.bench.harness import System, system
+from tests.support.system import System, system
 
 CAP = 60
 """Candidates that the reader reads."""

@@ -36,6 +36,7 @@ from retrieval.store.segments.format import pack
 from retrieval.types import FactType
 from tests.bench import metrics, report, sets
 from tests.retrieval.keyword.server import Server, embedded
+from tests.support.system import Memory
 
 P = ParamSpec("P")
 
@@ -281,7 +282,7 @@ def quality() -> dict[str, dict[str, float]]:
 
 
 def _ranked(
-    memories: Sequence[sets.Memory], questions: Sequence[str], signalled: bool
+    memories: Sequence[Memory], questions: Sequence[str], signalled: bool
 ) -> list[list[str]]:
     analyser = Analyser()
     documents = [
@@ -297,7 +298,7 @@ def _ranked(
     return out
 
 
-def _signals(memory: sets.Memory) -> str:
+def _signals(memory: Memory) -> str:
     day = np.datetime64(memory["occurred_start"][:10]).item()
     return " ".join([*memory["entities"], f"{day:%B} {day.day} {day.year}"])
 

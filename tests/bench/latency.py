@@ -32,9 +32,9 @@ import uvloop
 
 from tests.bench import report, stages, synthetic
 from tests.bench.guard import guarded
-from tests.bench.harness import IMPORT_BATCH, System, system
 from tests.bench.serving import SERVER, SPENT, Clients, Running, fill, serving
 from tests.bench.sets import Bank
+from tests.support.system import IMPORT_BATCH, System, system
 
 LARGE = 5_000
 """Banks above this size are imported without HTTP, to save time."""

@@ -33,7 +33,7 @@ from retrieval.recall.engine import RecallEngine, Retriever
 from retrieval.settings import RecallSettings
 from retrieval.types import Arm, Budget, Doubles, Include, RecallQuery
 from tests.bench import metrics, report, sets
-from tests.bench.harness import System, system
+from tests.support.system import System, system
 
 DEPTH = 50
 RRF_K = 60

@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from retrieval.ingest.entities.naming import names
-
-Memory = Mapping[str, Any]
-"""One item of the import route."""
+from tests.support.system import Memory
 
 
 @dataclass(frozen=True, slots=True)

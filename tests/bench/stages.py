@@ -28,7 +28,7 @@ from retrieval.recall.search import Plan
 from retrieval.settings import RecallSettings
 from retrieval.store import banks, memories
 from retrieval.types import Include, Ints, RecallQuery
-from tests.bench.harness import System
+from tests.support.system import System
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.local.weights import find
-from tests.bench.sets import Bank, Memory, Question
+from tests.bench.sets import Bank, Question
+from tests.support.system import Memory
 
 _FUNCTION_WORDS = (
     "the", "of", "and", "to", "a", "in", "that", "it", "is", "was", "for", "on", "with", "as",

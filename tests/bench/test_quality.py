@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.bench import quality, sets, synthetic
-from tests.bench.harness import system
+from tests.support.system import system
 
 
 def answers(*rankings: list[str]) -> quality.Answers:

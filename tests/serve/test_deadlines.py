@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
-from models.types import Unavailable
-from retrieval.recall.engine import RecallEngine
-from serve import app
-from serve.http.services import Services
+from retrieval.errors import Unavailable
+from serve import app, composition
+from serve.composition import Stages
 from serve.local import sample
+from serve.settings import Settings
 from tests.serve.conftest import B, Live
 
 pytestmark = pytest.mark.integration
@@ -23,18 +24,17 @@ URL = f"{B}/{sample.BANK}/memories/recall"
 
 
 class Slow:
-    """Stands for an embedder or a reranker; takes its time, or fails."""
+    """Stands for an embedder (of the vectors that are stored) or a reranker; takes its time, or
+    fails."""
 
-    reads_text = True
+    name, reads_text, dimension = "slow", True, 384
 
-    def __init__(self, real: Any, error: Exception | None = None) -> None:
-        self._real, self._error = real, error
-        self.cancelled = asyncio.Event()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
+    def __init__(self, live: Live, error: Exception | None = None) -> None:
+        self.model_id, self._error = live.services.models["embedder"], error
+        self.asked, self.cancelled = asyncio.Event(), asyncio.Event()
 
     async def _wait(self) -> None:
+        self.asked.set()
         if self._error is not None:
             raise self._error
         try:
@@ -46,54 +46,46 @@ class Slow:
     async def embed_queries(self, texts: Sequence[str], **_: Any) -> Any:
         await self._wait()
 
+    async def embed_passages(self, texts: Sequence[str], **_: Any) -> Any:
+        await self._wait()
+
     async def rerank(self, query: str, documents: Sequence[str], **_: Any) -> Any:
         await self._wait()
 
 
-def engine(live: Live) -> Any:
-    return live.services.recaller
+@asynccontextmanager
+async def client(settings: Settings, **stages: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the application with these stages in the place of its own."""
+    async with AsyncExitStack() as stack:
+        services = await composition.open_services(settings, Stages(**stages), stack)
+        transport = httpx.ASGITransport(app.create(settings, services))
+        yield await stack.enter_async_context(
+            httpx.AsyncClient(transport=transport, base_url="http://test")
+        )
 
 
-def with_embedder(live: Live, embedder: Slow) -> RecallEngine:
-    """The application's own engine, but for its embedder."""
-    whole, own = engine(live), engine(live)._retriever
-    retriever = type(own)(
-        own._pool, own._residency, embedder, own._settings, own._executor, own._analysers
-    )
-    return RecallEngine(whole._pool, retriever, whole._reranker, whole._settings)
-
-
-def with_reranker(live: Live, reranker: Slow) -> RecallEngine:
-    whole = engine(live)
-    return RecallEngine(whole._pool, whole._retriever, reranker, whole._settings)
-
-
-async def ask(live: Live, recaller: Any, seconds: float = 60) -> httpx.Response:
-    services: Services = replace(live.services, recaller=recaller)
-    transport = httpx.ASGITransport(app.create(services.settings, services))
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
+async def ask(live: Live, seconds: float = 60.0, **stages: Any) -> httpx.Response:
+    async with client(live.services.settings, **stages) as http:
         headers = {"x-request-timeout-s": str(seconds)}
         return await http.post(URL, json={"query": "the flood"}, headers=headers)
 
 
 async def test_a_slow_embedder(live: Live) -> None:
-    slow = Slow(engine(live)._retriever._embedder)
-    answer = await ask(live, with_embedder(live, slow), 0.5)
+    slow = Slow(live)
+    answer = await ask(live, 1.5, embedder=slow)
     said = answer.json()
     assert answer.status_code == 504
     assert said["stage"] == "generate_query_embedding"
-    assert 0 < said["finished"]["backend_acquisition"] < 0.5
+    assert 0 < said["finished"]["backend_acquisition"] < 1.5
     assert "during generate_query_embedding; finished before: backend_acq" in said["detail"]
     assert slow.cancelled.is_set()
 
 
 async def test_the_setting_bounds_what_a_request_asks_for(live: Live) -> None:
-    slow = Slow(engine(live)._retriever._embedder)
+    slow = Slow(live)
     recall = replace(live.services.settings.recall, recall_timeout_s=0.3)
     settings = live.services.settings.model_copy(update={"recall": recall})
-    services = replace(live.services, recaller=with_embedder(live, slow), settings=settings)
-    transport = httpx.ASGITransport(app.create(settings, services))
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
+    async with client(settings, embedder=slow) as http:
         for headers in ({}, {"x-request-timeout-s": "1000"}):
             async with asyncio.timeout(5):
                 answer = await http.post(URL, json={"query": "the flood"}, headers=headers)
@@ -107,31 +99,32 @@ async def test_the_setting_bounds_what_a_request_asks_for(live: Live) -> None:
 
 
 async def test_a_slow_reranker_that_ignores_its_deadline(live: Live) -> None:
-    slow = Slow(engine(live)._reranker)
-    answer = await ask(live, with_reranker(live, slow), 0.5)
+    slow = Slow(live)
+    answer = await ask(live, 0.5, reranker=slow)
     assert (answer.status_code, answer.json()["degraded"]) == (200, ["rerank"])
     assert slow.cancelled.is_set()
 
 
 async def test_a_client_that_goes_away_stops_the_work(live: Live) -> None:
-    slow = Slow(engine(live)._retriever._embedder)
-    task = asyncio.create_task(ask(live, with_embedder(live, slow)))
-    await asyncio.sleep(0.3)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    async with asyncio.timeout(1):
-        await slow.cancelled.wait()
+    slow = Slow(live)
+    async with client(live.services.settings, embedder=slow) as http:
+        task = asyncio.create_task(http.post(URL, json={"query": "the flood"}))
+        async with asyncio.timeout(30):
+            await slow.asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with asyncio.timeout(1):
+            await slow.cancelled.wait()
 
 
 @pytest.mark.parametrize("part", ["embedder", "reranker"])
 async def test_an_expected_failure_is_one_quiet_line(
     live: Live, part: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    gone = Slow(engine(live)._retriever._embedder, Unavailable("the model", "its server is gone"))
-    make = {"embedder": with_embedder, "reranker": with_reranker}[part]
+    gone = Slow(live, Unavailable("the model", "its server is gone"))
     caplog.set_level(logging.INFO)
-    answer = await ask(live, make(live, gone))
+    answer = await ask(live, 60.0, **{part: gone})
     assert answer.status_code == 200
     assert {"embedder": "semantic", "reranker": "rerank"}[part] in answer.json()["degraded"]
     (record,) = [r for r in caplog.records if "its server is gone" in r.getMessage()]

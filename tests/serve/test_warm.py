@@ -8,7 +8,7 @@ from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
 from serve.composition import warm
 from serve.settings import parse
-from tests.bench.harness import system
+from tests.support.system import system
 
 
 @pytest.mark.unit

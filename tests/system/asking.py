@@ -11,8 +11,7 @@ from retrieval.protocols import Reranker
 from retrieval.recall.engine import RecallResult
 from retrieval.settings import RecallSettings
 from retrieval.types import Include, RecallQuery
-from tests.bench.harness import System
-from tests.bench.sets import Memory
+from tests.support.system import Memory, System
 
 NOW = datetime(2024, 6, 5, 12, tzinfo=UTC)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.bench.sets import Memory
+from tests.support.system import Memory
 
 _PEOPLE = (
     "Priya", "Tomas", "Ines", "Marek", "Yuki", "Oluwaseun", "Greta", "Hassan", "Lena", "Diego",

@@ -13,8 +13,7 @@ import pytest
 import pytest_asyncio
 
 from retrieval.types import Filters, MinScores
-from tests.bench.harness import System, system
-from tests.bench.sets import Memory
+from tests.support.system import Memory, System, system
 from tests.system.asking import bank
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]

@@ -9,7 +9,7 @@ import pytest
 from retrieval.ingest.curation import delete_memory
 from retrieval.ingest.importing import import_memories
 from retrieval.store import banks
-from tests.bench.harness import System, system
+from tests.support.system import System, system
 from tests.system.embedding import HashEmbedder
 
 pytestmark = pytest.mark.integration

@@ -27,7 +27,7 @@ from retrieval.recall.engine import RecallEngine
 from retrieval.store import banks
 from retrieval.store.segments import table as segments
 from retrieval.types import Budget, Include, RecallQuery
-from tests.bench.harness import System, system
+from tests.support.system import System, system
 from tests.system.embedding import HashEmbedder
 from tests.system.history import History, Read, Write
 from tests.system.holders import Holders

@@ -28,8 +28,7 @@ from retrieval.types import (
     TagNot,
     TagsMatch,
 )
-from tests.bench.harness import System, system
-from tests.bench.sets import Memory
+from tests.support.system import Memory, System, system
 from tests.system.asking import Bank, bank
 from tests.system.rerankers import Hanging, Scripted, overlap
 

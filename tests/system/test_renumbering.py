@@ -13,7 +13,7 @@ from retrieval.recall.engine import Retriever
 from retrieval.settings import RecallSettings
 from retrieval.store.segments import table as segments
 from retrieval.types import Include, RecallQuery
-from tests.bench.harness import System, system
+from tests.support.system import System, system
 from tests.system.embedding import HashEmbedder
 
 pytestmark = pytest.mark.integration

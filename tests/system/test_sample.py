@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from retrieval.types import Include, RecallQuery
-from tests.bench.harness import System, system
+from tests.support.system import System, system
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 

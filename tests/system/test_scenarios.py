@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from retrieval.settings import RecallSettings
 from retrieval.types import Filters, TemporalMode, Window
-from tests.bench.harness import System, system
+from tests.support.system import System, system
 from tests.system import stories
 from tests.system.asking import Bank, bank
 from tests.system.rerankers import Scripted, overlap

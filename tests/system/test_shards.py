@@ -28,7 +28,7 @@ from retrieval.types import (
     RecallQuery,
     Window,
 )
-from tests.bench.harness import System, system
+from tests.support.system import System, system
 from tests.system.embedding import HashEmbedder
 from tests.system.holders import Holders
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from models.catalog import build_embedder
 from models.passthrough import Passthrough
@@ -29,6 +29,9 @@ from retrieval.store import tenants
 from retrieval.store.database.embedded import EmbeddedPostgres
 from retrieval.store.database.migrate import migrate
 from retrieval.store.database.pool import Pool, PoolSettings, open_pool
+
+Memory: TypeAlias = Mapping[str, Any]
+"""One item of the import route."""
 
 IMPORT_BATCH = 500
 """Memories per import call: one transaction each."""

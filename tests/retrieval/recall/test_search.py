@@ -1,0 +1,191 @@
+"""The heart of a recall on a bank of ten memories, with every score computed by hand.
+
+Each memory has one term and no document, so a BM25 score is the term's idf, and the fused score is
+exp(0.75 * (own - best own)), where own = (similarity - mean) / deviation + 4 * share of the words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from math import exp, log, sqrt
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+from retrieval.bank.loader import next_snapshot
+from retrieval.bank.probe import Probe
+from retrieval.bank.vectors.flat import FlatBackend
+from retrieval.keyword.analyser import Query
+from retrieval.ranking.shortlist import Question, Shortlist
+from retrieval.ranking.weights import Ranked, RerankScores, rank
+from retrieval.recall import explain, search
+from retrieval.recall.search import Plan
+from retrieval.settings import RecallSettings
+from retrieval.types import DAY_US, Arm, FactType, LinkType, RecallQuery, Window, microseconds
+from tests.retrieval.bank.model import DIMENSION, Ledger, Memory
+
+pytestmark = pytest.mark.unit
+
+NOW = datetime(2025, 1, 1, tzinfo=UTC)
+MAY = datetime(2024, 5, 10, tzinfo=UTC)
+SIMILARITY = (0.9, 0.8, 0.6, 0, 0, 0, 0, 0, 0, 0)
+TERM = (10, 11, 1, 1, 14, 15, 16, 17, 18, 19)
+"""Term 1 is the question's."""
+
+IDF = log(1 + (10 - 2 + 0.5) / (2 + 0.5))
+MEAN = 0.23
+DEVIATION = sqrt((10 * (0.181 - MEAN**2) + 10 * 0.1**2) / 20)
+"""That of the ten similarities, held towards 0.1 with the weight of ten more."""
+
+QUERY = RecallQuery("default", "bank-1", "which?", NOW)
+SETTINGS = replace(RecallSettings(), enable_graph_retrieval=False)
+
+
+def id_of(ordinal: int) -> bytes:
+    return bytes([65 + ordinal]) * 16
+
+
+def memories(**changes: Any) -> list[Memory]:
+    """The ten; `m4={...}` changes the fifth."""
+    made = [
+        Memory(
+            id_of(i),
+            terms=(TERM[i],),
+            vector=(SIMILARITY[i], sqrt(1 - SIMILARITY[i] ** 2), *[0.0] * (DIMENSION - 2)),
+        )
+        for i in range(10)
+    ]
+    for name, fields in changes.items():
+        made[int(name[1:])] = replace(made[int(name[1:])], **fields)
+    return made
+
+
+def run(
+    given: list[Memory],
+    settings: RecallSettings = SETTINGS,
+    query: RecallQuery = QUERY,
+    window: Window | None = None,
+    cap: int = 300,
+) -> Shortlist:
+    ledger = Ledger()
+    ledger.write(given)
+    bank = next_snapshot(None, ledger.delta(None), FlatBackend())
+    asked = Query(np.array([1], np.uint64), np.ones(1, np.float32))
+    plan = Plan(
+        query,
+        settings,
+        Question(query.text, window),
+        Probe(np.eye(DIMENSION, dtype=np.float32)[0], asked),
+        budget=100,
+        cap=cap,
+        hops=1,
+        metadata=None,
+        semantic_floor=0.5,
+    )
+    return search.run(bank, plan)
+
+
+def by_fused(shortlist: Shortlist) -> Ranked:
+    return rank(QUERY, shortlist, RerankScores(None, "unknown", "fused"), SETTINGS)
+
+
+def own(ordinal: int) -> float:
+    return (SIMILARITY[ordinal] - MEAN) / DEVIATION + (4 if TERM[ordinal] == 1 else 0)
+
+
+def test_arms_and_reciprocal_ranks() -> None:
+    found = run(memories()).found
+    assert found.ordinals.tolist() == [2, 0, 1, 3]  # 1 and 3 are equal: the semantic arm is first
+    assert found.ranks[:, Arm.SEMANTIC].tolist() == [3, 1, 2, 0]
+    assert found.ranks[:, Arm.BM25].tolist() == [1, 0, 0, 2]
+    assert found.rrf == pytest.approx([1 / 63 + 1 / 61, 1 / 61, 1 / 62, 1 / 62])
+    nan = float("nan")
+    assert found.scores[:, Arm.SEMANTIC] == pytest.approx([0.6, 0.9, 0.8, nan], nan_ok=True)
+    assert found.scores[:, Arm.BM25] == pytest.approx([IDF, nan, nan, IDF], nan_ok=True)
+
+
+def test_the_fused_score_orders_what_nothing_reranks() -> None:
+    shortlist = run(memories())
+    expected = [exp(0.75 * (own(i) - own(2))) for i in (2, 0, 1, 3)]
+    assert shortlist.fused == pytest.approx(expected, rel=1e-5)
+    ranked = by_fused(shortlist)
+    assert shortlist.found.ordinals[ranked.order].tolist() == [2, 3, 0, 1]
+    assert ranked.weight == pytest.approx(expected, rel=1e-5)  # nothing is dated: no boost
+
+
+def test_the_cut_keeps_the_first_of_every_arm() -> None:
+    shortlist = run(memories(), cap=2)
+    assert shortlist.found.ordinals.tolist() == [2, 0]
+    assert (shortlist.dropped, shortlist.cap) == (2, 2)
+
+
+def test_scores_and_accounts() -> None:
+    shortlist = run(memories())
+    ranked = by_fused(shortlist)
+    places = np.array([0, 3])
+    words = pytest.approx(IDF, abs=1e-6)
+    third = exp(0.75 * (own(3) - own(2)))
+    assert list(explain.scores(shortlist, ranked, places)) == [
+        {"final": 1.0, "reranker": None, "semantic": 0.6, "keyword": words},
+        {
+            "final": pytest.approx(third, rel=1e-5),
+            "reranker": None,
+            "semantic": None,
+            "keyword": words,
+        },
+    ]
+    first, last = explain.accounts(shortlist, ranked, places)
+    assert first == {
+        "arms": {"semantic": [3, 0.6], "bm25": [1, words]},
+        "fused_rank": 1,
+        "rrf": 0.032266,
+        "ranked_by": "fused",
+        "base": 1.0,
+        "recency": 0.5,
+        "temporal": 0.5,
+        "proof": 0.5,
+    }
+    assert (last["arms"], last["fused_rank"]) == ({"bm25": [2, words]}, 4)
+
+
+def test_recency_moves_a_memory() -> None:
+    """73 days of 365: the signal is 0.8, the factor 1 + 0.2 * 0.3."""
+    dated = {"mentioned_at": microseconds(NOW) - 73 * DAY_US}
+    ranked = by_fused(run(memories(m0=dated)))
+    base = exp(0.75 * (own(0) - own(2)))
+    assert ranked.recency.tolist() == pytest.approx([0.5, 0.8, 0.5, 0.5])
+    assert ranked.weight[1] == pytest.approx(base * 1.06, rel=1e-5)
+
+
+def test_the_walk_says_by_which_path_it_came() -> None:
+    cause = {"links": ((4, LinkType.CAUSES, 1.0),)}
+    shortlist = run(memories(m2=cause), replace(SETTINGS, enable_graph_retrieval=True))
+    place = shortlist.found.ordinals.tolist().index(4)
+    (account,) = explain.accounts(shortlist, by_fused(shortlist), np.array([place]))
+    assert account["path"] == {"from": str(UUID(bytes=id_of(2))), "link": "causal", "hop": 1}
+    assert list(account["arms"]) == ["graph"]
+    assert shortlist.paths.evidence[place] > 0
+    assert shortlist.paths.support[place] == 2
+    assert shortlist.fused[place] < shortlist.fused[shortlist.found.ordinals.tolist().index(2)]
+
+
+def test_a_window_finds_what_is_dated_in_it() -> None:
+    dated = {"occurred_start": microseconds(MAY), "vector": (0.2, sqrt(0.96), *[0.0] * 6)}
+    window = Window(MAY.replace(day=1), MAY.replace(day=31))
+    shortlist = run(memories(m5=dated), window=window)
+    found = shortlist.found
+    assert found.ordinals[found.ranks[:, Arm.TEMPORAL] > 0].tolist() == [5]
+    near = dict(zip(found.ordinals.tolist(), shortlist.proximity.tolist(), strict=True))
+    assert 0.5 < near.pop(5) <= 1.0
+    assert all(np.isnan(list(near.values())))
+
+
+def test_only_what_is_asked_for_is_searched() -> None:
+    others = replace(QUERY.filters, types=(FactType.EXPERIENCE,))
+    given = memories(m1={"fact_type": FactType.EXPERIENCE})
+    shortlist = run(given, query=replace(QUERY, filters=others))
+    assert shortlist.found.ordinals.tolist() == [1]
+    assert shortlist.facts.ids[0].tobytes() == id_of(1)
