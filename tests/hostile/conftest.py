@@ -16,6 +16,7 @@ from serve import composition
 from serve.composition import Stages
 from serve.http import app
 from serve.local import sample
+from serve.opening.database import open_database
 from tests.serve.conftest import Live, dsn, settings_for
 
 __all__ = ["dsn"]
@@ -27,7 +28,7 @@ BANK = "hostile"
 async def hostile(dsn: str) -> AsyncIterator[Live]:
     settings = settings_for(dsn, worker={"worker_enabled": False})
     async with AsyncExitStack() as stack:
-        pool = await composition.open_database(settings, stack)
+        pool = await open_database(settings, stack)
         await migrate(pool)
         services = await composition.open_services(settings, Stages(), stack)
         api = app.create(settings, services)
