@@ -30,9 +30,7 @@ from retrieval.bank.vectors.partitioned import PartitionedBackend
 from retrieval.errors import FourfoldError
 from retrieval.ingest.context import WriteContext, analyser_for
 from retrieval.ingest.operations.worker import Worker
-from retrieval.keyword import backends
 from retrieval.keyword.analyser import Analyser
-from retrieval.keyword.backends import KeywordBackend
 from retrieval.maintenance.upkeep import Upkeep
 from retrieval.pacing import Pace
 from retrieval.protocols import Embedder, Reranker
@@ -40,17 +38,17 @@ from retrieval.recall.engine import RecallEngine, Retriever
 from retrieval.recall.retriever import LocalRetriever
 from retrieval.store import banks
 from retrieval.store import limits as tenant_limits
-from retrieval.store.database.pool import Pool, PoolSettings, open_pool
+from retrieval.store.database.pool import Pool
 from retrieval.store.heads import BankHead
 from retrieval.store.tenants import DEFAULT_TENANT
 from serve import metrics
 from serve.admission.controller import AdmissionController, AdmissionLimits, LimitShare
 from serve.admission.membership import Membership
 from serve.http.services import Services, Writer
+from serve.opening.database import keyword_backend, open_database
 from serve.opening.inference import open_embedder, open_reranker
 from serve.opening.llm import LanguageModels, open_models
 from serve.settings import Settings
-from serve.settings.model import RESIDENT
 from serve.writer import LocalWriter
 
 log = logging.getLogger(__name__)
@@ -72,28 +70,6 @@ class Stages:
     reranker: Reranker | None = None
     writer: Writer | None = None
     ranges: Ranges | None = None
-
-
-def pool_settings(settings: Settings) -> PoolSettings:
-    database = settings.database
-    if database.database_url is None:
-        raise ValueError("database_url is not set: the launcher sets it when it starts its own")
-    return PoolSettings(
-        dsn=database.database_url.get_secret_value(),
-        schema=database.database_schema,
-        min_size=min(database.db_pool_min_size, database.db_pool_max_size),
-        max_size=database.db_pool_max_size,
-        command_timeout_s=database.db_command_timeout_s,
-        acquire_timeout_s=database.db_acquire_timeout_s,
-        statement_timeout_s=database.db_statement_timeout_s,
-        statement_cache_size=database.db_statement_cache_size,
-    )
-
-
-async def open_database(settings: Settings, stack: AsyncExitStack) -> Pool:
-    pool = await open_pool(pool_settings(settings))
-    stack.push_async_callback(pool.finish)
-    return pool
 
 
 def _vector_backend(
@@ -187,19 +163,6 @@ async def warm(pool: Pool, residency: Residency, names: Sequence[str]) -> int:
         except FourfoldError as error:
             log.warning("bank %s is not loaded ahead: %s", name, error)
     return await residency.warm(heads)
-
-
-def keyword_backend(settings: Settings) -> KeywordBackend | None:
-    """What ranks keywords inside PostgreSQL; None where the resident postings do."""
-    name = settings.banks.text_search_extension
-    if name == RESIDENT:
-        return None
-    language = settings.retain.text_search_language
-    return backends.make(
-        name,
-        native_language="simple" if language in ("auto", "none") else language,
-        pg_search_tokenizer=settings.banks.text_search_extension_pg_search_tokenizer,
-    )
 
 
 def open_retriever(

@@ -141,7 +141,7 @@ class LocalEncoder:
                 folder.name,
                 layout.similarity,
             )
-        if not layout.packed or not packed.supports(config := folder.resolved()):
+        if not layout.packed or not packed.supports(config := folder.of_encoder()):
             model = SentenceModel(folder, layout, machine.device, machine.wide_dtype)
             self._tokens, self._inline = model.tokens, False
             return Loaded(model.vectors, True, model.max_length)

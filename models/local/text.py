@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -65,17 +66,17 @@ class TextEncoder:
     def __init__(self, folder: ModelFolder, document_tokens: int | None = None) -> None:
         """`document_tokens`: the most tokens of a document in a pair; None: all that fit."""
         own = options(folder)
-        made = _load(folder)
-        self._tokenizer: Tokenizer = made.backend_tokenizer
+        made = plain_bert(folder) or _by_transformers(folder)
+        self._tokenizer = made.tokenizer
         if own.lower_case:
             _lower_case(self._tokenizer)
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
-        self._from_left = made.truncation_side == "left"
-        self.makes_types = "token_type_ids" in made.model_input_names
+        self._from_left = made.from_left
+        self.makes_types = made.makes_types
         """Whether a model gets the types; without, it takes its own default, which is 0."""
-        self.vocabulary = len(made)
-        self.max_length = _max_length(folder, own, made.model_max_length)
+        self.vocabulary = made.vocabulary
+        self.max_length = _max_length(folder, own, made.max_length)
         self._document_tokens = document_tokens or self.max_length
         self._known = 1 << 31
         self._single = _template(self._tokenizer)
@@ -148,7 +149,70 @@ async def off_loop(chars: int, work: Callable[[], R]) -> R:
     return work() if chars < INLINE_CHARS else await asyncio.to_thread(work)
 
 
-def _load(folder: ModelFolder) -> Any:
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A folder's tokenizer, and what its configuration says beside it."""
+
+    tokenizer: Tokenizer
+    vocabulary: int
+    max_length: int
+    from_left: bool = False
+    makes_types: bool = True
+
+
+_BERT_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_BERT_CONFIG = frozenset(
+    {
+        "cls_token", "do_basic_tokenize", "do_lower_case", "mask_token", "model_max_length",
+        "name_or_path", "never_split", "pad_token", "sep_token", "special_tokens_map_file",
+        "strip_accents", "tokenize_chinese_chars", "tokenizer_class", "unk_token",
+    }
+)  # fmt: skip
+
+
+def plain_bert(folder: ModelFolder) -> Loaded | None:
+    """The tokenizer of a BERT folder whose tokenizer.json says what its configuration says, so
+    that transformers, whose import takes most of a second, would change nothing; None of others.
+    """
+    try:
+        own = json.loads((folder.path / "tokenizer_config.json").read_text("utf-8"))
+        made = json.loads((folder.path / "tokenizer.json").read_text("utf-8"))
+        normal, model = made["normalizer"], made["model"]
+        plain = (
+            own.keys() <= _BERT_CONFIG
+            and not (folder.path / "added_tokens.json").exists()
+            and own["tokenizer_class"] in ("BertTokenizer", "BertTokenizerFast")
+            and not own.get("never_split")
+            and normal["type"] == "BertNormalizer"
+            and normal["clean_text"] is True
+            and normal["lowercase"] is own["do_lower_case"]
+            and normal["strip_accents"] is own.get("strip_accents")
+            and normal["handle_chinese_chars"] is own.get("tokenize_chinese_chars", True)
+            and made["pre_tokenizer"] == {"type": "BertPreTokenizer"}
+            and made["post_processor"]["type"] == "TemplateProcessing"
+            and model["type"] == "WordPiece"
+            and model["unk_token"] == "[UNK]"
+            and model["continuing_subword_prefix"] == "##"
+            and [token["content"] for token in made["added_tokens"]] == [*_BERT_SPECIAL]
+            and all(_is_special(token) for token in made["added_tokens"])
+            and all(
+                own.get(f"{token[1:-1].lower()}_token", token) == token for token in _BERT_SPECIAL
+            )
+        )
+        if not plain:
+            return None
+        tokenizer = Tokenizer.from_file(str(folder.path / "tokenizer.json"))
+    except Exception:  # transformers says what is wrong with it
+        return None
+    return Loaded(tokenizer, tokenizer.get_vocab_size(), own.get("model_max_length") or 0)
+
+
+def _is_special(token: Mapping[str, Any]) -> bool:
+    plain = ("single_word", "lstrip", "rstrip", "normalized")
+    return token["special"] is True and not any(token[name] for name in plain)
+
+
+def _by_transformers(folder: ModelFolder) -> Loaded:
     from transformers import AutoTokenizer
 
     try:
@@ -157,7 +221,13 @@ def _load(folder: ModelFolder) -> Any:
         raise WrongModel(f"{folder.name}: its tokenizer cannot be read: {error}") from error
     if getattr(made, "backend_tokenizer", None) is None:
         raise WrongModel(f"{folder.name} has a {type(made).__name__}, and no fast tokenizer")
-    return made
+    return Loaded(
+        made.backend_tokenizer,
+        len(made),
+        made.model_max_length,
+        made.truncation_side == "left",
+        "token_type_ids" in made.model_input_names,
+    )
 
 
 def _lower_case(tokenizer: Tokenizer) -> None:

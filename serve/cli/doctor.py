@@ -188,7 +188,7 @@ def _database(settings: Settings, data: Path) -> Iterator[Finding]:
     from retrieval.errors import FourfoldError
     from retrieval.store.database import migrate, requirements
     from retrieval.store.database.pool import open_pool, read
-    from serve.composition import pool_settings
+    from serve.opening.database import pool_settings
 
     async def examine() -> tuple[str, list[requirements.Finding]]:
         own = dataclasses.replace(pool_settings(settings), min_size=1, max_size=1)

@@ -27,12 +27,15 @@ from pydantic import SecretStr
 
 from retrieval.store.database.embedded import EmbeddedPostgres
 from serve import metrics
-from serve.local import haproxy, logs, loopback, processes, sample
+from serve.local import haproxy, logs, loopback, node, processes, sample
 from serve.local.processes import InUse
 from serve.settings import Settings
 
 SERVE_STOP_S, RAY_STOP_S, REST_STOP_S = 4.5, 2.0, 0.5
 """Seconds for an orderly stop of each; what is left then is ended."""
+
+TOLD_S = 1.0
+"""Steps of the start that take longer are told of."""
 
 OBJECT_STORE_BYTES = 80 * 2**20
 """Ray's shared memory: our calls are small and travel past it."""
@@ -48,13 +51,22 @@ def run(settings: Settings, data: Path) -> None:
         processes.adopt_orphans()
         stack.callback(processes.end_descendants, REST_STOP_S)
         first_start = not (data / "postgres").exists()
-        settings = stack.enter_context(database(settings, data))
-        processes.note(data, dsn=_dsn(settings))
-        _migrate(settings)
-        os.environ.update(_environment(settings, data, folder))
-        _start_ray(settings, folder, stack)
-        signals.listen()  # Ray has put its own handler in place of ours
-        _say(settings, data, first_start)
+        os.environ.update(_environment(settings, data, folder))  # Ray reads it when it is imported
+        with processes.loading(folder):
+            importing = threading.Thread(target=node.import_serve, daemon=True)
+            importing.start()  # a second of one core, while the database starts on another
+            with told("starting PostgreSQL"):
+                settings = stack.enter_context(database(settings, data))
+            processes.note(data, dsn=_dsn(settings))
+            with told("bringing the database's schema up to date"):
+                _migrate(settings)
+            with told("importing Ray"):
+                importing.join()
+            os.environ[processes.RUN] = str(folder)  # not PostgreSQL's: that is never just killed
+            _start_ray(settings, folder, stack)
+            signals.listen()  # Ray has put its own handler in place of ours
+            health = _ready(settings, first_start)
+        _say(settings, data, health)
         while not signals.stopped.wait(1.0):
             _require_alive()
     print("stopped", flush=True)
@@ -99,6 +111,21 @@ class Signals:
         return self.stopped.is_set() and isinstance(error, KeyboardInterrupt)
 
 
+@contextmanager
+def told(step: str) -> Iterator[None]:
+    """Says that a step of the start runs, if it takes over a second, and how long it took."""
+    begin = time.monotonic()
+    late = threading.Timer(TOLD_S, lambda: print(f"{step} ...", flush=True))
+    late.daemon = True
+    late.start()
+    try:
+        yield
+    finally:
+        late.cancel()
+    if (spent := time.monotonic() - begin) > TOLD_S:
+        print(f"{step}: {spent:.1f} s", flush=True)
+
+
 def _require_free(host: str, port: int) -> None:
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -139,7 +166,7 @@ def _migrate(settings: Settings) -> None:
     from retrieval.maintenance import keyword
     from retrieval.store.database.migrate import migrate
     from retrieval.store.database.pool import open_pool
-    from serve.composition import keyword_backend, pool_settings
+    from serve.opening.database import keyword_backend, pool_settings
 
     async def work() -> None:
         pool = await open_pool(pool_settings(settings))
@@ -176,7 +203,6 @@ def _environment(settings: Settings, data: Path, folder: Path) -> Mapping[str, s
         "OMP_NUM_THREADS": "1",
         # A model's threads that wait must not spin on a core that another thread needs.
         "OMP_WAIT_POLICY": "passive",
-        processes.RUN: str(folder),
         metrics.MULTIPROCESS: str(shared),
         logs.LOG_FILE: str(data / "server.log"),
         "PYTHONPATH": os.pathsep.join(filter(None, (_checkout(), os.environ.get("PYTHONPATH")))),
@@ -200,31 +226,34 @@ def _start_ray(settings: Settings, folder: Path, stack: ExitStack) -> None:
 
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     stack.callback(_bounded, ray.shutdown, RAY_STOP_S)
-    ray.init(
-        address="local",
-        num_cpus=os.cpu_count(),
-        include_dashboard=False,
-        logging_level=logging.ERROR,
-        log_to_driver=False,
-        object_store_memory=OBJECT_STORE_BYTES,
-        _temp_dir=str(folder / "ray"),
-        _node_ip_address="127.0.0.1",
-    )
+    with told("starting Ray"), node.bare():
+        ray.init(
+            address="local",
+            num_cpus=os.cpu_count(),
+            include_dashboard=False,
+            logging_level=logging.ERROR,
+            log_to_driver=False,
+            object_store_memory=OBJECT_STORE_BYTES,
+            _temp_dir=str(folder / "ray"),
+            _node_ip_address="127.0.0.1",
+        )
     stack.callback(_bounded, serve.shutdown, SERVE_STOP_S)
-    serve.start(
-        http_options={"host": settings.server.host, "port": settings.server.port},
-        proxy_location="HeadOnly",
-        logging_config={"log_level": "ERROR", "enable_access_log": False},
-    )
-    serve.run(
-        application(settings),
-        name=APP,
-        route_prefix="/",
-        logging_config={
-            "log_level": "WARNING",
-            "enable_access_log": settings.server.access_log,
-        },
-    )
+    with told("starting Serve's controller"):
+        serve.start(
+            http_options={"host": settings.server.host, "port": settings.server.port},
+            proxy_location="HeadOnly",
+            logging_config={"log_level": "ERROR", "enable_access_log": False},
+        )
+    with told("opening models and banks"):
+        serve.run(
+            application(settings),
+            name=APP,
+            route_prefix="/",
+            logging_config={
+                "log_level": "WARNING",
+                "enable_access_log": settings.server.access_log,
+            },
+        )
 
 
 def _bounded(stop: Any, seconds: float) -> None:
@@ -253,14 +282,25 @@ def _require_alive() -> None:
         raise RuntimeError("Ray went away: see the log")
 
 
-def _say(settings: Settings, data: Path, first_start: bool) -> None:
+def _ready(settings: Settings, first_start: bool) -> dict[str, Any]:
+    """The server's health once it answers, and the sample bank is there."""
     server = settings.server
-    shown = "127.0.0.1" if server.host in ("0.0.0.0", "::") else server.host
-    url = f"http://{shown}:{server.port}{server.base_path.rstrip('/')}"
-    with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
+    with httpx.Client(base_url=_address(settings), timeout=60, trust_env=False) as client:
         health = _wait_healthy(client)
         if first_start and server.sample_bank and not settings.limits.require_api_key:
-            sample.load(client)
+            with told("loading the sample bank"):
+                sample.load(client)
+    return health
+
+
+def _address(settings: Settings) -> str:
+    server = settings.server
+    shown = "127.0.0.1" if server.host in ("0.0.0.0", "::") else server.host
+    return f"http://{shown}:{server.port}{server.base_path.rstrip('/')}"
+
+
+def _say(settings: Settings, data: Path, health: Mapping[str, Any]) -> None:
+    server, url = settings.server, _address(settings)
     for warning in settings.warnings:
         print(f"note: {warning}")
     if health.get("reranker") == "fused":
@@ -289,13 +329,15 @@ def _command() -> str:
 
 
 def _wait_healthy(client: httpx.Client) -> dict[str, Any]:
+    """What /health says as soon as all that is left to do is our own."""
     stop_at = time.monotonic() + 30
     while True:
         with contextlib.suppress(httpx.TransportError):
             answer = client.get("/health")
-            if answer.status_code == 200:
+            if answer.headers.get("content-type") == "application/json":
                 health: dict[str, Any] = answer.json()
-                return health
+                if health.get("status") in ("healthy", "degraded", processes.LOADING):
+                    return health
         if time.monotonic() > stop_at:
             raise RuntimeError("the server does not answer its health check")
         time.sleep(0.1)

@@ -167,7 +167,7 @@ def _with_pool(config: Path | None, data: Path, work: Callable[[Any], Awaitable[
     async def run(dsn: Settings) -> T:
         from retrieval.store.database.migrate import migrate
         from retrieval.store.database.pool import open_pool
-        from serve.composition import pool_settings
+        from serve.opening.database import pool_settings
 
         pool = await open_pool(pool_settings(dsn))
         try:

@@ -83,7 +83,7 @@ def keyword_findings(settings: Settings, _data: Path) -> Iterator[tuple[str, str
 
     from retrieval.maintenance import keyword
     from retrieval.store.database.pool import open_pool
-    from serve.composition import keyword_backend, pool_settings
+    from serve.opening.database import keyword_backend, pool_settings
 
     backend = keyword_backend(settings)
     if backend is None:
@@ -141,7 +141,7 @@ async def _reindex(
 
 async def _reindex_keyword(pool: Pool, settings: Settings, name: str) -> None:
     from retrieval.maintenance import keyword
-    from serve.composition import keyword_backend
+    from serve.opening.database import keyword_backend
 
     wanted = settings.banks.model_copy(update={"text_search_extension": name})
     backend = keyword_backend(settings.model_copy(update={"banks": wanted}))

@@ -3,6 +3,9 @@
 Recall (ingress) -> Retriever -> Embedder, Ranges
                  -> Reranker
                  -> Ingest    -> Embedder, Ranges
+
+What the stages are made of is imported where they are made: the launcher and the controller read
+this too, and torch alone takes two seconds and 200 MB.
 """
 
 from __future__ import annotations
@@ -11,25 +14,24 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
 from ray import serve
 from ray.serve.config import RequestRouterConfig
 
-from models.types import Load, Scores
-from retrieval.errors import FourfoldError
-from retrieval.ranking.shortlist import Shortlist
-from retrieval.types import Floats, RecallQuery
-from serve import app, composition
 from serve.cluster import autoscaling, remote
 from serve.cluster.bank_router import BankRouter
 from serve.cluster.remote import Handle, outcome
-from serve.composition import Stages
-from serve.local import logs
-from serve.opening import inference
 from serve.settings import Settings, parse
 from serve.settings.model import Stage
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from models.types import Load, Scores
+    from retrieval.errors import FourfoldError
+    from retrieval.ranking.shortlist import Shortlist
+    from retrieval.types import Floats, RecallQuery
 
 APP = "fourfold"
 
@@ -42,6 +44,8 @@ class _Replica:
     """Resources with the life of a replica: closed in reverse order when it goes."""
 
     def __init__(self, settings: Settings) -> None:
+        from serve.local import logs
+
         logs.setup(settings)
         self._settings = settings
         self._stack = AsyncExitStack()
@@ -76,6 +80,8 @@ class _Model(_Replica):
 
 class EmbedderReplica(_Model):
     async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
+        from serve.opening import inference
+
         super().__init__(settings)
         self.model = await inference.open_embedder(settings, self._stack)
 
@@ -91,6 +97,8 @@ class EmbedderReplica(_Model):
 
 class RerankerReplica(_Model):
     async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
+        from serve.opening import inference
+
         super().__init__(settings)
         self.model = await inference.open_reranker(settings, self._stack)
 
@@ -116,6 +124,8 @@ class RangesReplica(_Replica):
     """Vectors and postings of ranges of banks that are split."""
 
     async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
+        from serve import composition
+
         super().__init__(settings)
         self.ranges = await composition.open_ranges(settings, self._stack)
 
@@ -131,8 +141,10 @@ class RetrieverReplica(_Replica):
     async def __init__(  # type: ignore[misc]
         self, settings: Settings, embedder: Handle | None, ranges: Handle | None
     ) -> None:
+        from serve import composition
+
         super().__init__(settings)
-        stages = Stages(embedder=await _embedder(embedder), ranges=_ranges(ranges))
+        stages = composition.Stages(embedder=await _embedder(embedder), ranges=_ranges(ranges))
         self.retriever = await composition.open_retriever_alone(settings, stages, self._stack)
 
     async def retrieve(
@@ -147,8 +159,10 @@ class IngestReplica(_Replica):
     async def __init__(  # type: ignore[misc]
         self, settings: Settings, embedder: Handle | None, ranges: Handle | None
     ) -> None:
+        from serve import composition
+
         super().__init__(settings)
-        stages = Stages(embedder=await _embedder(embedder), ranges=_ranges(ranges))
+        stages = composition.Stages(embedder=await _embedder(embedder), ranges=_ranges(ranges))
         self.writer = await composition.open_writer_alone(settings, stages, self._stack)
 
     async def do(self, method: str, args: Sequence[Any]) -> dict[str, Any] | FourfoldError:
@@ -169,8 +183,10 @@ class RecallReplica(_Replica):
         ingest: Handle | None,
         ranges: Handle | None,
     ) -> None:
+        from serve import app, composition
+
         super().__init__(settings)
-        elsewhere = Stages(
+        elsewhere = composition.Stages(
             retriever=None if retriever is None else remote.RemoteRetriever(retriever),
             embedder=await _embedder(embedder),
             reranker=None if reranker is None else await remote.RemoteReranker(reranker).connect(),
@@ -185,6 +201,8 @@ class RecallReplica(_Replica):
         return self._api
 
     async def check_health(self) -> None:
+        from serve import composition
+
         await composition.check_health(self._services)
 
 

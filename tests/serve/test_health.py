@@ -1,8 +1,11 @@
 """What the server says of itself while its database refuses."""
 
+from pathlib import Path
+
 import pytest
 
 from retrieval.store.database import pool
+from serve.local import processes
 from tests.serve.conftest import B, Live
 
 pytestmark = pytest.mark.integration
@@ -34,4 +37,17 @@ async def test_writes_that_the_database_refuses(
     assert (await live.http.post(f"{B}/full/memories", json=body)).status_code == 200
     monkeypatch.setattr(pool, "TROUBLE_S", 0.0)
     assert (await live.http.put(f"{B}/full", json={"name": "full no more"})).status_code == 200
+    assert (await live.http.get("/health")).json()["status"] == "healthy"
+
+
+async def test_a_server_that_is_not_ready_says_so(
+    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(processes.RUN, str(tmp_path))
+    with processes.loading(tmp_path):
+        health = await live.http.get("/health")
+        assert health.status_code == 503
+        assert health.json()["status"] == "loading"
+        assert int(health.headers["Retry-After"]) >= 1
+        assert (await live.http.get("/health/live")).status_code == 200
     assert (await live.http.get("/health")).json()["status"] == "healthy"

@@ -16,6 +16,7 @@ from retrieval.store.database.migrate import migrate
 from retrieval.store.tenants import DEFAULT_TENANT
 from serve import app, composition
 from serve.composition import Stages
+from serve.opening.database import open_database
 from serve.settings import SettingsError, parse
 from serve.settings.llm import LLMSection
 from tests.models.llm_server import Asked, LLMServer, Reply
@@ -34,7 +35,7 @@ def server() -> Iterator[LLMServer]:
 async def application(dsn: str, **llm: Any) -> AsyncIterator[Live]:
     settings = settings_for(dsn, llm=llm)
     async with AsyncExitStack() as stack:
-        pool = await composition.open_database(settings, stack)
+        pool = await open_database(settings, stack)
         await migrate(pool)
         services = await composition.open_services(settings, Stages(), stack)
         api = app.create(settings, services)

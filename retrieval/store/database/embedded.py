@@ -45,6 +45,8 @@ _SETTINGS: Mapping[str, str] = {
     "synchronous_commit": "on",
     "wal_level": "minimal",
     "max_wal_senders": "0",
+    "max_logical_replication_workers": "0",
+    "io_method": "sync",  # three processes less; what is read lies in the system's cache
     "max_wal_size": "2GB",
     "checkpoint_timeout": "15min",
     "wal_compression": "pglz",

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any, Union
 
@@ -360,13 +360,30 @@ class Lexicon:
 
     def inflected(self, word: str) -> bool:
         """Whether the word is a word of time with one of the language's endings."""
-        return any(
-            word.endswith(ending) and word[: -len(ending)] in self.triggers
-            for ending, _ in self.suffixes
-        ) or any(
-            word.startswith(beginning) and word[len(beginning) :] in self.triggers
-            for beginning, _ in self.prefixes
-        )
+        triggers, endings, beginnings = self.triggers, self._endings, self._beginnings
+        # By length: nearly no word leaves a word of time behind, and few lengths are to be tried.
+        for length, known in endings:
+            if word[:-length] in triggers and word[-length:] in known:
+                return True
+        for length, known in beginnings:
+            if word[length:] in triggers and word[:length] in known:
+                return True
+        return False
+
+    @cached_property
+    def _endings(self) -> tuple[tuple[int, frozenset[str]], ...]:
+        return _by_length(self.suffixes)
+
+    @cached_property
+    def _beginnings(self) -> tuple[tuple[int, frozenset[str]], ...]:
+        return _by_length(self.prefixes)
+
+
+def _by_length(affixes: Iterable[tuple[str, str]]) -> tuple[tuple[int, frozenset[str]], ...]:
+    found: dict[int, set[str]] = {}
+    for affix, _ in affixes:
+        found.setdefault(len(affix), set()).add(affix)
+    return tuple((length, frozenset(known)) for length, known in sorted(found.items()))
 
 
 def _is_symbol(previous: Piece | None, piece: Piece) -> bool:

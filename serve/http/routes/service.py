@@ -19,6 +19,7 @@ from serve import metrics
 from serve.http.errors import Unauthorized, json_response
 from serve.http.routing import Router
 from serve.http.services import Given, Services, bearer
+from serve.local import processes
 
 API_VERSION = "0.9.1"
 """The line of the public API that is supported; our own build is in a header."""
@@ -36,7 +37,8 @@ def build() -> str:
 
 
 async def _health(services: Services) -> Response:
-    """200 while recalls can be served: `degraded`, with the reason, where writes cannot."""
+    """200 while recalls can be served: `degraded`, with the reason, where writes cannot; 503
+    before, as long as the server is `loading`."""
     report: dict[str, Any] = {"status": "healthy", "database": "connected", **services.models}
     try:
         async with asyncio.timeout(DATABASE_WAIT_S):
@@ -49,6 +51,8 @@ async def _health(services: Services) -> Response:
         await services.pool.give_up_all()  # by now another server may be the primary
     if why := refuses or services.pool.trouble:
         report |= {"status": "degraded", "database": f"connected; writes are refused: {why}"}
+    elif processes.is_loading():
+        return json_response(report | {"status": processes.LOADING}, 503, {"Retry-After": "1"})
     return json_response(report)
 
 

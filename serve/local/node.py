@@ -1,0 +1,58 @@
+"""What Ray starts and imports on a single machine: no more than a server needs.
+
+Ray has no public switch for these. Where a version names them otherwise, they are started as Ray
+starts them: more memory, nothing else.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_UNUSED = ("start_monitor", "start_log_monitor", "start_api_server")
+"""Methods of Ray's node: the autoscaler of clusters, what copies workers' output to a driver, and
+the dashboard's server, for which the start waits. Together 170 MB and a second of two cores."""
+
+_UNREAD = ("pandas",)
+"""Serve imports these to show their objects in its log: 0.3 s and 30 MB in every process."""
+
+
+@contextmanager
+def bare() -> Iterator[None]:
+    """A node that starts inside has only the processes that run work."""
+    from ray._private import utils
+    from ray._private.node import Node
+
+    def nothing(_self: Any, *_: Any, **__: Any) -> None:
+        """Started by nobody."""
+
+    def no_dashboard() -> str:
+        return "no dashboard is wanted"  # the agent, which must be there, is then its core alone
+
+    patched: list[tuple[Any, str, Any]] = [(Node, name, nothing) for name in _UNUSED]
+    patched += [(utils, "get_dashboard_dependency_error", no_dashboard)]
+    own = [
+        (owner, name, getattr(owner, name)) for owner, name, _ in patched if hasattr(owner, name)
+    ]
+    try:
+        for owner, name, replacement in patched:
+            if hasattr(owner, name):
+                setattr(owner, name, replacement)
+        yield
+    finally:
+        for owner, name, method in own:
+            setattr(owner, name, method)
+
+
+def import_serve() -> None:
+    """Imports Ray Serve without what it does not need; other code may import that later."""
+    hidden = [name for name in _UNREAD if name not in sys.modules]
+    for name in hidden:
+        sys.modules[name] = None  # type: ignore[assignment]  # an import of it fails
+    try:
+        import ray.serve  # noqa: F401
+    finally:
+        for name in hidden:
+            del sys.modules[name]
