@@ -268,6 +268,9 @@ class MemoryRow(NamedTuple):
     metadata: Mapping[str, str] | None
     proof_count: int | None
     source_ids: tuple[str, ...]
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+    superseded_by: str | None = None
 
 
 def no_hits() -> Hits:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -27,9 +27,11 @@ from retrieval.bank.vectors.flat import FlatBackend, VectorBackend
 from retrieval.bank.vectors.gpu import GpuBackend
 from retrieval.bank.vectors.ivf import IvfBackend
 from retrieval.bank.vectors.partitioned import PartitionedBackend
+from retrieval.consolidation import by_rules, queue, rounds
+from retrieval.consolidation.deps import ConsolidationDeps
 from retrieval.errors import FourfoldError
 from retrieval.ingest.context import WriteContext, analyser_for
-from retrieval.ingest.operations.worker import Worker
+from retrieval.ingest.operations.worker import HANDLERS, Worker
 from retrieval.keyword.analyser import Analyser
 from retrieval.maintenance.upkeep import Upkeep
 from retrieval.pacing import Pace
@@ -38,7 +40,7 @@ from retrieval.recall.engine import RecallEngine, Retriever
 from retrieval.recall.retriever import LocalRetriever
 from retrieval.store import banks
 from retrieval.store import limits as tenant_limits
-from retrieval.store.database.pool import Pool
+from retrieval.store.database.pool import Connection, Pool
 from retrieval.store.heads import BankHead
 from retrieval.store.tenants import DEFAULT_TENANT
 from serve import metrics
@@ -215,14 +217,46 @@ async def open_writer(
         extractor=llm.extractor,
         committed=residency.refresh,
     )
+    consolidation = open_consolidation(settings, deps, residency, llm)
+    if consolidation.able:
+        deps = consolidation.ingest
     if settings.worker.worker_enabled:
-        worker = Worker(deps, poll_s=settings.worker.worker_poll_interval_ms / 1000)
-        await worker.start()
-        stack.push_async_callback(worker.stop)
+        workers = [{**HANDLERS}]
+        if consolidation.able:
+            # Apart: a round takes minutes, and nobody's retain is to wait behind it.
+            workers.append({queue.TYPE: rounds.handler(consolidation)})
+            keeping = asyncio.create_task(queue.keep_queued(pool, settings.consolidation))
+            stack.callback(keeping.cancel)
+        for handlers in workers:
+            worker = Worker(
+                deps, handlers=handlers, poll_s=settings.worker.worker_poll_interval_ms / 1000
+            )
+            await worker.start()
+            stack.push_async_callback(worker.stop)
         upkeep = Upkeep(deps)
         upkeep.start()
         stack.push_async_callback(upkeep.close)
-    return LocalWriter(deps)
+    return LocalWriter(deps, consolidation)
+
+
+def open_consolidation(
+    settings: Settings, deps: WriteContext, residency: Residency, llm: LanguageModels
+) -> ConsolidationDeps:
+    """Consolidation with the model or the rules that are configured for it. Its ingest queues a
+    run with every write that calls for one."""
+    own = settings.consolidation
+
+    async def ripens(connection: Connection, head: BankHead) -> None:
+        await queue.queue_after_write(connection, head, own)
+
+    return ConsolidationDeps(
+        replace(deps, ripens=ripens),
+        residency,
+        own,
+        settings.recall,
+        model=llm.consolidation,
+        rules=by_rules.decide if "consolidation" in llm.by_rules else None,
+    )
 
 
 def recall_admission(

@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from retrieval.consolidation import preview
+from retrieval.consolidation.deps import ConsolidationDeps
 from retrieval.ingest import curation, importing
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.entities import curation as entity_curation
@@ -17,8 +19,9 @@ from retrieval.store.answers import Key
 class LocalWriter:
     """See serve.http.services.Writer."""
 
-    def __init__(self, deps: WriteContext) -> None:
+    def __init__(self, deps: WriteContext, consolidation: ConsolidationDeps) -> None:
         self._deps = deps
+        self._consolidation = consolidation
 
     async def retain(
         self,
@@ -108,4 +111,21 @@ class LocalWriter:
     ) -> dict[str, Any]:
         return await entity_curation.split_entity(
             self._deps, tenant, bank_id, entity_id, name, memory_ids
+        )
+
+    async def preview_consolidation(
+        self,
+        tenant: str,
+        bank_id: str,
+        scopes: Sequence[Sequence[str]] | None,
+        run: bool,
+        left_s: float | None = None,
+    ) -> dict[str, Any]:
+        return await preview.preview(
+            self._consolidation,
+            tenant,
+            bank_id,
+            scopes,
+            run=run,
+            deadline=None if left_s is None else time.monotonic() + left_s,
         )

@@ -39,7 +39,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"ranking"},
         {"recall"},
         {"ingest"},
-        {"maintenance"},
+        {"consolidation", "maintenance"},
     ],
     "models": [
         {"types"},

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.arms.proximity import proximity
-from retrieval.bank.filters import Bounds, by_date, overlaps
+from retrieval.bank import filters
+from retrieval.bank.filters import Bounds, by_date
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors.flat import Scan
 from retrieval.topk import best
@@ -54,10 +55,7 @@ class TemporalHits:
 
 def touching(bank: ResidentBank, allowed: Bools, window: Bounds) -> Bools:
     """bool (size,): which of the allowed memories touch the window, whatever their type."""
-    columns = bank.columns
-    return allowed & overlaps(
-        columns.occurred_start, columns.occurred_end, columns.mentioned_at, window
-    )
+    return allowed & filters.touching(bank.columns, window)
 
 
 def search(
@@ -138,6 +136,8 @@ def _near(bank: ResidentBank, ordinals: Ints, window: Bounds, undated: float) ->
     columns = bank.columns
     start, end = columns.occurred_start[ordinals], columns.occurred_end[ordinals]
     mentioned = columns.mentioned_at[ordinals]
+    if len(columns.timed):
+        start, end = filters.held(columns, ordinals, window)
     near = proximity(start, end, mentioned, (window.low, window.high))
     if window.local:
         shown = proximity(start, end, mentioned, (window.first, window.last))

@@ -25,6 +25,8 @@ _SCALARS: Mapping[str, type[np.generic]] = {
     "occurred_start": np.int64,
     "occurred_end": np.int64,
     "mentioned_at": np.int64,
+    "valid_from": np.int64,
+    "valid_until": np.int64,
     "document": np.int32,
     "position": np.int32,
     "proof": np.int32,
@@ -85,7 +87,8 @@ class AliveSet:
 class Columns:
     """What is known of each memory, by ordinal (n,), dead ones included.
 
-    Times are int64 µs UTC or NO_TIME; `document` and `proof` are -1 where there is none.
+    Times are int64 µs UTC or NO_TIME; `timed` int32 lists the ordinals, ascending, of which it is
+    known from when or until when they hold. `document` and `proof` are -1 where there is none.
     `event_date` is occurred_start, else mentioned_at. `subject` is the entity number that a memory
     is about as written (`ResidentBank.subject` follows merges), -1 none. `tags` lists tag numbers.
     `sources` lists the live ordinals of an observation's source memories: a source that is gone is
@@ -99,6 +102,8 @@ class Columns:
     occurred_start: Longs
     occurred_end: Longs
     mentioned_at: Longs
+    valid_from: Longs
+    valid_until: Longs
     event_date: Longs
     document: Ints
     position: Ints
@@ -108,6 +113,7 @@ class Columns:
     flags: Bytes
     tags: Csr[np.int32]
     sources: Csr[np.int32]
+    timed: Ints
     _grown: Mapping[str, Column[Any]]
     _by_id: Inverted[np.int32]
     _source_ids: Csr[np.uint8]
@@ -122,6 +128,7 @@ class Columns:
             **{name: column.values for name, column in grown.items()},
             tags=Csr.empty(np.int32),
             sources=Csr.empty(np.int32),
+            timed=np.empty(0, np.int32),
             _grown=grown,
             _by_id=Inverted(),
             _source_ids=Csr.empty(np.uint8, (16,)),
@@ -152,6 +159,7 @@ class Columns:
             **{name: column.values for name, column in grown.items()},
             tags=self.tags.extended(np.diff(new["tag_ptr"]), new["tag"]),
             sources=_without_dead(source_ids, resolved),
+            timed=np.concatenate([self.timed, ordinals[_timed(new)]]),
             _grown=grown,
             _by_id=by_id,
             _source_ids=source_ids,
@@ -169,6 +177,11 @@ class Columns:
     def ordinal_of(self, ids: Bytes, live: Bools) -> Ints:
         """The live ordinal of each id, u1 (m, 16) -> int32 (m,); -1 where unknown or dead."""
         return _ordinals(ids, self._by_id, self.id, live)
+
+
+def _timed(new: Mapping[str, NDArray[Any]]) -> Bools:
+    known: Bools = (new["valid_from"] != NO_TIME) | (new["valid_until"] != NO_TIME)
+    return known
 
 
 def _hashed(ids: Bytes) -> Longs:

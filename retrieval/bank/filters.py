@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from retrieval.bank.columns import Columns
 from retrieval.bank.resident import ResidentBank
 from retrieval.types import (
     DAY_US,
@@ -83,12 +84,7 @@ def narrowed(bank: ResidentBank, filters: Filters, mask: Bools) -> Bools:
     if len(set(filters.types)) < 3:
         mask &= np.isin(columns.fact_type, [int(t) for t in filters.types])
     if filters.window is not None:
-        mask &= overlaps(
-            columns.occurred_start,
-            columns.occurred_end,
-            columns.mentioned_at,
-            bounds(filters.window),
-        )
+        mask &= touching(columns, bounds(filters.window))
     return mask
 
 
@@ -118,6 +114,44 @@ def visible(bank: ResidentBank, filters: Filters, metadata: Ints | None = None) 
         gone = bank.ordinal_of(raw)
         mask[gone[gone >= 0]] = False
     return mask
+
+
+def touching(columns: Columns, window: Bounds, ordinals: Ints | None = None) -> Bools:
+    """Which of these memories (None: of all) touch a window: where it is known from when or until
+    when one holds, if it holds in the window; else by its event or mention, as `overlaps`."""
+    rows: Ints | slice = slice(None) if ordinals is None else ordinals
+    start, end = columns.occurred_start[rows], columns.occurred_end[rows]
+    touches = overlaps(start, end, columns.mentioned_at[rows], window)
+    if not len(columns.timed):
+        return touches
+    at = columns.timed
+    if ordinals is not None:
+        known = (columns.valid_from[rows] != NO_TIME) | (columns.valid_until[rows] != NO_TIME)
+        at = np.flatnonzero(known).astype(np.int32)
+    since, until = columns.valid_from[rows][at], columns.valid_until[rows][at]
+    begun = np.where(since != NO_TIME, since, np.where(start[at] != NO_TIME, start[at], _FIRST))
+    over = np.where(until != NO_TIME, until, _LAST)
+    low, high = _side(window.low, _FIRST), _side(window.high, _LAST)
+    first, last = _side(window.first, _FIRST), _side(window.last, _LAST)
+    # What ends with an instant, such as the beginning of a day, does not reach into it.
+    touches[at] = (begun <= np.where(begun % DAY_US == 0, last, high)) & (
+        over > np.where(over % DAY_US == 0, first, low)
+    )
+    return touches
+
+
+def held(columns: Columns, ordinals: Ints, window: Bounds) -> tuple[Longs, Longs]:
+    """(start, end) of these memories' events; of one that is known to hold for some time, of the
+    part of that which lies in the window, if any does."""
+    start, end = columns.occurred_start[ordinals], columns.occurred_end[ordinals]
+    since, until = columns.valid_from[ordinals], columns.valid_until[ordinals]
+    known = (since != NO_TIME) | (until != NO_TIME)
+    low, high = _side(window.low, _FIRST), _side(window.high, _LAST)
+    begun = np.where(since != NO_TIME, since, start)  # NO_TIME lies before all times
+    over = np.where(until != NO_TIME, until, _LAST)
+    first, last = np.maximum(begun, low), np.minimum(over, high)
+    inside = known & (first <= last) & (first > _FIRST) & (last < _LAST)
+    return np.where(inside, first, start), np.where(inside, last, end)
 
 
 def overlaps(start: Longs, end: Longs, mentioned: Longs, window: Bounds) -> Bools:

@@ -19,7 +19,7 @@ from retrieval.keyword.postings import merge as merge_postings
 from retrieval.store.heads import BankHead
 from retrieval.store.segments.delta import Delta
 from retrieval.store.segments.format import unpack
-from retrieval.store.segments.merge import Part, within
+from retrieval.store.segments.merge import Part, completed, within
 from retrieval.types import Bools, Floats, Ints
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
@@ -148,7 +148,7 @@ def _rows(segments: Sequence[SegmentRow], first: int) -> dict[str, NDArray[Any]]
         if start > at:
             raise ValueError(f"no columns for ordinals {at} to {start - 1}")
         part = Part(start, count, unpack(payload))
-        parts.append(within("columns", part, at, part.end).arrays)
+        parts.append(completed(within("columns", part, at, part.end).arrays))
         at = start + count
     if not parts:
         return {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from retrieval.ingest.extract.extraction import FactExtractor
 from retrieval.keyword.analyser import Analyser
 from retrieval.protocols import Embedder, Neighbours
 from retrieval.settings import RetainSettings
-from retrieval.store.database.pool import Pool
+from retrieval.store.database.pool import Connection, Pool
 from retrieval.store.heads import BankHead, vector_set
 from retrieval.store.turns import Turns as DocumentTurns
 
@@ -80,7 +80,8 @@ class WriteContext:
     are those of a bank's writers, `documents` those of a document's.
 
     `extractor` may be None: chunks are then stored as they are. `committed` is told the head of
-    a bank after each write to it; it must return at once."""
+    a bank after each write to it; it must return at once. `ripens` is told inside the transaction
+    of a write that leaves memories to be consolidated."""
 
     pool: Pool
     embedder: Embedder
@@ -93,6 +94,7 @@ class WriteContext:
     documents: DocumentTurns = field(default_factory=DocumentTurns)
     run: Run = in_thread
     committed: Callable[[BankHead], None] = lambda head: None
+    ripens: Callable[[Connection, BankHead], Awaitable[None]] | None = None
 
     @property
     def vector_set(self) -> str:

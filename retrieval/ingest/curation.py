@@ -12,7 +12,7 @@ from retrieval.ingest import fields
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.facts import Fact
 from retrieval.ingest.importing import settings_of
-from retrieval.ingest.scopes import resolved
+from retrieval.ingest.scopes import check_combinations, resolved
 from retrieval.ingest.write import stored
 from retrieval.ingest.write.enrich import prepare
 from retrieval.ingest.write.stored import Stored
@@ -315,6 +315,8 @@ async def _rescope(change: Change, document_id: str, scopes: Any) -> None:
         document_id,
         int(FactType.OBSERVATION),
     )
+    for row in rows:
+        check_combinations(scopes, row["tags"], "observation_scopes")
     moved = [
         row["id"]
         for row in rows
@@ -323,6 +325,8 @@ async def _rescope(change: Change, document_id: str, scopes: Any) -> None:
     await change.connection.execute(
         "update memory_units set observation_scopes = $3, updated_at = now(),"
         " consolidated_at = case when id = any($4) then null else consolidated_at end,"
+        " consolidated_scopes = case when id = any($4) then '{}' else consolidated_scopes end,"
+        " consolidation_error = case when id = any($4) then null else consolidation_error end,"
         " consolidation_failed_at ="
         "  case when id = any($4) then null else consolidation_failed_at end"
         " where bank = $1 and id = any($2)",
@@ -331,6 +335,7 @@ async def _rescope(change: Change, document_id: str, scopes: Any) -> None:
         scopes,
         moved,
     )
+    change.unconsolidated |= bool(moved)
     await change.remove_derived(moved)
 
 

@@ -31,7 +31,8 @@ class Mention:
 class Fact:
     """One memory to write. `position` None: after the last one of its document.
 
-    `where` names the item in messages, such as "memories[3]".
+    `valid_from` to `valid_until` is when what an observation says held, and `superseded_by` the
+    one that says what held then. `where` names the item in messages, such as "memories[3]".
     """
 
     id: UUID
@@ -53,6 +54,9 @@ class Fact:
     observation_scopes: Any = None
     created_at: datetime | None = None
     edited_at: datetime | None = None
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+    superseded_by: UUID | None = None
     where: str = ""
 
     @property

@@ -3,7 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable
+from itertools import chain, combinations
 from typing import Any
+
+import orjson
+
+from retrieval.errors import InvalidInput
+
+COMBINED_TAGS = 6
+"""Most tags of a memory with all_combinations: they come to 63 scopes."""
+
+
+def scope_key(tags: Collection[str]) -> str:
+    """The name of a scope, by which a memory is marked as consolidated in it."""
+    return orjson.dumps(sorted(set(tags))).decode()
+
+
+def check_combinations(scopes: Any, tags: Collection[str], path: str) -> None:
+    """InvalidInput where these scopes would be too many."""
+    if scopes == "all_combinations" and len(set(tags)) > COMBINED_TAGS:
+        raise InvalidInput(
+            f"{path}: all_combinations is for at most {COMBINED_TAGS} tags, not {len(set(tags))}",
+            path,
+        )
+
+
+def expanded(scopes: Any, tags: Collection[str]) -> list[frozenset[str]]:
+    """The scopes that a memory with these tags is consolidated in, each once, in a fixed order.
+
+    InvalidInput where all combinations would be too many.
+    """
+    check_combinations(scopes, tags, "observation_scopes")
+    found = resolved(scopes, tags)
+    if isinstance(found, frozenset):
+        return sorted(found, key=scope_key)
+    own = sorted(set(tags))
+    every = chain.from_iterable(combinations(own, n) for n in range(1, len(own) + 1))
+    return sorted({frozenset(group) for group in every}, key=scope_key)
 
 
 def resolved(scopes: Any, tags: Collection[str]) -> Hashable:

@@ -1,7 +1,8 @@
-"""Asking until the answer can be read: at most twice, the second time naming what was wrong."""
+"""Asking until the answer can be read: twice, or as often as said, naming what was wrong."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -80,15 +81,18 @@ class Asker:
         read: Callable[[str, bool], T],
         *,
         max_tokens: int,
+        questions: int = QUESTIONS,
     ) -> T:
         """What `read` makes of the answer's text; `read(text, last)` raises Unreadable to have the
-        model asked once more, told why. ModelFailed where the second answer is unreadable, too."""
+        model asked once more, told why. ModelFailed where the last of so many answers is
+        unreadable, too."""
         asked = list(messages)
         problem = ""
-        for question in range(QUESTIONS):
+        for question in range(questions):
             answer = await self.chat(asked, max_tokens=max_tokens, schema=schema)
             try:
-                return read(answer.text, question == QUESTIONS - 1)
+                # In a thread: mending a long answer that is no JSON takes long.
+                return await asyncio.to_thread(read, answer.text, question == questions - 1)
             except Unreadable as error:
                 problem = str(error)
                 asked = [

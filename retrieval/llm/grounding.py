@@ -6,6 +6,7 @@ A model that invents mostly invents these. What passes is not proved true; what 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -128,9 +129,44 @@ def scripts(texts: Iterable[str]) -> set[str]:
     return found | {"Han"} if "Japanese" in found else found
 
 
-def has_machinery(text: str) -> bool:
-    """Whether a text holds handles, ids or control characters, which no reader should see."""
-    return bool(_HANDLE.search(text) or _CONTROL.search(text))
+def has_machinery(text: str, sources: Iterable[str] = ()) -> bool:
+    """Whether a text holds handles, ids or control characters, which no reader should see; what
+    stands in a source alike ("the F1 race") is no handle, unless in brackets."""
+    if _CONTROL.search(text):
+        return True
+    said: set[str] | None = None
+    for match in _HANDLE.finditer(text):
+        if len(match[0]) > 5 or match[0].startswith("["):
+            return True
+        if said is None:
+            said = {word.casefold() for s in sources for word in re.findall(r"\w+", s)}
+        if match[0].casefold() not in said:
+            return True
+    return False
+
+
+_NEGATION = re.compile(
+    r"\b(?:not|no|never|none|nobody|nothing|neither|nor|without|cannot|\w+n't|no longer"
+    r"|nicht|nie|niemals|kein\w*|nichts|niemand|ohne|ne|pas|jamais|aucune?|rien|sans|non|mai"
+    r"|niente|nessun\w*|senza|nunca|nada|nadie|ning[uú]n\w*|sin|jamás|não|nenhum\w*|sem|niet|nooit"
+    r"|geen|niets|zonder|inte|aldrig|ingen|inget|utan|не|нет|ни|никогда|никто|без|değil|yok|asla)\b"
+    r"|不|没|沒|无|無|未|ない|ません|なかった|않|없|아니|नहीं|मत|لا|ليس|لم|لن",
+    re.IGNORECASE,
+)
+
+
+def negations(text: str) -> int:
+    """How many words of a text negate."""
+    return len(_NEGATION.findall(text.replace("’", "'")))
+
+
+def has_controls(text: str) -> bool:
+    """Whether a text holds characters that are no part of prose: controls other than white space,
+    halves of surrogate pairs, private ones."""
+    return any(
+        unicodedata.category(letter) in ("Cc", "Cs", "Co") and letter not in "\n\r\t"
+        for letter in text
+    ) or bool(_CONTROL.search(text))
 
 
 def sentences(text: str) -> list[tuple[int, int]]:

@@ -24,6 +24,7 @@ The fused score adds what stands around a memory and what leads to it:
           + 1.0 if it touches the time window of the question, 5.0 if the question asks for all
             that happened then
           - 1.5 if the question asks about now and the memory does not hold now
+          - 4.0 if it is known not to hold at the time that the question means
 
 *Coverage* is BM25 that credits each term of the question once over a small window of the document:
 in full in the memory itself, 0.4 one step away, 0.3 two steps away, the best of these. Steps are
@@ -64,6 +65,7 @@ _PRIOR_COUNT, _PRIOR_DEVIATION = 10, 0.1
 _LOW, _HIGH, _BEYOND = -1.0, 6.0, 2.0
 _TIMELY, _HAPPENED = 1.0, 5.0
 _SUPERSEDED = 1.5
+_OUTSIDE = 4.0
 _SHARPNESS = 0.5
 """The formula's constants: one set for every bank, chosen on LoCoMo (six conversations), MuSiQue,
 HotpotQA (60 questions each), LongMemEval, SciFact, Cranfield and CISI with all-MiniLM-L6-v2. LoCoMo
@@ -133,6 +135,7 @@ def fused_scores(
     timely: Bools | None = None,
     happened: bool = False,
     superseded: Bools | None = None,
+    outside: Bools | None = None,
 ) -> Doubles:
     """The fused score of n candidates, float64 (n,) in (0, 1], 1 for the best; empty for none.
 
@@ -144,7 +147,8 @@ def fused_scores(
     asks bool (n, 2): the memory, and the one before it, end with a question mark; None: not known.
     timely bool (n,): touches the time window of the question; happened: the question asks for
     whatever happened then; superseded bool (n,): does not hold
-    now, where the question asks how things are now; None: the question asks for no time.
+    now, where the question asks how things are now; None: the question asks for no time. outside
+    bool (n,): is known not to hold at the time that is meant.
 
     Pure; no value depends on the order of the candidates.
     """
@@ -180,6 +184,8 @@ def fused_scores(
         score += (_HAPPENED if happened else _TIMELY) * timely
     if superseded is not None:
         score -= _SUPERSEDED * superseded
+    if outside is not None:
+        score -= _OUTSIDE * outside
     score = _lifted(score, _EVIDENCE * evidence.astype(np.float64), places(window[:, 0], support))
     fused: Doubles = np.exp(_SHARPNESS * (score - score.max()))
     return np.maximum(fused, np.finfo(np.float64).tiny)

@@ -19,6 +19,9 @@ ALPHA_RECENCY = 0.2
 ALPHA_TEMPORAL = 0.2
 ALPHA_PROOF = 0.1
 NEUTRAL = 0.5
+OUTSIDE = 0.7
+"""What is known not to hold at the time that is asked about keeps so much of its score: less than
+the signals could win back for it, and a clearly better match still stands."""
 
 _RAW_LIMIT = 1e30
 """Raw scores are reported within this, so that infinities stay valid JSON."""

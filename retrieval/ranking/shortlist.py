@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from retrieval.ranking.fusion import Candidates
 from retrieval.store.heads import BankHead
-from retrieval.types import Arm, Doubles, FactType, Floats, Hits, Ints, Longs, Window
+from retrieval.types import Arm, Bools, Doubles, FactType, Floats, Hits, Ints, Longs, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,8 @@ class Shortlist:
     source_ptr: Ints
     source_ordinals: Ints
     paths: Paths
+    outside: Bools | None = None
+    """bool (c,): which are known not to hold at the time that the question means; None: none."""
     texts: tuple[tuple[str, str | None, datetime | None], ...] | None = None
     vectors: Floats | None = None
     query_vector: Floats | None = None

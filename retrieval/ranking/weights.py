@@ -81,6 +81,8 @@ def rank(
     combined = weight = base
     if scores.member != "interleave":
         combined = scoring.combine(base, recent, near, proven)
+        if raw is not None and shortlist.outside is not None:  # the fused order knows
+            combined = np.where(shortlist.outside, combined * scoring.OUTSIDE, combined)
         strategy = boosts.parse(settings.recall_strategy_boosts)
         weight = combined + boosts.addends(shortlist.found, strategy) if strategy else combined
     first = np.argsort(-base, kind="stable")

@@ -249,7 +249,7 @@ class RecallEngine:
         for (position, row), scores in zip(
             rows.items(), explain.scores(shortlist, ranked, positions), strict=True
         ):
-            result = extras.result(row, names)
+            result = extras.result(row, names, query.filters.as_of)
             made_of = extras.visible(row.source_ids, shown)
             if query.include.source_facts is not None and made_of:
                 result["source_fact_ids"] = made_of

@@ -78,6 +78,8 @@ def accounts(
             why["path"] = _path(shortlist, position, hop)
         if lifted:
             why["lifted"] = True
+        if shortlist.outside is not None and shortlist.outside[position]:
+            why["outside_its_time"] = True
         yield why
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import asyncpg
@@ -22,8 +23,11 @@ _PAGE = 64
 _TYPES = tuple(kind.wire for kind in FactType)
 
 
-def result(row: MemoryRow, names: EntityNames | None) -> dict[str, Any]:
-    """One memory as the API shows it; keys without a value are left out."""
+def result(
+    row: MemoryRow, names: EntityNames | None, as_of: datetime | None = None
+) -> dict[str, Any]:
+    """One memory as the API shows it; keys without a value are left out, and so is an end that
+    came after `as_of`."""
     shown: dict[str, Any] = {"id": row.id, "text": row.text, "type": _TYPES[row.fact_type]}
     if names is not None and (own := names.get(row.ordinal)):
         shown["entities"] = [name for _, name in own]
@@ -45,6 +49,12 @@ def result(row: MemoryRow, names: EntityNames | None) -> dict[str, Any]:
         shown["tags"] = list(row.tags)
     if row.proof_count is not None:
         shown["proof_count"] = row.proof_count
+    if row.valid_from is not None:
+        shown["valid_from"] = row.valid_from
+    if row.valid_until is not None and (as_of is None or row.valid_until <= as_of):
+        shown["valid_until"] = row.valid_until
+        if row.superseded_by is not None:
+            shown["superseded_by"] = row.superseded_by
     return shown
 
 

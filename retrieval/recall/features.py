@@ -35,13 +35,7 @@ def sources(bank: ResidentBank, ordinals: Ints) -> tuple[Ints, Ints]:
 
 def timely(bank: ResidentBank, ordinals: Ints, window: Window) -> Bools:
     """Which of them touch the window."""
-    columns = bank.columns
-    return filters.overlaps(
-        columns.occurred_start[ordinals],
-        columns.occurred_end[ordinals],
-        columns.mentioned_at[ordinals],
-        filters.bounds(window),
-    )
+    return filters.touching(bank.columns, filters.bounds(window), ordinals)
 
 
 def proximity(ordinals: Ints, found: TemporalHits | None) -> Doubles:

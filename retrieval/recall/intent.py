@@ -75,6 +75,21 @@ def asks_why(question: str) -> bool:
     return _WHY.search(question[:MAX_CHARACTERS]) is not None
 
 
+_PAST = re.compile(
+    r"\b(did|was|were|wasn't|weren't|didn't|had|used to|ever|before|earlier|previous\w*|former\w*"
+    r"|once|past|history|originally|back then|ago|last|old|war|waren|früher|ehemals|vorher|damals"
+    r"|hatte|lebte|avant|autrefois|ancien\w*|était|étaient|avait|antes|anterior\w*|era|eran|había"
+    r"|prima|aveva|antigamente|tinha|eerder|vroeger|woonde|tidigare|förut|раньше|был[аио]?|прежде"
+    r"|önce|eskiden)\b|以前|之前|曾|过去|過去|昔|かつて|ていた|でした|ました|예전|이전|पहले|था|थी|थे|كان|سابق",
+    re.IGNORECASE,
+)
+
+
+def asks_about_the_past(question: str) -> bool:
+    """The question may want what is over by now."""
+    return _PAST.search(question[:MAX_CHARACTERS]) is not None
+
+
 def asks_about_now(question: str) -> bool:
     """The question wants the present state: what is over by now counts for less.
 

@@ -142,6 +142,7 @@ def run(bank: ResidentBank, plan: Plan) -> Shortlist:
         source_ptr=source_ptr,
         source_ordinals=source_ordinals,
         paths=paths,
+        outside=_outside(bank, plan, kept.ordinals),
         query_vector=plan.asked.vector if plan.query.trace else None,
         dropped=len(found) - len(kept),
         cap=plan.cap,
@@ -166,6 +167,7 @@ def picked(shortlist: Shortlist, index: Ints) -> Shortlist:
         source_ptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
         source_ordinals=np.concatenate([np.empty(0, np.int32), *values]).astype(np.int32),
         paths=shortlist.paths.take(index),
+        outside=None if shortlist.outside is None else shortlist.outside[index],
         vectors=None if shortlist.vectors is None else shortlist.vectors[index],
     )
 
@@ -349,8 +351,7 @@ def _fused(
     if window_asked is not None:
         timely = features.timely(bank, ordinals, window_asked)
     if intent.asks_about_now(plan.question.text):
-        now = microseconds(plan.query.now)
-        superseded = validity.superseded(bank, ordinals, now, senses.visible)
+        superseded = validity.superseded(bank, ordinals, _now(plan), senses.visible)
     return score_fusion.fused_scores(
         window,
         senses.scan.at(flat).reshape(window.shape),
@@ -365,7 +366,27 @@ def _fused(
         timely=timely,
         happened=plan.question.besides is not None,
         superseded=superseded,
+        outside=_outside(bank, plan, ordinals),
     )
+
+
+def _now(plan: Plan) -> int:
+    """The present of the question, in microseconds: what is known `as_of` a time is asked then."""
+    moments = (plan.query.now, plan.query.filters.as_of or plan.query.now)
+    return min(microseconds(moment) for moment in moments)
+
+
+def _outside(bank: ResidentBank, plan: Plan, ordinals: Ints) -> Bools | None:
+    """Which candidates are known not to hold at the time that is meant: the question's window, else
+    the present unless it asks about the past; None where that is known of none."""
+    if not len(bank.columns.timed):
+        return None
+    window, text = plan.question.window, plan.question.text
+    if window is not None and plan.settings.enable_temporal_retrieval:
+        return validity.timed(bank, ordinals) & ~features.timely(bank, ordinals, window)
+    if intent.asks_about_the_past(text) and not intent.asks_about_now(text):
+        return None
+    return validity.ended(bank, ordinals, _now(plan))
 
 
 def _trace(bank: ResidentBank, lists: _Lists) -> tuple[ArmList, ...]:

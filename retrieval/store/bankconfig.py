@@ -2,7 +2,7 @@
 
 Keys come in field form (`recall_budget_min`) or as environment names
 (`HINDSIGHT_API_RECALL_BUDGET_MIN`) and are stored in field form. Types and bounds are those of the
-fields marked PER_BANK in retrieval/settings.py, and of `Accepted` below.
+fields marked PER_BANK in retrieval/settings/__init__.py, and of `Accepted` below.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Protocol
 
 import orjson
 from pydantic import ConfigDict, Field
@@ -27,6 +27,7 @@ from retrieval.settings import (
     per_bank,
     value,
 )
+from retrieval.settings.consolidation import ConsolidationSettings
 from retrieval.text import language
 
 __all__ = ["ANALYSIS", "CONFIG_BYTES", "TRAITS", "agree", "checked", "field_name", "names"]
@@ -58,18 +59,6 @@ class Accepted:
     retain_chunk_batch_size: _Positive
     entity_labels: _Anything
     entities_allow_free_form: _Flag
-    enable_observations: _Flag
-    enable_auto_consolidation: _Flag
-    consolidation_llm_batch_size: _Positive
-    consolidation_llm_parallelism: _Positive
-    consolidation_max_memories_per_round: _Positive
-    consolidation_source_facts_max_tokens: _Limit
-    consolidation_source_facts_max_tokens_per_observation: _Limit
-    consolidation_strategies: _Anything
-    default_observation_scopes: _Anything
-    observations_mission: _Text
-    max_observations_per_scope: _Limit
-    observation_scope_limits: _Anything
     mental_model_min_refresh_interval_seconds: Annotated[int, Field(ge=0, le=2**31 - 1), PER_BANK]
     reflect_mission: _Text
     reflect_source_facts_max_tokens: _Limit
@@ -82,13 +71,21 @@ class Accepted:
     disposition_empathy: _Trait
 
 
+class Settings(Protocol):
+    """A deployment's settings, some of which a bank may set for itself."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def with_overrides(self, overrides: Mapping[str, Any]) -> Settings: ...
+
+
 TRAITS = ("skepticism", "literalism", "empathy")
 
 
 @cache
 def names() -> Mapping[str, type[object]]:
     """Every setting that a bank may have, with the class that it is a field of."""
-    owners = (Accepted, RetainSettings, RecallSettings)
+    owners = (Accepted, ConsolidationSettings, RetainSettings, RecallSettings)
     return {name: owner for owner in owners for name in per_bank(owner)}
 
 
@@ -146,14 +143,11 @@ def agree(config: Mapping[str, Any]) -> None:
         )
 
 
-def resolved(
-    overrides: Mapping[str, Any], recall: RecallSettings, retain: RetainSettings
-) -> dict[str, Any]:
+def resolved(overrides: Mapping[str, Any], *defaults: Settings) -> dict[str, Any]:
     """Every bank setting that has a value: the deployment's, then the bank's own where valid."""
-    values = {
-        **dataclasses.asdict(retain.with_overrides(overrides)),
-        **dataclasses.asdict(recall.with_overrides(overrides)),
-    }
+    values: dict[str, Any] = {}
+    for each in reversed(defaults):
+        values |= dataclasses.asdict(each.with_overrides(overrides))
     known = {name: values[name] for name in names() if values.get(name) is not None}
     kept = per_bank(Accepted)
     return {**known, **{k: v for k, v in overrides.items() if k in kept and not problem(k, v)}}

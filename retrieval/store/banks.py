@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from retrieval.errors import Conflict, InvalidInput, NotFound
-from retrieval.settings import RecallSettings, RetainSettings
 from retrieval.store import bankconfig
+from retrieval.store.bankconfig import Settings
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.store.edge import clean, iso, listing, page
 from retrieval.store.heads import BankHead
@@ -312,11 +312,9 @@ async def delete(pool: Pool, tenant: str, bank_id: str) -> dict[str, Any]:
 # Settings
 
 
-async def config(
-    pool: Pool, tenant: str, bank_id: str, recall: RecallSettings, retain: RetainSettings
-) -> dict[str, Any]:
+async def config(pool: Pool, tenant: str, bank_id: str, *defaults: Settings) -> dict[str, Any]:
     """{bank_id, config: every setting with its value, overrides: the bank's own}."""
-    return _config(bank_id, (await head(pool, tenant, bank_id)).config, recall, retain)
+    return _config(bank_id, (await head(pool, tenant, bank_id)).config, *defaults)
 
 
 async def patch_config(
@@ -324,8 +322,7 @@ async def patch_config(
     tenant: str,
     bank_id: str,
     updates: Mapping[str, Any],
-    recall: RecallSettings,
-    retain: RetainSettings,
+    *defaults: Settings,
 ) -> dict[str, Any]:
     """Sets overrides; a null takes one away. All or none are set."""
     changes = bankconfig.checked(updates)
@@ -337,11 +334,11 @@ async def patch_config(
         await _set_config(connection, held, config)
         return config
 
-    return _config(bank_id, await write(pool, work), recall, retain)
+    return _config(bank_id, await write(pool, work), *defaults)
 
 
 async def reset_config(
-    pool: Pool, tenant: str, bank_id: str, recall: RecallSettings, retain: RetainSettings
+    pool: Pool, tenant: str, bank_id: str, *defaults: Settings
 ) -> dict[str, Any]:
     """Takes all overrides away, but those that the stored postings depend on."""
 
@@ -352,7 +349,7 @@ async def reset_config(
         await _set_config(connection, held, config)
         return config
 
-    return _config(bank_id, await write(pool, work), recall, retain)
+    return _config(bank_id, await write(pool, work), *defaults)
 
 
 async def _set_config(connection: Connection, held: BankHead, config: Mapping[str, Any]) -> None:
@@ -361,11 +358,9 @@ async def _set_config(connection: Connection, held: BankHead, config: Mapping[st
     )
 
 
-def _config(
-    bank_id: str, overrides: Mapping[str, Any], recall: RecallSettings, retain: RetainSettings
-) -> dict[str, Any]:
+def _config(bank_id: str, overrides: Mapping[str, Any], *defaults: Settings) -> dict[str, Any]:
     return {
         "bank_id": bank_id,
-        "config": bankconfig.resolved(overrides, recall, retain),
+        "config": bankconfig.resolved(overrides, *defaults),
         "overrides": dict(overrides),
     }

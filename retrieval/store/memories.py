@@ -24,7 +24,8 @@ from retrieval.types import FactType, Ints, MemoryRow
 # In the order of MemoryRow. The server writes ids as text faster than the driver makes objects.
 _ROW = (
     "ordinal, id::text, text, fact_type, context, occurred_start, occurred_end, mentioned_at,"
-    " document_id, chunk_id, tags, metadata, proof_count, source_ids::text[]"
+    " document_id, chunk_id, tags, metadata, proof_count, source_ids::text[], valid_from,"
+    " valid_until, superseded_by::text"
 )
 _KINDS = tuple(FactType)
 _AS_NUMBERED = " and ($3::bigint is null or (select generation from banks where bank = $1) = $3)"
@@ -47,10 +48,10 @@ _PAGE_OF_TESTS = 4_000
 
 def _row(record: Sequence[Any]) -> MemoryRow:
     ordinal, id, text, kind, context, start, end, mentioned, *rest = record
-    document_id, chunk_id, tags, metadata, proof_count, source_ids = rest
+    document_id, chunk_id, tags, metadata, proof_count, source_ids, *validity = rest
     return MemoryRow(
         ordinal, id, text, _KINDS[kind], context, start, end, mentioned, document_id, chunk_id,
-        tuple(tags), metadata, proof_count, tuple(source_ids),
+        tuple(tags), metadata, proof_count, tuple(source_ids), *validity,
     )  # fmt: skip
 
 
@@ -338,6 +339,10 @@ def _common(row: Mapping[str, Any]) -> dict[str, Any]:
         "metadata": row["metadata"] or {},
         "consolidated_at": iso(row["consolidated_at"]),
         "consolidation_failed_at": iso(row["consolidation_failed_at"]),
+        "consolidation_error": row["consolidation_error"],
+        "valid_from": iso(row["valid_from"]),
+        "valid_until": iso(row["valid_until"]),
+        "superseded_by": None if row["superseded_by"] is None else str(row["superseded_by"]),
         "state": "valid" if row["ordinal"] is not None else "invalidated",
         "invalidation_reason": row["invalidation_reason"],
         "invalidated_at": iso(row["invalidated_at"]),

@@ -32,6 +32,9 @@ _DIED = (
     " what killed them"
 )
 
+BANK_LANE = " "
+"""The lane of what is done one at a time in a bank. No document can be called so."""
+
 STATUSES = ("pending", "processing", "completed", "failed", "cancelled")
 
 
@@ -61,16 +64,21 @@ async def create(
     items_count: int = 0,
     document_id: str | None = None,
     lanes: Sequence[str] = (),
+    wait_s: float = 0.0,
 ) -> tuple[UUID, bool]:
     """(operation id, made now). An id that exists in the bank with this type is that operation;
     Conflict if it is something else.
 
     `lanes`: the documents it writes; it waits for earlier operations that write one of them.
+    `wait_s`: when it may begin, from now on.
     """
     id = operation_id or uuid4()
     place = await connection.fetchval(
-        "insert into operations (operation_id, bank, type, payload, items_count, document_id)"
-        " values ($1, $2, $3, $4, $5, $6) on conflict (bank, operation_id) do nothing"
+        "insert into operations"
+        " (operation_id, bank, type, payload, items_count, document_id, next_retry_at)"
+        " values ($1, $2, $3, $4, $5, $6,"
+        "  case when $7::float8 > 0 then now() + $7 * interval '1 second' end)"
+        " on conflict (bank, operation_id) do nothing"
         " returning place",
         id,
         bank,
@@ -78,6 +86,7 @@ async def create(
         dict(payload),
         items_count,
         document_id,
+        wait_s,
     )
     if place is None:
         found = await connection.fetchval(
@@ -206,18 +215,40 @@ async def _leave_lanes(connection: Connection, bank: int, id: UUID) -> None:
     )
 
 
-async def release(pool: Pool, claimed: Claim, wait_s: float = 0.0) -> None:
-    """Puts an operation that was not done back into the queue, for `wait_s` from now on."""
+async def proceed(
+    connection: Connection, claimed: Claim, progress: Mapping[str, Any] | None = None
+) -> None:
+    """Makes sure, inside a transaction that does a part of the work, that it is still ours.
+
+    Conflict, which undoes that part, if somebody else does it, or it was cancelled.
+    """
+    held = await connection.fetchval(
+        "update operations set progress = coalesce($3, progress)"
+        " where operation_id = $1 and lease = $2 and status = 'processing' returning true",
+        claimed.operation_id,
+        claimed.lease,
+        None if progress is None else dict(progress),
+    )
+    if not held:
+        raise Conflict(f"operation {claimed.operation_id} was taken over or cancelled")
+
+
+async def release(
+    pool: Pool, claimed: Claim, wait_s: float = 0.0, message: str | None = None
+) -> None:
+    """Puts an operation that was not done back into the queue, for `wait_s` from now on, which
+    costs no attempt. `message`: what it waits for."""
 
     async def work(connection: Connection) -> None:
         await connection.execute(
             "update operations set status = 'pending', leased_until = null, lease = null,"
             " next_retry_at = case when $3 > 0 then now() + $3 * interval '1 second' end,"
-            " updated_at = now()"
+            " error_message = coalesce($4, error_message), updated_at = now()"
             " where operation_id = $1 and lease = $2 and status = 'processing'",
             claimed.operation_id,
             claimed.lease,
             wait_s,
+            message,
         )
 
     await write(pool, work)
@@ -437,6 +468,8 @@ async def retry(pool: Pool, tenant: str, bank_id: str, operation_id: str) -> dic
             id,
         )
         lanes = {item.get("document_id") for item in row["items"] or ()} | {row["document_id"]}
+        if row["type"] == "consolidation":
+            lanes.add(BANK_LANE)
         await connection.execute(
             "insert into operation_lanes (bank, lane, place, operation_id)"
             " select $1, lane, $2, $3 from unnest($4::text[]) lane",

@@ -338,3 +338,13 @@ class RemoteWriter:
         memory_ids: Sequence[str] | None,
     ) -> dict[str, Any]:
         return await self._do("split_entity", tenant, bank_id, entity_id, name, memory_ids)
+
+    async def preview_consolidation(
+        self,
+        tenant: str,
+        bank_id: str,
+        scopes: Sequence[Sequence[str]] | None,
+        run: bool,
+        left_s: float | None = None,
+    ) -> dict[str, Any]:
+        return await self._do("preview_consolidation", tenant, bank_id, scopes, run, left_s)

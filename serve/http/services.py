@@ -94,6 +94,17 @@ class Writer(Protocol):
         memory_ids: Sequence[str] | None,
     ) -> dict[str, Any]: ...
 
+    async def preview_consolidation(
+        self,
+        tenant: str,
+        bank_id: str,
+        scopes: Sequence[Sequence[str]] | None,
+        run: bool,
+        left_s: float | None = None,
+    ) -> dict[str, Any]:
+        """What a consolidation would do and cost; it changes nothing."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Services:

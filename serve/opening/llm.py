@@ -142,6 +142,11 @@ class LanguageModels:
         return found
 
     @property
+    def consolidates(self) -> bool:
+        """Is there a model, or are there rules, to make observations?"""
+        return self.consolidation is not None or "consolidation" in self.by_rules
+
+    @property
     def extractor(self) -> FactExtractor | None:
         if "retain" in self.by_rules:
             return RuleExtractor()

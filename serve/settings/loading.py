@@ -16,7 +16,6 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from retrieval.settings import RecallSettings, RetainSettings
 from serve.settings import llm
 from serve.settings.compatible import ALIASES, REASONS, REPLACED, UNPREFIXED, WITHOUT_EFFECT
 from serve.settings.model import RerankerMember, Settings
@@ -193,7 +192,7 @@ def _names(section: str) -> tuple[str, ...]:
     if section == "llm":
         return tuple(llm.names())
     kind = Settings.model_fields[section].annotation
-    if kind in (RecallSettings, RetainSettings):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return tuple(f.name for f in dataclasses.fields(kind))
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return tuple(kind.model_fields)

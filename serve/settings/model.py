@@ -21,6 +21,7 @@ from pydantic import (
 
 from models.settings import EMBEDDER_PROVIDERS, RERANKER_PROVIDERS
 from retrieval.settings import RecallSettings, RetainSettings
+from retrieval.settings.consolidation import ConsolidationSettings
 from serve.settings.llm import LLMSection
 
 
@@ -425,6 +426,7 @@ class Settings(BaseModel):
     rerankers: Rerankers = Rerankers()
     recall: RecallSettings = RecallSettings()
     retain: RetainSettings = RetainSettings()
+    consolidation: ConsolidationSettings = ConsolidationSettings()
     llm: LLMSection = LLMSection()
     limits: ServerLimits = ServerLimits()
     worker: BackgroundWork = BackgroundWork()
@@ -432,6 +434,11 @@ class Settings(BaseModel):
     stages: StagePlacement = StagePlacement()
     warnings: tuple[str, ...] = ()
     """What was accepted but has no effect, or was replaced by a default; said at start."""
+
+    @property
+    def of_banks(self) -> tuple[RecallSettings, RetainSettings, ConsolidationSettings]:
+        """The sections of which a bank may set fields for itself."""
+        return self.recall, self.retain, self.consolidation
 
     @model_validator(mode="before")
     @classmethod

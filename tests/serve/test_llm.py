@@ -32,8 +32,10 @@ def server() -> Iterator[LLMServer]:
 
 
 @asynccontextmanager
-async def application(dsn: str, **llm: Any) -> AsyncIterator[Live]:
-    settings = settings_for(dsn, llm=llm)
+async def application(
+    dsn: str, consolidation: dict[str, Any] | None = None, **llm: Any
+) -> AsyncIterator[Live]:
+    settings = settings_for(dsn, llm=llm, consolidation=consolidation or {})
     async with AsyncExitStack() as stack:
         pool = await open_database(settings, stack)
         await migrate(pool)

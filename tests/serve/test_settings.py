@@ -79,9 +79,9 @@ def test_unknown_keys_of_a_file_are_errors_with_a_suggestion() -> None:
 
 
 def test_unknown_variables_and_settings_without_effect_are_said() -> None:
-    env = {"HINDSIGHT_API_OBSERVATIONS_MISSION": "x", "HINDSIGHT_API_RECAL_MAX_CONCURRENT": "4"}
+    env = {"HINDSIGHT_API_GRAPH_RETRIEVER": "x", "HINDSIGHT_API_RECAL_MAX_CONCURRENT": "4"}
     warnings = "\n".join(parse({}, env).warnings)
-    assert "OBSERVATIONS_MISSION is accepted but has no effect" in warnings
+    assert "GRAPH_RETRIEVER is accepted but has no effect" in warnings
     assert "did you mean recall_max_concurrent" in warnings
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID, uuid4
 
 from retrieval.errors import Conflict, FourfoldError, InvalidInput, NeedsModel, NotFound
@@ -141,17 +141,74 @@ async def submit_reprocess(
     return {"success": True, "operation_id": str(made), "items_count": 1}
 
 
+class Handler(Protocol):
+    """Does operations of one type.
+
+    It completes them by `operations.finish` in the transaction that does the work (or the last part
+    of it), so that a crash leaves the operation done or to be done. Parked puts it back unspent;
+    InvalidInput, NotFound and NeedsModel end it as failed; other errors have it tried again.
+    """
+
+    async def __call__(self, deps: WriteContext, claimed: Claim, /) -> None: ...
+
+
+class Parked(Exception):
+    """The operation cannot go on for `wait_s` seconds, through no fault of its own."""
+
+    def __init__(self, reason: str, wait_s: float) -> None:
+        super().__init__(reason)
+        self.wait_s = wait_s
+
+
+async def _retain(deps: WriteContext, claimed: Claim) -> None:
+    payload = claimed.payload
+    await retain(
+        deps,
+        claimed.tenant,
+        claimed.bank_id,
+        payload["items"],
+        document_tags=payload["document_tags"],
+        now=datetime.fromisoformat(payload["now"]),
+        also=lambda connection: operations.finish(connection, claimed),
+        operation=claimed.operation_id,
+        deadline=time.monotonic() + TURN_WAIT_S,
+    )
+
+
+async def _reprocess(deps: WriteContext, claimed: Claim) -> None:
+    await reprocessing.reprocess(
+        deps,
+        claimed.tenant,
+        claimed.bank_id,
+        claimed.document_id or "",
+        also=lambda connection: operations.finish(connection, claimed),
+        operation=claimed.operation_id,
+        deadline=time.monotonic() + TURN_WAIT_S,
+    )
+
+
+HANDLERS: Mapping[str, Handler] = {RETAIN: _retain, REPROCESS: _reprocess}
+"""What writes documents."""
+
+
 class Worker:
     """Does what waits, one operation at a time, until stopped.
 
     `start` and `stop` are called from one event loop. Several workers, in one or more processes,
-    share the queue. `poll_s`: how often an idle worker looks.
+    share the queue. `handlers`: what it does, by type of operation; others are left to others.
+    `poll_s`: how often an idle worker looks.
     """
 
     def __init__(
-        self, deps: WriteContext, *, poll_s: float = 0.5, lease_s: float = operations.LEASE_S
+        self,
+        deps: WriteContext,
+        *,
+        handlers: Mapping[str, Handler] | None = None,
+        poll_s: float = 0.5,
+        lease_s: float = operations.LEASE_S,
     ) -> None:
         self._deps = deps
+        self._handlers = HANDLERS if handlers is None else handlers
         self._poll_s = poll_s
         self._lease_s = lease_s
         self._stopping = asyncio.Event()
@@ -192,7 +249,7 @@ class Worker:
     async def step(self) -> bool:
         """Does one operation; False if there was nothing to do."""
         pool = self._deps.pool
-        claimed = await operations.claim(pool, self._lease_s, types=(RETAIN, REPROCESS))
+        claimed = await operations.claim(pool, self._lease_s, types=tuple(self._handlers))
         if claimed is None:
             return False
         working = asyncio.create_task(self._do(claimed))
@@ -207,6 +264,9 @@ class Worker:
             log.info("operation %s was cancelled or taken over", claimed.operation_id)
         except Busy:
             await operations.release(pool, claimed, BUSY_WAIT_S)
+        except Parked as error:
+            log.info("operation %s waits: %s", claimed.operation_id, error)
+            await operations.release(pool, claimed, error.wait_s, str(error))
         except Died as error:
             log.warning("operation %s killed its process: %s", claimed.operation_id, error)
             await operations.fail(pool, claimed, str(error), again=True, died=True)
@@ -224,42 +284,12 @@ class Worker:
         return True
 
     async def _do(self, claimed: Claim) -> None:
+        handle = self._handlers[claimed.type]
         if not claimed.deaths:
-            await self._work(claimed, self._deps)
+            await handle(self._deps, claimed)
             return
         async with Child() as child:
-            await self._work(claimed, replace(self._deps, run=child.run))
-
-    async def _work(self, claimed: Claim, deps: WriteContext) -> None:
-        async def finish(connection: Connection) -> None:
-            await operations.finish(connection, claimed)
-
-        tenant, bank_id, payload = claimed.tenant, claimed.bank_id, claimed.payload
-        deadline = time.monotonic() + TURN_WAIT_S
-        if claimed.type == REPROCESS:
-            await reprocessing.reprocess(
-                deps,
-                tenant,
-                bank_id,
-                claimed.document_id or "",
-                also=finish,
-                operation=claimed.operation_id,
-                deadline=deadline,
-            )
-        elif claimed.type == RETAIN:
-            await retain(
-                deps,
-                tenant,
-                bank_id,
-                payload["items"],
-                document_tags=payload["document_tags"],
-                now=datetime.fromisoformat(payload["now"]),
-                also=finish,
-                operation=claimed.operation_id,
-                deadline=deadline,
-            )
-        else:
-            raise InvalidInput(f"this server does not know operations of type {claimed.type!r}")
+            await handle(replace(self._deps, run=child.run), claimed)
 
     async def _keep(self, claimed: Claim, working: asyncio.Task[None]) -> None:
         """Renews the lease while the work goes on; stops work that is not ours any more."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -23,7 +23,7 @@ _UNIT_COLUMNS = (
     "bank", "id", "ordinal", "key", "text", "fact_type", "context", "occurred_start",
     "occurred_end", "mentioned_at", "document_id", "chunk_id", "position", "tags", "metadata",
     "proof_count", "source_ids", "observation_scopes", "text_signals", "token_count", "created_at",
-    "updated_at", "edited_at",
+    "updated_at", "edited_at", "valid_from", "valid_until", "superseded_by",
 )  # fmt: skip
 
 
@@ -47,7 +47,7 @@ async def copy_units(
                 fact.document_id, fact.chunk_id, fact.position, fact.tags,
                 dict(fact.metadata) if fact.metadata else None, fact.proof_count, fact.sources,
                 fact.observation_scopes, signal, tokens, fact.created_at or now, now,
-                fact.edited_at,
+                fact.edited_at, fact.valid_from, fact.valid_until, fact.superseded_by,
             )
             for i, (fact, signal, tokens) in enumerate(
                 zip(facts, prepared.signals, prepared.tokens.tolist(), strict=True)
@@ -89,27 +89,33 @@ async def remember_observations(
     connection: Connection,
     bank: int,
     facts: Sequence[Fact],
-    old: Mapping[UUID, str],
+    old: Collection[UUID],
     now: datetime,
+    limit: int = HISTORY_LIMIT,
+    reasons: Mapping[UUID, str] | None = None,
 ) -> None:
-    """Puts what observations said before into their history, which keeps the last 50."""
-    changed = {
-        fact.id: fact
-        for fact in facts
-        if fact.fact_type is FactType.OBSERVATION and fact.id in old and old[fact.id] != fact.text
-    }
-    if not changed:
+    """Puts what observations said before into their history, which keeps the last `limit` states.
+    `reasons`: why they change, where that is known."""
+    known = {f.id: f for f in facts if f.fact_type is FactType.OBSERVATION and f.id in old}
+    if not known or limit <= 0:
         return
     rows = await connection.fetch(
-        "select id, text, tags, occurred_start, occurred_end, mentioned_at, source_ids"
-        " from memory_units where bank = $1 and id = any($2)",
+        "select id, text, tags, occurred_start, occurred_end, mentioned_at, source_ids,"
+        " valid_from, valid_until from memory_units where bank = $1 and id = any($2)",
         bank,
-        list(changed),
+        list(known),
     )
+    rows = [row for row in rows if _differs(row, known[row["id"]])]
+    if not rows:
+        return
+    changed = {row["id"]: known[row["id"]] for row in rows}
     await connection.copy_records_to_table(
         "observation_history",
         columns=("bank", "observation_id", "changed_at", "content"),
-        records=[(bank, row["id"], now, _past(row, changed[row["id"]])) for row in rows],
+        records=[
+            (bank, row["id"], now, _past(row, changed[row["id"]], (reasons or {}).get(row["id"])))
+            for row in rows
+        ],
     )
     await connection.execute(
         "delete from observation_history h using ("
@@ -120,11 +126,17 @@ async def remember_observations(
         " and h.changed_at = o.changed_at and o.place > $3",
         bank,
         list(changed),
-        HISTORY_LIMIT,
+        limit,
     )
 
 
-def _past(row: Mapping[str, Any], now: Fact) -> dict[str, Any]:
+def _differs(row: Mapping[str, Any], now: Fact) -> bool:
+    return (row["text"], set(row["source_ids"]), row["valid_from"], row["valid_until"]) != (
+        now.text, set(now.sources), now.valid_from, now.valid_until
+    )  # fmt: skip
+
+
+def _past(row: Mapping[str, Any], now: Fact, reason: str | None) -> dict[str, Any]:
     """What the history keeps of an observation's state before `now`."""
     return {
         "previous_text": row["text"],
@@ -135,6 +147,9 @@ def _past(row: Mapping[str, Any], now: Fact) -> dict[str, Any]:
         "new_source_memory_ids": [
             str(source) for source in now.sources if source not in row["source_ids"]
         ],
+        "previous_valid_from": iso(row["valid_from"]),
+        "previous_valid_until": iso(row["valid_until"]),
+        "reason": reason,
     }
 
 
@@ -156,7 +171,12 @@ def columns(
     tag_lists = [[tags[tag] for tag in fact.tags] for fact in facts]
     entity_lists = [[number for number, _ in found] for found in named]
     sources = [source for fact in facts for source in fact.sources if isinstance(source, UUID)]
+    validity = {
+        "valid_from": [fact.valid_from for fact in facts],
+        "valid_until": [fact.valid_until for fact in facts],
+    }
     return {
+        **{name: times(given) for name, given in validity.items() if any(given)},
         "id": _raw_ids([fact.id for fact in facts]),
         "fact_type": prepared.types,
         "created_at": np.fromiter(

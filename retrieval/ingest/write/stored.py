@@ -79,6 +79,9 @@ def _stored(row: Mapping[str, Any], named: Sequence[tuple[int, str]]) -> Stored:
         observation_scopes=row["observation_scopes"],
         created_at=row["created_at"],
         edited_at=row["edited_at"],
+        valid_from=row["valid_from"],
+        valid_until=row["valid_until"],
+        superseded_by=row["superseded_by"],
     )
     return Stored(fact, row["ordinal"], named, row["updated_at"])
 

@@ -21,11 +21,13 @@ from retrieval.ingest.context import WriteContext
 from retrieval.ingest.entities import resolution as entities
 from retrieval.ingest.entities.sightings import Sighting
 from retrieval.ingest.facts import Fact, Link, Prepared
+from retrieval.ingest.scopes import scope_key
 from retrieval.ingest.write import links, numbering, references, rows
 from retrieval.ingest.write.enrich import weighed_by
 from retrieval.ingest.write.sets import agreed
 from retrieval.settings import RetainSettings
 from retrieval.store import banks
+from retrieval.store.database.copying import execute_many
 from retrieval.store.database.pool import Connection
 from retrieval.store.database.pool import write as transact
 from retrieval.store.heads import BankHead
@@ -46,6 +48,17 @@ class _Old:
     document_id: str | None
     position: int
     created_at: datetime
+    said: tuple[Any, ...]
+    """What a consolidation reads of it."""
+    marks: tuple[Any, ...]
+    """How far it is consolidated."""
+
+
+_SAID = "text, fact_type, context, occurred_start, occurred_end, mentioned_at, observation_scopes"
+_MARKS = (
+    "consolidated_at, consolidated_scopes, consolidation_failed_at, consolidation_error,"
+    " consolidation_group"
+)
 
 
 async def write(
@@ -90,12 +103,21 @@ class Change:
         self._dead: list[int] = []
         self.derived: list[UUID] = []
         """The observations that this write removed with what they were made of."""
+        self.unconsolidated = False
+        """Does this write leave memories that are to be consolidated?"""
+        self.history_limit = rows.HISTORY_LIMIT
+        self.reasons: Mapping[UUID, str] = {}
+        """Why observations change, for their histories."""
+        self.keeps_derived = False
+        """Whether what was built on an observation stays when that says something else."""
         self._touched = False
         self._wrote_document = False
         self._serving = (held.vector_set, held.analyser)
 
     async def finish(self) -> BankHead:
         """Tombstones and the new version; nothing if nothing was done. The bank's head then."""
+        if self.unconsolidated and self.deps.ripens is not None:
+            await self.deps.ripens(self.connection, self.held)
         if not self._touched:
             return self.held
         await self.connection.execute(
@@ -141,7 +163,7 @@ class Change:
         """Deletes memories, their links, and the observations built on them; how many in all."""
         rows = await self.connection.fetch(
             "delete from memory_units where bank = $1 and id = any($2)"
-            " returning id, ordinal, source_ids",
+            " returning id, ordinal, source_ids, tags",
             self.bank,
             list(ids),
         )
@@ -158,7 +180,7 @@ class Change:
             rows = await self.connection.fetch(
                 "delete from memory_units where bank = $1 and source_ids <> '{}'"
                 " and source_ids && $2::uuid[] and fact_type = $3 and id <> all($4)"
-                " returning id, ordinal, source_ids",
+                " returning id, ordinal, source_ids, tags",
                 self.bank,
                 list(sources),
                 int(FactType.OBSERVATION),
@@ -174,18 +196,35 @@ class Change:
 
     async def _after_removal(self, rows: Sequence[Mapping[str, Any]]) -> None:
         self.bury(row["ordinal"] for row in rows)
-        if sources := [source for row in rows for source in row["source_ids"]]:
-            await self.connection.execute(
-                "delete from observation_history where bank = $1 and observation_id = any($2)",
-                self.bank,
-                [row["id"] for row in rows],
-            )
-            await self.connection.execute(
-                "update memory_units set consolidated_at = null, consolidation_failed_at = null"
-                " where bank = $1 and id = any($2)",
-                self.bank,
-                sources,
-            )
+        made = [(row, source) for row in rows for source in row["source_ids"]]
+        if not made:
+            return
+        gone = [row["id"] for row in rows]
+        await self.connection.execute(
+            "delete from observation_history where bank = $1 and observation_id = any($2)",
+            self.bank,
+            gone,
+        )
+        await self.connection.execute(
+            "update memory_units set superseded_by = null"
+            " where bank = $1 and superseded_by = any($2)",
+            self.bank,
+            gone,
+        )
+        # What is left of an observation's sources is shown together again.
+        await self.connection.execute(
+            "update memory_units m set consolidated_at = null, consolidation_failed_at = null,"
+            " consolidation_error = null, consolidation_group = w.made, consolidated_scopes ="
+            "  array(select unnest(m.consolidated_scopes) except select unnest(w.scopes))"
+            " from (select id, array_agg(scope) as scopes, (array_agg(made))[1] as made"
+            "  from unnest($2::uuid[], $3::text[], $4::uuid[]) s(id, scope, made) group by id) w"
+            " where m.bank = $1 and m.id = w.id",
+            self.bank,
+            [source for _, source in made],
+            [scope_key(row["tags"]) for row, _ in made],
+            [row["id"] for row, _ in made],
+        )
+        self.unconsolidated = True
 
     async def invalidate(self, id: UUID, reason: str | None) -> None:
         """Takes a memory out of every arm; its row and stated links stay for a restore."""
@@ -262,6 +301,7 @@ class Change:
         )
         facts = await references.with_proof(connection, bank, facts)
         await rows.copy_units(connection, bank, facts, prepared, first, self.now)
+        await self._keep_marks(facts, old)
         await rows.copy_entities(connection, bank, facts, named)
         await rows.copy_links(connection, bank, [*edges, *incoming], self.now)
         stated_edges = await references.ordinals(
@@ -295,7 +335,7 @@ class Change:
 
     async def _old(self, ids: Sequence[UUID]) -> dict[UUID, _Old]:
         rows = await self.connection.fetch(
-            "select id, ordinal, text, fact_type, document_id, position, created_at"
+            f"select id, ordinal, {_SAID}, document_id, position, created_at, tags, {_MARKS}"
             " from memory_units where bank = $1 and id = any($2)",
             self.bank,
             list(ids),
@@ -304,6 +344,8 @@ class Change:
             row["id"]: _Old(
                 row["ordinal"], row["text"], row["fact_type"], row["document_id"],
                 row["position"], row["created_at"],
+                (*(row[name] for name in _SAID.split(", ")), frozenset(row["tags"])),
+                tuple(row[name] for name in _MARKS.split(", ")),
             )
             for row in rows
         }  # fmt: skip
@@ -312,7 +354,7 @@ class Change:
         if not old:
             return
         await rows.remember_observations(
-            self.connection, self.bank, facts, {id: o.text for id, o in old.items()}, self.now
+            self.connection, self.bank, facts, old, self.now, self.history_limit, self.reasons
         )
         await self.connection.execute(
             "delete from memory_units where bank = $1 and id = any($2)", self.bank, list(old)
@@ -324,7 +366,27 @@ class Change:
             if (before := old.get(fact.id)) is not None
             and (before.text, before.fact_type) != (fact.text, fact.fact_type)
         ]
-        await self.remove_derived(changed, keep=[fact.id for fact in facts])
+        if not self.keeps_derived:
+            await self.remove_derived(changed, keep=[fact.id for fact in facts])
+
+    async def _keep_marks(self, facts: Sequence[Fact], old: Mapping[UUID, _Old]) -> None:
+        """A memory that a write changes in nothing that a consolidation reads stays as far
+        consolidated as it was; the others are to be consolidated."""
+        kept = [
+            (f.id, old[f.id].marks) for f in facts if f.id in old and _said(f) == old[f.id].said
+        ]
+        if kept:
+            await execute_many(
+                self.connection,
+                "update memory_units set consolidated_at = $3, consolidated_scopes = $4,"
+                " consolidation_failed_at = $5, consolidation_error = $6, consolidation_group = $7"
+                " where bank = $1 and id = $2",
+                ((self.bank, id, *marks) for id, marks in kept),
+            )
+        known = {id for id, marks in kept if marks[0] is not None or marks[2] is not None}
+        self.unconsolidated |= any(
+            fact.fact_type is not FactType.OBSERVATION and fact.id not in known for fact in facts
+        )
 
     async def _documents(
         self, facts: Sequence[Fact], old: Mapping[UUID, _Old]
@@ -383,6 +445,13 @@ class Change:
     async def _segment(self, kind: str, first: int, count: int, arrays: Mapping[str, Any]) -> None:
         packed = await asyncio.to_thread(pack, arrays)
         await segments.append(self.connection, self.bank, kind, first, count, self.version, packed)
+
+
+def _said(fact: Fact) -> tuple[Any, ...]:
+    return (
+        fact.text, int(fact.fact_type), fact.context, fact.occurred_start, fact.occurred_end,
+        fact.mentioned_at, fact.observation_scopes, frozenset(fact.tags),
+    )  # fmt: skip
 
 
 def _all_placed(

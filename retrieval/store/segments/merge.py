@@ -14,10 +14,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.types import Ints
+from retrieval.types import NO_TIME, Ints
 
 Array: TypeAlias = NDArray[Any]
 Arrays: TypeAlias = Mapping[str, Array]
+
+OPTIONAL = ("valid_from", "valid_until")
+"""Columns of times that a segment leaves out where none of its memories has one."""
 
 _LISTS = ("tag", "entity", "source")
 """The ragged columns: `<name>_ptr` i4 (n+1) over `<name>`."""
@@ -98,8 +101,18 @@ def _join_rows(parts: Sequence[Part]) -> dict[str, Array]:
     return {name: np.concatenate([part.arrays[name] for part in parts]) for name in parts[0].arrays}
 
 
+def completed(arrays: Arrays) -> dict[str, Array]:
+    """The arrays of a `columns` segment with those that it leaves out."""
+    count = len(arrays["id"])
+    none = {name: np.full(count, NO_TIME, np.int64) for name in OPTIONAL if name not in arrays}
+    return {**arrays, **none}
+
+
 def _join_columns(parts: Sequence[Part]) -> dict[str, Array]:
     pointers = {f"{name}_ptr" for name in _LISTS}
+    every = {name for part in parts for name in part.arrays}
+    if any(name in every for name in OPTIONAL):
+        parts = [Part(part.first, part.count, completed(part.arrays)) for part in parts]
     joined = {
         name: np.concatenate([part.arrays[name] for part in parts])
         for name in parts[0].arrays

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from serve.http.routes import (
     banks,
+    consolidation,
     documents,
     entities,
     llm,
@@ -23,6 +24,7 @@ ROUTERS: tuple[Router, ...] = (
     documents.router,
     entities.router,
     operations.router,
+    consolidation.router,
     llm.router,
     banks.router,
     service.router,

@@ -79,9 +79,7 @@ async def config(bank_id: str, tenant: Reader, services: Given) -> Response:
     """A bank's settings, resolved, and its own overrides."""
     _config_open(services)
     settings = services.settings
-    return json_response(
-        await banks.config(services.pool, tenant, bank_id, settings.recall, settings.retain)
-    )
+    return json_response(await banks.config(services.pool, tenant, bank_id, *settings.of_banks))
 
 
 @router.patch(f"{BANK}/config", operation_id="update_bank_config")
@@ -92,9 +90,7 @@ async def patch_config(
     _config_open(services)
     settings = services.settings
     return json_response(
-        await banks.patch_config(
-            services.pool, tenant, bank_id, body.updates, settings.recall, settings.retain
-        )
+        await banks.patch_config(services.pool, tenant, bank_id, body.updates, *settings.of_banks)
     )
 
 
@@ -104,7 +100,7 @@ async def reset_config(bank_id: str, tenant: Changer, services: Given) -> Respon
     _config_open(services)
     settings = services.settings
     return json_response(
-        await banks.reset_config(services.pool, tenant, bank_id, settings.recall, settings.retain)
+        await banks.reset_config(services.pool, tenant, bank_id, *settings.of_banks)
     )
 
 

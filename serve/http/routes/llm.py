@@ -10,6 +10,7 @@ from fastapi import Query
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from retrieval.consolidation import preview as consolidation
 from retrieval.errors import InvalidInput
 from retrieval.ingest.documents.planning import strategy
 from retrieval.ingest.extract import preview
@@ -62,6 +63,14 @@ async def preview_prompts(
 ) -> Response:
     """What the model of an operation is told in this bank, block by block."""
     own = await preview.bank_settings(services.pool, services.settings.retain, tenant, bank_id)
+    if body.operation == "consolidation":
+        head = await banks.head(services.pool, tenant, bank_id)
+        settings = services.settings.consolidation.with_overrides(head.config)
+        return json_response(
+            consolidation.prompt_preview(
+                settings, own.llm_output_language, needs_model=services.llm.consolidation is None
+            )
+        )
     if body.operation != "retain":
         return json_response(
             {
@@ -70,7 +79,7 @@ async def preview_prompts(
                 "strategies": [],
                 "run_settings": [],
                 "response_schema": None,
-                "skipped_reason": "only the prompts of retain can be shown",
+                "skipped_reason": "only the prompts of retain and consolidation can be shown",
             }
         )
     needs_model = services.llm.retain is None

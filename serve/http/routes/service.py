@@ -81,7 +81,8 @@ async def live(services: Given) -> Response:
 async def version(services: Given) -> Response:
     """The API spoken, and what of it is switched on."""
     features = {
-        "observations": False,
+        "observations": services.llm.consolidates
+        and services.settings.consolidation.enable_observations,
         "mcp": services.settings.mcp.mcp_enabled,
         "worker": services.settings.worker.worker_enabled,
         "bank_config_api": services.settings.server.enable_bank_config_api,

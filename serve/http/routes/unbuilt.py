@@ -17,9 +17,6 @@ _KNOWLEDGE = "knowledge bases are not built here"
 _TRANSFER = "moving banks and documents between servers is not built here"
 
 UNBUILT: tuple[tuple[str, str, str], ...] = (
-    ("POST", f"{BANK}/consolidate", "consolidation is not built here: import observations instead"),
-    ("POST", f"{BANK}/consolidation/recover", "consolidation is not built here"),
-    ("POST", f"{BANK}/consolidation-strategies/preview", "consolidation is not built here"),
     ("POST", f"{BANK}/files/retain", "reading files is not built here: send their text to retain"),
     ("GET", "/v1/default/files/download/{key:path}", "stored files are not built here"),
     ("GET", f"{BANK}/graph", "the memory graph is not built here: see entities/graph"),

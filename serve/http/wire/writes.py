@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
+from retrieval.errors import InvalidInput
+from retrieval.ingest.scopes import check_combinations
 from serve.http.wire.common import Body, Name, local_moment, moment
 
 METADATA_MAX = 1_000
@@ -92,6 +95,13 @@ Metadata = Annotated[
 Scopes = Literal["per_tag", "combined", "all_combinations", "shared"] | ListOf[ListOf[str]]
 
 
+def _countable(scopes: Any, tags: Iterable[str]) -> None:
+    try:
+        check_combinations(scopes, set(tags), "observation_scopes")
+    except InvalidInput as error:
+        raise ValueError(str(error)) from None
+
+
 class EntityBody(Body):
     text: str
     type: str = "CONCEPT"
@@ -123,6 +133,12 @@ class RetainBody(Body):
     is_async: Annotated[bool, Field(alias="async")] = False
     document_tags: Tags | None = None
     operation_id: str | None = None
+
+    @model_validator(mode="after")
+    def _scopes(self) -> RetainBody:
+        for item in self.items:
+            _countable(item.observation_scopes, [*(item.tags or ()), *(self.document_tags or ())])
+        return self
 
 
 class ImportBody(BaseModel):
@@ -172,6 +188,7 @@ class DocumentPatch(Body):
     def _something(self) -> DocumentPatch:
         if self.tags is None and self.observation_scopes is None:
             raise ValueError("nothing to change: give tags or observation_scopes")
+        _countable(self.observation_scopes, self.tags or ())
         return self
 
 

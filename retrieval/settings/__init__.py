@@ -64,7 +64,7 @@ Strategies: TypeAlias = Annotated[
 ]
 
 
-class _Described:
+class Described:
     """pydantic reads the sentences below the fields."""
 
     __slots__ = ()
@@ -72,7 +72,7 @@ class _Described:
 
 
 @dataclass(frozen=True, slots=True)
-class RecallSettings(_Described):
+class RecallSettings(Described):
     """Everything a recall reads. Immutable; `with_overrides` gives a bank's own copy."""
 
     # Budgets and packing
@@ -191,12 +191,12 @@ class RecallSettings(_Described):
     def with_overrides(self, overrides: Mapping[str, Any]) -> RecallSettings:
         """These settings with a bank's overrides; keys that are no recall fields are left alone,
         and so are values that a field cannot have: with a warning."""
-        known = dict(_usable(RecallSettings, overrides))
+        known = dict(usable(RecallSettings, overrides))
         return dataclasses.replace(self, **known) if known else self
 
 
 @dataclass(frozen=True, slots=True)
-class RetainSettings(_Described):
+class RetainSettings(Described):
     """Everything a retain reads."""
 
     retain_extraction_mode: Annotated[
@@ -266,7 +266,7 @@ class RetainSettings(_Described):
 
     def with_overrides(self, overrides: Mapping[str, Any]) -> RetainSettings:
         """As RecallSettings.with_overrides, for retain fields."""
-        known = dict(_usable(RetainSettings, overrides))
+        known = dict(usable(RetainSettings, overrides))
         return dataclasses.replace(self, **known) if known else self
 
 
@@ -328,7 +328,8 @@ def _sentence(error: ValidationError) -> str:
     return f"{where} {said}" if where and not isinstance(first["loc"][0], int) else said
 
 
-def _usable(owner: DeviceThread, overrides: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def usable(owner: DeviceThread, overrides: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The overrides that are fields with a value which they can have; the others with a warning."""
     known = fields(owner)
     for name, given in overrides.items():
         if name in known and given is not None:
@@ -344,7 +345,7 @@ def _usable_bundles(given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """What of stored strategies can be used: each without the keys that cannot be."""
     return {
         name: dict(
-            _usable(RetainSettings, {k: v for k, v in bundle.items() if k in _in_strategies()})
+            usable(RetainSettings, {k: v for k, v in bundle.items() if k in _in_strategies()})
         )
         for name, bundle in given.items()
         if isinstance(bundle, Mapping)

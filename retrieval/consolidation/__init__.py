@@ -1,0 +1,1 @@
+"""Consolidation: memories become observations, which say what holds and what held."""
