@@ -441,10 +441,10 @@ async def test_a_body_that_is_too_large(live: Live) -> None:
 async def test_a_config_has_a_largest_size(live: Live) -> None:
     url = f"{B}/labelled"
     await ask(live, "PUT", url, json={})
-    labels = {"entity_labels": {"a": "x" * 200_000}}
-    assert (await live.http.patch(f"{url}/config", json={"updates": labels})).status_code == 200
+    defense = {"memory_defense": {"a": "x" * 200_000}}
+    assert (await live.http.patch(f"{url}/config", json={"updates": defense})).status_code == 200
     more = {"updates": {"reflect_default_options": {"a": "x" * 100_000}}}
     answer = await live.http.patch(f"{url}/config", json=more)
     assert answer.status_code == 413
     assert "262144 bytes" in answer.json()["detail"]
-    assert set((await live.http.get(f"{url}/config")).json()["overrides"]) == {"entity_labels"}
+    assert set((await live.http.get(f"{url}/config")).json()["overrides"]) == {"memory_defense"}
