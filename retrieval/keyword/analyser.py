@@ -41,6 +41,10 @@ _STOP: Final = "\0"
 
 _CACHED_CHUNKS: Final = 1 << 17
 _CACHED_LENGTH: Final = 40
+_LONGEST_CHUNK: Final = 8_000
+"""Characters without white space that are analysed in one go. A regular expression holds the
+interpreter until it is through."""
+_CLAUSE_END = regex.compile(r"[\p{Sentence_Terminal}\p{Terminal_Punctuation}]")
 
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}々〇〆ー"
 _CLUSTERED = r"\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
@@ -109,7 +113,22 @@ class _Chunks(dict[str, bytes]):
         return packed
 
     def pack(self, text: str) -> bytes:
-        return b"".join(map(self.__getitem__, text.split()))
+        chunks = text.split()
+        if len(text) > _LONGEST_CHUNK:  # only then one of them can be too long
+            chunks = [part for chunk in chunks for part in _parts(chunk)]
+        return b"".join(map(self.__getitem__, chunks))
+
+
+def _parts(chunk: str) -> Iterator[str]:
+    """The chunk, if need be in parts of _LONGEST_CHUNK characters at most: behind a sign that ends
+    a sentence or a clause where there is one in the second half of a part."""
+    start = 0
+    while len(chunk) - start > _LONGEST_CHUNK:
+        end = start + _LONGEST_CHUNK
+        ends = [m.end() for m in _CLAUSE_END.finditer(chunk, start + _LONGEST_CHUNK // 2, end)]
+        yield chunk[start : (end := ends[-1] if ends else end)]
+        start = end
+    yield chunk[start:]
 
 
 class Analyser:

@@ -11,6 +11,7 @@ from retrieval.ingest.context import WriteContext
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, read
 from retrieval.store.heads import BankHead
+from retrieval.store.operations import DEATHS_MOST
 from retrieval.store.rebuilds import REEMBED, REINDEX
 from retrieval.store.segments.table import COMPACT_LEAST, COMPACT_SHARE, MERGE_FAN
 
@@ -42,7 +43,12 @@ select {banks.HEAD_COLUMNS},
     next_ordinal > (select coalesce(sum(s.count), 0) from segments s
         where s.bank = b.bank and s.kind = 'vectors:' || b.vector_set) as unseen,
     exists (select from operations o where o.bank = b.bank and o.type = '{REEMBED}'
-        and o.status in ('pending', 'processing')) as moving
+        and o.status in ('pending', 'processing')) as moving,
+    array(select o.type || ' ' || (o.payload->>'target') from operations o
+        where o.bank = b.bank and o.status = 'failed' and o.deaths >= {DEATHS_MOST}
+        and not exists (select from operations l where l.bank = o.bank and l.type = o.type
+            and l.payload->>'target' = o.payload->>'target' and l.created_at > o.created_at)
+        ) as fatal
 from banks b where b.bank = any($1) and b.bank <> all($2)
 """
 
@@ -80,17 +86,22 @@ def _condition(deps: WriteContext, row: Mapping[str, Any]) -> Condition:
         row["fragmented"],
         row["dead"] >= COMPACT_LEAST and row["dead"] > COMPACT_SHARE * head.next_ordinal,
         row["buried"],
-        _work(deps, head, row["unlisted"], row["unseen"] and not row["moving"]),
+        _work(deps, head, row["unlisted"], row["unseen"] and not row["moving"], row["fatal"]),
     )
 
 
-def _work(deps: WriteContext, head: BankHead, unlisted: bool, unseen: bool) -> str:
+def _work(
+    deps: WriteContext, head: BankHead, unlisted: bool, unseen: bool, fatal: Sequence[str]
+) -> str:
+    """`fatal`: "kind target" of jobs that killed whoever worked on them. They are begun again by
+    somebody's word only."""
     if not head.next_ordinal:
         return ""
     try:
         ours = deps.analyser(deps.settings.with_overrides(head.config)).version
     except InvalidInput:  # a segmenter that this process does not have
         ours = head.analyser
-    if unlisted or head.analyser != ours:
+    if (unlisted or head.analyser != ours) and f"{REINDEX} {ours}" not in fatal:
         return REINDEX
-    return REEMBED if unseen and head.vector_set == deps.vector_set else ""
+    own = unseen and head.vector_set == deps.vector_set
+    return REEMBED if own and f"{REEMBED} {head.vector_set}" not in fatal else ""

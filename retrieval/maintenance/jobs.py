@@ -33,12 +33,13 @@ async def begin(
     """The bank's job of this kind, now ours: a new one, or one that nobody works on any more.
 
     A waiting job with another target is cancelled in favour of this one. Conflict while somebody
-    else does one.
+    else does one. A job that outlived DEATHS_MOST processes has failed: then a new one is begun.
     """
     payload = {"target": target, **(details or {})}
 
     async def work(connection: Connection) -> Claim:
         held = await banks.lock(connection, tenant, bank_id)
+        await operations.bury(connection, [kind])
         rows = await connection.fetch(
             "select operation_id, payload, status, retry_count, leased_until > now() as leased"
             f" from operations where bank = $1 and type = $2 and {OPEN} order by created_at",
@@ -66,6 +67,7 @@ async def begin(
         lease = uuid4()
         await connection.execute(
             "update operations set status = 'processing', lease = $2, updated_at = now(),"
+            " deaths = deaths + (status = 'processing')::int,"
             " leased_until = now() + $3 * interval '1 second'"
             " where operation_id = $1 and bank = $4",
             id,
@@ -76,6 +78,11 @@ async def begin(
         return Claim(id, tenant, bank_id, kind, payload, retries, lease)
 
     return await write(pool, work)
+
+
+async def bury(pool: Pool) -> None:
+    """Ends jobs that outlived too many of those who worked on them."""
+    await write(pool, lambda connection: operations.bury(connection, KINDS))
 
 
 async def waiting(pool: Pool, limit: int = 20) -> list[tuple[BankHead, str, str]]:

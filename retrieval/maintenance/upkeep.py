@@ -135,6 +135,7 @@ class Upkeep:
             return False
         now = time.monotonic()
         self._seen.failed = {b: t for b, t in self._seen.failed.items() if now - t < RETRY_S}
+        await jobs.bury(self._pool)  # before it is seen that the bank still wants them
         found, self._after = await examine(
             self._deps, self._after, self._settings.page, skip=list(self._seen.failed)
         )

@@ -9,7 +9,7 @@ from typing import Any, TypedDict, cast
 from retrieval.errors import InvalidInput, NotFound
 from retrieval.store import banks, documents
 from retrieval.store.database.pool import Connection, Pool, read
-from retrieval.store.edge import iso, listing, page
+from retrieval.store.edge import fits, iso, listing, page
 
 
 class ChunkRow(TypedDict):
@@ -77,14 +77,14 @@ async def of_document(
         total = await connection.fetchval(
             "select count(*) from chunks where bank = $1 and document_id = $2", bank, document_id
         )
-        found = await connection.fetch(
-            "select * from chunks where bank = $1 and document_id = $2"
-            " order by chunk_index limit $3 offset $4",
-            bank,
-            document_id,
-            limit,
-            offset,
+        of_page = (
+            " from chunks where bank = $1 and document_id = $2"
+            " order by chunk_index limit $3 offset $4"
         )
+        wanted = (bank, document_id, limit, offset)
+        sizes = await connection.fetch(f"select octet_length(chunk_text){of_page}", *wanted)
+        fits([row[0] for row in sizes])
+        found = await connection.fetch(f"select *{of_page}", *wanted)
         return listing("items", [_view(row, bank_id) for row in found], total, limit, offset)
 
     return await read(pool, work)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Any
 from uuid import UUID
 
-from retrieval.errors import InvalidInput
+from retrieval.errors import InvalidInput, TooMuch
 from retrieval.types import NO_TIME, microseconds
 
 
@@ -76,6 +78,22 @@ def page(limit: int, offset: int, most: int | None = None) -> tuple[int, int]:
             "limit and offset must not be negative", "limit" if limit < 0 else "offset"
         )
     return (limit if most is None else min(limit, most)), offset
+
+
+PAGE_BYTES = 16 * 2**20
+
+
+def fits(sizes: Sequence[int]) -> None:
+    """TooMuch where entries of these sizes, in bytes, are more than one page of a list may be; it
+    says how many of them would fit."""
+    total = sum(sizes)
+    if total > PAGE_BYTES:
+        fitting = max(1, bisect_right(list(accumulate(sizes)), PAGE_BYTES))
+        raise TooMuch(
+            f"limit: these {len(sizes)} entries are {total} bytes long, and a page has"
+            f" {PAGE_BYTES} at most: ask for {fitting} at a time",
+            "limit",
+        )
 
 
 def one_of(value: str, choices: Sequence[str], field: str) -> str:

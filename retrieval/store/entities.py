@@ -12,8 +12,9 @@ from typing import Any
 from retrieval.errors import InvalidInput, NotFound
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read
-from retrieval.store.edge import as_uuid, iso, listing, page
+from retrieval.store.edge import as_uuid, clean, iso, listing, page
 from retrieval.store.tags import EVERYTHING, TagFilter, visible
+from retrieval.text.folding import key
 
 _NODE_COLOR, _EDGE_COLOR = "#4f6d9f", "#9aa5b1"
 
@@ -87,23 +88,33 @@ async def list_entities(
     tenant: str,
     bank_id: str,
     *,
+    q: str | None = None,
     wanted: TagFilter = EVERYTHING,
     limit: int = 100,
     offset: int = 0,
 ) -> dict[str, Any]:
-    """{items, total, limit, offset}, most mentioned first."""
+    """{items, total, limit, offset}, most mentioned first.
+
+    `q`: a part of the name, or of another name that led to it, folded as names are.
+    """
     limit, offset = page(limit, offset)
     seen = _Seen(wanted)
+    part = key(clean(q)) if q else None
+    test = (
+        f"({seen.other(0)}::text is null or strpos(e.name_key, {seen.other(0)}) > 0"
+        " or exists (select from entity_aliases a where a.bank = $1 and a.entity_no = e.entity_no"
+        f"  and strpos(a.name_key, {seen.other(0)}) > 0))"
+    )
 
     async def work(connection: Connection) -> dict[str, Any]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
         total = await connection.fetchval(
-            f"select count(*) from {seen.entities} e", *seen.arguments(bank)
+            f"select count(*) from {seen.entities} e where {test}", *seen.arguments(bank, part)
         )
         found = await connection.fetch(
-            f"select * from {seen.entities} e order by mention_count desc, name_key"
-            f" limit {seen.other(0)} offset {seen.other(1)}",
-            *seen.arguments(bank, limit, offset),
+            f"select * from {seen.entities} e where {test} order by mention_count desc, name_key"
+            f" limit {seen.other(1)} offset {seen.other(2)}",
+            *seen.arguments(bank, part, limit, offset),
         )
         return listing("items", [_view(row) for row in found], total, limit, offset)
 

@@ -15,7 +15,7 @@ import numpy as np
 from retrieval.errors import InvalidInput, NotFound
 from retrieval.store import banks, containing
 from retrieval.store.database.pool import Connection, Pool, read
-from retrieval.store.edge import as_uuid, iso, listing, one_of, page, parse_time
+from retrieval.store.edge import as_uuid, fits, iso, listing, one_of, page, parse_time
 from retrieval.store.metadata import Predicate
 from retrieval.store.tags import condition
 from retrieval.store.visibility import Seen
@@ -218,6 +218,8 @@ async def matching_metadata(
 
 # The API's views
 
+_SLICE = 100
+"""Memories of a list that are read and shown in one go."""
 _STATES = ("valid", "invalidated")
 _CONSOLIDATION = {
     "failed": "m.consolidation_failed_at is not null",
@@ -311,14 +313,18 @@ async def list_memories(
             f"select count(*) from memory_units m where {test}", bank, *values
         )
         found = await connection.fetch(
-            f"select m.*, {_NAMES} from memory_units m where {test} order by {order}"
+            "select m.id, octet_length(m.text) + coalesce(octet_length(m.context), 0)"
+            " + coalesce(octet_length(m.metadata::text), 0) as size"
+            f" from memory_units m where {test} order by {order}"
             f" limit ${len(values) + 2} offset ${len(values) + 3}",
             bank,
             *values,
             limit,
             offset,
         )
-        return listing("items", [_listed(row) for row in found], total, limit, offset)
+        fits([row["size"] for row in found])
+        items = await _listed(connection, bank, [row["id"] for row in found])
+        return listing("items", items, total, limit, offset)
 
     return await read(pool, work)
 
@@ -353,13 +359,27 @@ def _common(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _listed(row: Mapping[str, Any]) -> dict[str, Any]:
-    names = ", ".join(dict.fromkeys(row["names"]))
-    return {
-        **_common(row),
-        "fact_type": FactType(row["fact_type"]).wire,
-        "entities": names,
-    }
+async def _listed(connection: Connection, bank: int, ids: Sequence[UUID]) -> list[dict[str, Any]]:
+    """The memories in this order, read a slice at a time: each holds the event loop for some
+    milliseconds."""
+    items = []
+    for start in range(0, len(ids), _SLICE):
+        found = await connection.fetch(
+            f"select m.*, {_NAMES} from memory_units m"
+            " join unnest($2::uuid[]) with ordinality w (id, place) on w.id = m.id"
+            " where m.bank = $1 order by w.place",
+            bank,
+            ids[start : start + _SLICE],
+        )
+        items += [
+            {
+                **_common(row),
+                "fact_type": FactType(row["fact_type"]).wire,
+                "entities": ", ".join(dict.fromkeys(row["names"])),
+            }
+            for row in found
+        ]
+    return items
 
 
 async def get(pool: Pool, tenant: str, bank_id: str, memory_id: str) -> dict[str, Any]:

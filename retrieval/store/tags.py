@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from retrieval.errors import InvalidInput
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read
-from retrieval.store.edge import like, listing, page
+from retrieval.store.edge import listing, page
+from retrieval.text.language import fold
 from retrieval.types import TagAll, TagGroup, TagLeaf, TagNot, TagsMatch
 
 Bind = Callable[[Any], str]
@@ -81,37 +82,50 @@ async def list_tags(
 ) -> dict[str, Any]:
     """{items: [{tag, count}], total, limit, offset} of the live memories, most used first.
 
-    `q` matches whole tags without regard to case; `*` stands for anything.
+    `q` matches whole tags, folded as recall folds words; `*` stands for anything.
     """
     limit, offset = page(limit, offset)
     if source not in ("memories", "mental_models"):
         raise InvalidInput("source must be memories or mental_models", "source")
-    pattern = re.sub(r"\*+", "%", like(q)) if q else None
 
     async def work(connection: Connection) -> dict[str, Any]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
         if source == "mental_models":
             return listing("items", [], 0, limit, offset)
         found = await connection.fetch(
-            "with used as (select t as tag, count(*) as n from memory_units, unnest(tags) t"
-            "  where bank = $1 and ordinal is not null and ($2::text is null or t ilike $2)"
-            "  group by t)"
-            " select tag, n, count(*) over () as total from used"
-            ' order by n desc, tag collate "C" limit $3 offset $4',
+            "select tag, n from (select t as tag, count(*) as n from memory_units, unnest(tags) t"
+            "  where bank = $1 and ordinal is not null group by t) used"
+            ' order by n desc, tag collate "C"',
             bank,
-            pattern,
-            limit,
-            offset,
         )
-        total = found[0]["total"] if found else 0
-        if not found and offset:
-            total = await connection.fetchval(
-                "select count(distinct t) from memory_units, unnest(tags) t"
-                " where bank = $1 and ordinal is not null and ($2::text is null or t ilike $2)",
-                bank,
-                pattern,
-            )
+        if q:
+            found = await asyncio.to_thread(_matching, found, q)
+        total, found = len(found), found[offset : offset + limit]
         items = [{"tag": row["tag"], "count": row["n"]} for row in found]
         return listing("items", items, total, limit, offset)
 
     return await read(pool, work)
+
+
+def _matching(rows: Sequence[Mapping[str, Any]], pattern: str) -> list[Mapping[str, Any]]:
+    """The rows whose `tag` is like the pattern, in which `*` stands for anything."""
+    first, *others = fold(pattern).split("*")
+    return [row for row in rows if _like(fold(row["tag"]), first, others)]
+
+
+def _like(text: str, first: str, others: Sequence[str]) -> bool:
+    """Does the text begin with `first`, end with the last of `others`, and have the rest between
+    them, in order? Without `others` it is `first`. Linear."""
+    if not others:
+        return text == first
+    *between, last = others
+    end = len(text) - len(last)
+    if not text.startswith(first) or end < len(first) or not text.endswith(last):
+        return False
+    place = len(first)
+    for part in between:
+        found = text.find(part, place, end)
+        if found < 0:
+            return False
+        place = found + len(part)
+    return True

@@ -32,10 +32,10 @@ NO_NUL = "addresses must not contain NUL"
 
 DEPTH_MAX = 64
 """Levels of objects and lists in a body."""
-SMALL_BOUNDS = Bounds(DEPTH_MAX, containers=50_000, values=100_000)
+SMALL_BOUNDS = Bounds(DEPTH_MAX, containers=25_000, values=25_000)
 LARGE_BOUNDS = Bounds(DEPTH_MAX, containers=250_000, values=500_000)
 """Of bodies of all routes, and of those that store memories in bulk. At their bounds they are
-parsed in about 5 and 50 ms."""
+parsed in about 3 and 50 ms."""
 ERRORS_MAX = 1_000
 """Of more problems than this none is described: each description costs some microseconds."""
 

@@ -68,7 +68,25 @@ def described() -> list[Operation]:
 
 
 OPERATIONS = described()
-WITH_BODY = [one for one in OPERATIONS if one.id in ALL_RIGHT]
+RIGHT = {
+    **ALL_RIGHT,
+    "dry_run_extract_memories": {
+        "content": "Ann keeps the harbour log.",
+        "context": "x",
+        "timestamp": "2025-01-01",
+        "agent_name": "a",
+        "retain_mission": "m",
+        "retain_extraction_mode": "chunks",
+        "retain_custom_instructions": "i",
+        "retain_extract_causal_links": True,
+        "retain_chunk_size": 3000,
+        "entity_labels": [{"name": "PERSON"}],
+        "entities_allow_free_form": True,
+        "llm_output_language": "English",
+    },
+    "preview_prompt": {"operation": "retain"},
+}
+WITH_BODY = [one for one in OPERATIONS if one.id in RIGHT]
 
 
 def json_bytes(body: Any) -> bytes:
@@ -105,7 +123,7 @@ def watched(hostile: Live) -> Iterator[Watched]:
 
 @pytest.mark.parametrize("operation", [pytest.param(one, id=one.id) for one in WITH_BODY])
 async def test_every_field_with_short_values(watched: Watched, operation: Operation) -> None:
-    right, url = ALL_RIGHT[operation.id], operation.url(BANK)
+    right, url = RIGHT[operation.id], operation.url(BANK)
     for path in fields(right):
         for name, value in nasty(SHORT):
             body = json_bytes(put(right, path, value))
@@ -115,7 +133,7 @@ async def test_every_field_with_short_values(watched: Watched, operation: Operat
 
 @pytest.mark.parametrize("operation", [pytest.param(one, id=one.id) for one in WITH_BODY])
 async def test_top_fields_with_the_longest_values(watched: Watched, operation: Operation) -> None:
-    right, url = ALL_RIGHT[operation.id], operation.url(BANK)
+    right, url = RIGHT[operation.id], operation.url(BANK)
     if operation.id in QUEUED:
         right = {**right, "async": True}
     room = limit_of(operation) - len(json_bytes(right)) - 1_000
@@ -139,7 +157,7 @@ async def test_whole_bodies(watched: Watched, operation: Operation) -> None:
 
 @pytest.mark.parametrize("operation", [pytest.param(one, id=one.id) for one in OPERATIONS])
 async def test_addresses(watched: Watched, operation: Operation) -> None:
-    sent = {"json": ALL_RIGHT[operation.id]} if operation.id in ALL_RIGHT else {}
+    sent = {"json": RIGHT[operation.id]} if operation.id in RIGHT else {}
     url = operation.url(BANK)
     for parameter in operation.queries:
         for name, value in QUERIES.items():
@@ -166,4 +184,5 @@ def test_nothing_was_left_out() -> None:
     """Each operation that reads a body is in the catalogue."""
     with_body = {one.id for one in OPERATIONS if one.method in ("POST", "PUT", "PATCH")}
     without = {"reflect", "regenerate_entity_observations", "retry_operation", "reprocess_document"}
-    assert with_body - without <= set(ALL_RIGHT)
+    without.add("test_bank_llm")
+    assert with_body - without <= set(RIGHT)

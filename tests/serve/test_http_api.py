@@ -447,4 +447,4 @@ async def test_a_config_has_a_largest_size(live: Live) -> None:
     answer = await live.http.patch(f"{url}/config", json=more)
     assert answer.status_code == 413
     assert "262144 bytes" in answer.json()["detail"]
-    assert set((await live.http.get(f"{url}/config")).json()["overrides"]) == {"entity_labels"}
+    assert set((await live.http.get(f"{url}/config")).json()["overrides"]) == {"memory_defense"}

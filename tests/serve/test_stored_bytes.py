@@ -94,3 +94,32 @@ async def test_a_write_beyond_the_limit_leaves_nothing(live: Live) -> None:
     assert (await live.http.delete(f"{B}/bounded/documents/first")).status_code == 200
     await limits.change(pool, DEFAULT_TENANT, {"max_stored_bytes": 0})
     assert await retain(live, "bounded", content=text) == 200
+
+
+@pytest.mark.usefixtures("unlimited")
+async def test_what_waits_in_the_queue_counts_as_well(live: Live) -> None:
+    pool = live.services.pool
+    await retain(live, "queueing", content="The mill turns.", document_id="first")
+    bank = await pool.fetchval("select bank from banks where bank_id = 'queueing'")
+    total = await pool.fetchval(
+        "select sum(stored_bytes)::bigint from banks where tenant_id = 'default'"
+    )
+    words = " ".join(hex(n) for n in range(100_000, 102_000))  # does not compress to nothing
+    await pool.execute(
+        "insert into operations (operation_id, bank, type, status, payload)"
+        " values (gen_random_uuid(), $1, 'retain', 'failed', $2)",
+        bank,
+        {"items": [{"content": words}]},
+    )
+    await limits.change(pool, DEFAULT_TENANT, {"max_stored_bytes": total + 4_000})
+    queued = {"async": True, "items": [{"content": "short", "document_id": "second"}]}
+    answer = await live.http.post(f"{B}/queueing/memories", json=queued)
+    assert answer.status_code == 413
+    assert f"may store {total + 4_000} bytes" in answer.json()["detail"]
+    assert await retain(live, "queueing", content="short", document_id="third") == 413
+    listed = (await live.http.get(f"{B}/queueing/operations")).json()["operations"]
+    assert [one["status"] for one in listed] == ["failed"]
+    gone = await live.http.delete(f"{B}/queueing/operations/{listed[0]['id']}/delete")
+    assert gone.status_code == 200, gone.text
+    answer = await live.http.post(f"{B}/queueing/memories", json=queued)
+    assert answer.status_code == 200, answer.text

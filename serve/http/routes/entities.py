@@ -25,16 +25,18 @@ async def list_entities(
     tenant: Reader,
     services: Given,
     wanted: Counted,
+    q: str | None = None,
     limit: PageSize = 100,
     offset: Offset = 0,
 ) -> Response:
     """The bank's entities, most mentioned first.
 
-    With a tag filter only memories that match count: for what is there, how often, and when.
+    With a tag filter only memories that match count: for what is there, how often, and when. `q`:
+    a part of the name, or of another one that led to the entity.
     """
     return json_response(
         await entities.list_entities(
-            services.pool, tenant, bank_id, wanted=wanted, limit=limit, offset=offset
+            services.pool, tenant, bank_id, q=q, wanted=wanted, limit=limit, offset=offset
         )
     )
 

@@ -21,11 +21,15 @@ from retrieval.types import (
     TemporalMode,
     Window,
 )
-from serve.http.wire.common import Body, Int, LocalMoment, Number, Zone
+from serve.http.wire.common import Body, Int, LocalMoment, Zone
 from serve.http.wire.metadata import Predicates
 from serve.http.wire.tags import Tags, tag_groups
 
 _LETTER = re.compile(r"[^\W_]")
+
+
+Score = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
+"""Far beyond any score, and well within the float32 that scores are compared in."""
 
 
 class EntityBudget(Body):
@@ -52,10 +56,10 @@ class IncludeBody(BaseModel):
 
 
 class MinScoresBody(Body):
-    semantic: Number | None = None
-    keyword: Number | None = None
-    reranker: Number | None = None
-    final: Number | None = None
+    semantic: Score | None = None
+    keyword: Score | None = None
+    reranker: Score | None = None
+    final: Score | None = None
 
 
 class WindowBody(Body):

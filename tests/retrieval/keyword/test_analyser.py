@@ -218,3 +218,13 @@ def test_long_words_cost_little(text: str) -> None:
         analyser.weigh([Document(text)])
         analyser.query(text)
     assert time.process_time() - begin < 2.0
+
+
+def test_a_long_text_without_white_space_is_read_in_parts() -> None:
+    sentences = "昨天我在港口看到一艘船。" * 3_000
+    apart = ENGLISH.weigh([Document(sentences.replace("。", "。 "))])
+    joined = ENGLISH.weigh([Document(sentences)])
+    assert joined["term"].tolist() == apart["term"].tolist()
+    assert joined["tf"].tolist() == apart["tf"].tolist()
+    endless = ENGLISH.weigh([Document("船港" * 20_000)])
+    assert endless["tf"].sum() >= 39_990

@@ -16,10 +16,12 @@ from retrieval.ingest.importing import import_memories
 from retrieval.keyword.analyser import Analyser
 from retrieval.maintenance import jobs
 from retrieval.maintenance.condition import examine
+from retrieval.maintenance.reembed import reembed
+from retrieval.maintenance.reindex import reindex
 from retrieval.maintenance.upkeep import Upkeep, UpkeepSettings
 from retrieval.store import banks
 from retrieval.store.database.pool import Pool
-from retrieval.store.rebuilds import REEMBED
+from retrieval.store.rebuilds import KINDS, REEMBED, REINDEX
 from retrieval.store.segments import table as segments
 from retrieval.store.segments.table import MERGE_FAN
 from tests.retrieval.store.servers import HashEmbedder, Replica, database, deps, server
@@ -185,6 +187,8 @@ _CHILD = """
 import asyncio, sys
 import numpy as np
 from dataclasses import replace
+from retrieval.maintenance.reembed import reembed
+from retrieval.maintenance.reindex import reindex
 from retrieval.maintenance.upkeep import Upkeep, UpkeepSettings
 from retrieval.store.database.pool import PoolSettings, open_pool
 from tests.retrieval.store.servers import HashEmbedder, deps
@@ -239,3 +243,76 @@ async def test_killed_in_the_middle_another_process_goes_on(pool: Pool) -> None:
     assert replica.vectors.any(axis=1).all()
     statuses = await pool.fetch("select status from operations")
     assert [row[0] for row in statuses] == ["completed"]
+
+
+_DOOMED = """
+import asyncio, os, signal, sys
+from retrieval.maintenance.reembed import reembed
+from retrieval.maintenance.reindex import reindex
+from retrieval.maintenance.upkeep import Upkeep, UpkeepSettings
+from retrieval.keyword.analyser import Analyser
+from retrieval.store.database.pool import PoolSettings, open_pool
+from tests.retrieval.store.servers import HashEmbedder, deps
+
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+class Deadly(HashEmbedder):
+    async def embed_passages(self, *_, **__):
+        die()
+
+async def main():
+    pool = await open_pool(PoolSettings(sys.argv[1], schema=sys.argv[2], min_size=1, max_size=4))
+    if sys.argv[3] == "reindex":
+        Analyser.weigh = die
+    upkeep = Upkeep(deps(pool, embedder=Deadly(48, "new")), UpkeepSettings(rest=0.0))
+    await upkeep.round()
+    await upkeep.settled()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_job_that_kills_three_processes_has_failed(pool: Pool, kind: str) -> None:
+    """And upkeep does not begin it again by itself, though the bank would want it."""
+    ingest = deps(pool)
+    await fill(ingest, "a", 2)
+    target = "new:48"
+    if kind == REINDEX:  # as an older version of the program left it
+        target = ingest.analyser(ingest.settings).version
+        await pool.execute("delete from segments where kind like 'postings:%'")
+    await jobs.begin(pool, "default", "a", kind, target, lease_s=0.0)
+    schema = await pool.fetchval("select current_schema()")
+    for deaths in range(1, 3):
+        await _die(schema, kind)
+        await pool.execute("update operations set leased_until = now()")  # as after a minute
+        assert await pool.fetchval("select deaths from operations") == deaths
+    upkeep = Upkeep(deps(pool, embedder=HashEmbedder(48, "new")), QUICK)
+    await upkeep.round()
+    await upkeep.settled()
+    rows = await pool.fetch("select status, error_message from operations")
+    assert [row["status"] for row in rows] == ["failed"]
+    assert "died 3 times" in rows[0]["error_message"]
+    await fill(ingest, "a", 1)  # the bank is usable, and grows
+    await upkeep.round()
+    await upkeep.settled()
+    assert await count(pool, "operations") == 1
+    head = await banks.head(pool, "default", "a")
+    if kind == REEMBED:
+        steps = reembed(pool, HashEmbedder(48, "new"), "default", "a")
+    else:
+        steps = reindex(pool, ingest.settings, "default", "a")
+    async for _ in steps:  # on somebody's word
+        pass
+    head = await banks.head(pool, "default", "a")
+    assert kind == REINDEX or head.vector_set == "new:48"
+    statuses = await pool.fetch("select status from operations order by created_at")
+    assert [row[0] for row in statuses] == ["failed", "completed"]
+
+
+async def _die(schema: str, kind: str) -> None:
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _DOOMED, server().dsn, schema, kind
+    )
+    assert await asyncio.wait_for(child.wait(), 60) == -signal.SIGKILL

@@ -6,7 +6,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from retrieval.errors import InvalidInput, NotFound
+from retrieval.errors import InvalidInput, NotFound, TooMuch
 from retrieval.ingest.curation import patch_memory
 from retrieval.ingest.importing import import_memories
 from retrieval.store import (
@@ -375,10 +375,45 @@ async def test_tags_in_use(filled: Filled) -> None:
     assert await listed(q="WO*") == [("Work", 1), ("work", 1)]
     assert await listed(q="*m*") == [("home", 2)]
     assert await listed(q="hom") == []
+    assert await listed(q="ＷÖrk") == [("Work", 1), ("work", 1)]
+    assert await listed(q="w*r*k") == [("Work", 1), ("work", 1)]
+    assert await listed(q="w*w*k") == await listed(q="work*work") == []
+    assert await listed(q="*") == await listed()
     assert await listed(limit=1, offset=1) == [("Work", 1)]
     assert await listed(source="mental_models") == []
     past = await tags.list_tags(filled.pool, "default", filled.bank_id, offset=9)
     assert (past["items"], past["total"]) == ([], 3)
+
+
+async def test_a_page_of_long_memories_is_bounded_in_bytes(pool: Pool) -> None:
+    bank_id = f"bank-{uuid4().hex[:8]}"
+    items = [{"text": f"{i} " + "long " * 39_000} for i in range(100)]
+    await import_memories(deps(pool), "default", bank_id, items)
+    with pytest.raises(TooMuch, match="ask for 8") as refused:
+        await memories.list_memories(pool, "default", bank_id, limit=100)
+    assert refused.value.field == "limit"
+    fitting = int(str(refused.value).split("ask for ")[1].split()[0])
+    found = await memories.list_memories(pool, "default", bank_id, limit=fitting)
+    assert (len(found["items"]), found["total"]) == (fitting, 100)
+    with pytest.raises(TooMuch):
+        await memories.list_memories(pool, "default", bank_id, limit=fitting + 1)
+    await banks.delete(pool, "default", bank_id)
+
+
+async def test_entities_by_a_part_of_their_names(pool: Pool) -> None:
+    bank_id = f"bank-{uuid4().hex[:8]}"
+    items = [{"text": "t", "entities": ["José Marques", "Ann Berg", "100%"]}]
+    await import_memories(deps(pool), "default", bank_id, items)
+
+    async def listed(q: str) -> list[str]:
+        found = await entities.list_entities(pool, "default", bank_id, q=q)
+        assert found["total"] == len(found["items"])
+        return [item["canonical_name"] for item in found["items"]]
+
+    assert await listed("ＪＯＳÉ  m") == ["José Marques"]
+    assert await listed("ber") == ["Ann Berg"]
+    assert await listed("%") == ["100%"]
+    assert await listed("_") == []
 
 
 async def test_numbers(filled: Filled) -> None:
