@@ -169,8 +169,8 @@ class SnapshotCache(ABC, Generic[S]):
         """The snapshot at `head` or newer.
 
         Held at that version: at once, without giving up the event loop. Else what is missing is
-        loaded, once for all who wait; the load stops when the last of them is cancelled. Moved
-        where another bank has the name of this one by now.
+        loaded, once for all who wait; the load stops when the last of them is cancelled.
+        StaleSnapshot where another bank has the name of this one by now.
         """
         key = (head.bank, part)
         held = self._snapshots.get(key)

@@ -40,7 +40,7 @@ _writers: weakref.WeakKeyDictionary[Pool, asyncio.Semaphore] = weakref.WeakKeyDi
 """Per pool: no more writers than leave each a second connection."""
 
 
-class Turns:
+class BankLocks:
     """Whose turn it is to write a bank, inside this process.
 
     A waiting writer must not hold a connection: the one that writes needs more of them to read
@@ -53,7 +53,7 @@ class Turns:
         )
 
     @asynccontextmanager
-    async def of(self, pool: Pool, tenant: str, bank_id: str) -> AsyncIterator[None]:
+    async def held(self, pool: Pool, tenant: str, bank_id: str) -> AsyncIterator[None]:
         writers = _writers.get(pool)
         if writers is None:
             writers = _writers[pool] = asyncio.Semaphore(max(1, pool.get_max_size() // 2))
@@ -76,8 +76,8 @@ async def in_thread(work: Callable[..., T], /, *args: Any) -> T:
 
 @dataclass(frozen=True, slots=True)
 class WriteContext:
-    """`run` is for the long pure work on texts: in a thread, or in a process of its own. `turns`
-    are those of a bank's writers, `documents` those of a document's.
+    """`run` is for the long pure work on texts: in a thread, or in a process of its own.
+    `bank_locks` are those of a bank's writers, `documents` those of a document's.
 
     `extractor` may be None: chunks are then stored as they are. `committed` is told the head of
     a bank after each write to it; it must return at once. `ripens` is told inside the transaction
@@ -90,7 +90,7 @@ class WriteContext:
     extractor: FactExtractor | None = None
     analyser: Callable[[RetainSettings], Analyser] = analyser_for
     clock: Callable[[], datetime] = utc_now
-    turns: Turns = field(default_factory=Turns)
+    bank_locks: BankLocks = field(default_factory=BankLocks)
     documents: DocumentTurns = field(default_factory=DocumentTurns)
     run: Run = in_thread
     committed: Callable[[BankHead], None] = lambda head: None

@@ -23,7 +23,7 @@ from retrieval.ingest.context import WriteContext
 from retrieval.ingest.entities.curation import prune_entities
 from retrieval.keyword.backends.backend import Progress
 from retrieval.maintenance import jobs
-from retrieval.maintenance.condition import Condition, examine
+from retrieval.maintenance.health import BankHealth, examine
 from retrieval.maintenance.reembed import reembed
 from retrieval.maintenance.reindex import reindex
 from retrieval.store.database.pool import Connection, write
@@ -139,10 +139,10 @@ class Upkeep:
         found, self._after = await examine(
             self._deps, self._after, self._settings.page, skip=list(self._seen.failed)
         )
-        for condition in found:
+        for health in found:
             if time.monotonic() - now > self._settings.budget_s:
                 break
-            await self._look_after(condition)
+            await self._look_after(health)
         if self._job is None or self._job.done():
             long = [(c.head, c.work) for c in found if c.work]
             if long or (long := await self._left_behind()):
@@ -150,7 +150,7 @@ class Upkeep:
         self._count(rounds=1)
         return True
 
-    async def _look_after(self, found: Condition) -> None:
+    async def _look_after(self, found: BankHealth) -> None:
         head, seen = found.head, self._seen
         if found.fragmented and seen.merged.get(head.bank) != head.version:
             gone = await self._chore(head, lambda: segments.merge(self._pool, head.bank))

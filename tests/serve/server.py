@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -26,6 +26,14 @@ def free_port() -> int:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
         return port
+
+
+def until(state: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Waits for a state that other processes bring about; AssertionError when it does not come."""
+    stop_at = time.monotonic() + seconds
+    while not state():
+        assert time.monotonic() < stop_at, f"not so after {seconds} s"
+        time.sleep(0.1)
 
 
 class Server:

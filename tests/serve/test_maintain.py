@@ -90,7 +90,7 @@ def test_a_keyword_back_end(schema: str, monkeypatch: pytest.MonkeyPatch) -> Non
         (("reembed", "b", "--all"), "name a bank"),
         (("reembed", "none"), "there is no bank 'none'"),
         (("reindex", "b", "--language", "klingon"), "klingon"),
-        (("reindex", "b", "--segmenter", "knife"), "'bigram' or"),
+        (("reindex", "b", "--segmenter", "knife"), "'bigram' or 'jieba'"),
         (("reindex", "b", "--keyword", "native"), "cannot be combined with other options"),
         (("reindex", "--keyword", "solr"), "unknown text search extension"),
         (("reindex", "--keyword", "vchord"), "not installed on the server"),

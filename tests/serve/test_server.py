@@ -23,7 +23,7 @@ import pytest_asyncio
 from hindsight_client import Hindsight
 from hindsight_client_api.exceptions import ApiException, NotFoundException
 
-from tests.serve.server import ROOT, Server
+from tests.serve.server import ROOT, Server, until
 
 pytestmark = [pytest.mark.serve, pytest.mark.timeout(240)]
 
@@ -318,8 +318,12 @@ def test_killed_parts_come_back(server: Server) -> None:
     done: list[str] = []
     with ThreadPoolExecutor(1) as threads:
         for words in (("bin/postgres", "postgres"), ("ServeReplica",)):
+
+            def grown(known: int = len(done)) -> bool:
+                return len(done) > known
+
             importing = threads.submit(_import_until, server, done, time.monotonic() + 3)
-            time.sleep(1)
+            until(grown)
             victims = server.named(*words)
             assert victims, f"no process is called {words}"
             for process in victims:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from serve.local import sample
-from tests.serve.server import ROOT, Server
+from tests.serve.server import ROOT, Server, until
 
 pytestmark = [pytest.mark.serve, pytest.mark.timeout(240)]
 
@@ -82,10 +82,13 @@ def _check_ranges(server: Server) -> None:
         before = http.post(recall, json=body).json()
         holders = server.named("ServeReplica:fourfold:Ranges")
         assert len(holders) == 2
-        time.sleep(1.5)  # what a process holds is reported every second
-        held = _resident(http.get("/metrics").text)
-        assert all(held[process.pid] >= 1 for process in holders)
-        assert sum(held[process.pid] for process in holders) >= 15
+
+        def reported() -> bool:
+            held = _resident(http.get("/metrics").text)
+            each = [held.get(process.pid, 0) for process in holders]
+            return min(each) >= 1 and sum(each) >= 15
+
+        until(reported)
         holders[0].kill()
         after = http.post(recall, json=body)
         assert after.status_code == 200, after.text

@@ -54,8 +54,8 @@ class ScatterGather:
         deadline: float | None = None,
         threads: Executor | None = None,
     ) -> list[ProbeResult]:
-        """What the bank says to each question at exactly this snapshot. Raises Moved where the
-        snapshot is of a generation that is gone, Unavailable where a range cannot be asked.
+        """What the bank says to each question at exactly this snapshot. Raises StaleSnapshot where
+        the snapshot is of a generation that is gone, Unavailable where a range cannot be asked.
 
         `threads`: where the answers are joined, a millisecond for every 50,000 memories; None joins
         them here.

@@ -82,7 +82,7 @@ async def write(
         result = await work(change)
         return result, await change.finish()
 
-    async with deps.turns.of(deps.pool, tenant, bank_id):
+    async with deps.bank_locks.held(deps.pool, tenant, bank_id):
         result, head = await transact(deps.pool, transaction)
     deps.committed(head)
     return result

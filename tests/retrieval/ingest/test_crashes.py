@@ -83,7 +83,10 @@ async def test_killing_the_database_during_imports(pool: Pool, doomed: EmbeddedP
     tasks = [asyncio.create_task(writer(name)) for name in names * 2]
     tasks += [asyncio.create_task(reader(name)) for name in names]
     for _ in range(3):
-        await asyncio.sleep(0.7)
+        wanted, begin = len(last_success) + 5, time.monotonic()  # writing is well under way
+        while len(last_success) < wanted:
+            assert time.monotonic() - begin < RECOVERY_S
+            await asyncio.sleep(0.01)
         await _kill(doomed)
         killed = time.monotonic()
         while not last_success or last_success[-1] < killed:

@@ -15,7 +15,7 @@ from retrieval.ingest.curation import clear, delete_document
 from retrieval.ingest.importing import import_memories
 from retrieval.keyword.analyser import Analyser
 from retrieval.maintenance import jobs
-from retrieval.maintenance.condition import examine
+from retrieval.maintenance.health import examine
 from retrieval.maintenance.reembed import reembed
 from retrieval.maintenance.reindex import reindex
 from retrieval.maintenance.upkeep import Upkeep, UpkeepSettings
@@ -84,7 +84,7 @@ async def test_small_segments_are_merged(pool: Pool) -> None:
 
 
 async def test_dead_ordinals_and_orphans_go(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (segments, sys.modules["retrieval.maintenance.condition"]):
+    for module in (segments, sys.modules["retrieval.maintenance.health"]):
         monkeypatch.setattr(module, "COMPACT_LEAST", 5)
     ingest = deps(pool)
     await fill(ingest, "a", 4, document="kept")
@@ -179,7 +179,7 @@ async def test_no_bank_is_passed_over(pool: Pool) -> None:
     after = 0
     for _ in range(3):
         found, after = await examine(ingest, after, 3)
-        seen += [condition.head.bank_id for condition in found]
+        seen += [health.head.bank_id for health in found]
     assert (seen, after) == ([f"b{i}" for i in range(8)], 0)
 
 

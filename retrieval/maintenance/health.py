@@ -20,7 +20,7 @@ LATELY = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class BankHealth:
     """fragmented: has enough small segments to merge. sparse: enough dead ordinals to compact.
     buried: version of the newest tombstone, -1 without any. work: the long job that it needs,
     one of KINDS, or ""."""
@@ -55,11 +55,11 @@ from banks b where b.bank = any($1) and b.bank <> all($2)
 
 async def examine(
     deps: WriteContext, after: int, page: int, skip: Sequence[int] = ()
-) -> tuple[list[Condition], int]:
+) -> tuple[list[BankHealth], int]:
     """(banks that want something, where to go on): of the banks written last and of the `page`
     ones after number `after`; the way through all banks begins again at 0."""
 
-    async def work(connection: Connection) -> tuple[list[Condition], int]:
+    async def work(connection: Connection) -> tuple[list[BankHealth], int]:
         lately = await connection.fetch(
             "select bank from banks where last_write_at is not null"
             " order by last_write_at desc limit $1",
@@ -70,7 +70,7 @@ async def examine(
         )
         numbers = dict.fromkeys(row["bank"] for row in (*lately, *following))
         rows = await connection.fetch(_SELECT, list(numbers), list(skip), MERGE_FAN)
-        found = [_condition(deps, row) for row in rows]
+        found = [_health(deps, row) for row in rows]
         place = following[-1]["bank"] if len(following) == page else 0
         wanting = [c for c in found if c.fragmented or c.sparse or c.buried >= 0 or c.work]
         order = {bank: i for i, bank in enumerate(numbers)}
@@ -79,9 +79,9 @@ async def examine(
     return await read(deps.pool, work)
 
 
-def _condition(deps: WriteContext, row: Mapping[str, Any]) -> Condition:
+def _health(deps: WriteContext, row: Mapping[str, Any]) -> BankHealth:
     head = banks.as_head(row)
-    return Condition(
+    return BankHealth(
         head,
         row["fragmented"],
         row["dead"] >= COMPACT_LEAST and row["dead"] > COMPACT_SHARE * head.next_ordinal,
