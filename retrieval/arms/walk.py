@@ -127,17 +127,21 @@ class Walk:
         named: Ints,
     ) -> None:
         self._graph, self._affinity, self._allowed = graph, affinity, allowed
-        self._named = named[_rarity(graph, named, allowed) >= _LEAST_RARITY]
+        self._named = named
+        if len(named):
+            self._named = named[_rarity(graph, named, allowed) >= _LEAST_RARITY]
         self._settings, self._late = settings, late
         self._place = np.zeros(graph.size, np.int32)  # 1 + row in the table, 0 for none
         self._table = _Table.of(np.empty(0, np.int32))
 
     def run(self, seeds: Ints) -> GraphHits:
-        _, about = self._mentions(self._named, _NAMED_PER_ENTITY, self._allowed)
-        seeds = np.concatenate([seeds, np.setdiff1d(about, seeds)])
+        if len(self._named):
+            _, about = self._mentions(self._named, _NAMED_PER_ENTITY, self._allowed)
+            seeds = np.concatenate([seeds, np.setdiff1d(about, seeds)])
         strength = np.maximum(self._affinity(seeds), 0.0)
-        row, entity = self._graph.of_units(seeds)
-        strength[np.unique(row[np.isin(entity, self._named)])] += _NAMED
+        if len(self._named):
+            row, entity = self._graph.of_units(seeds)
+            strength[np.unique(row[np.isin(entity, self._named)])] += _NAMED
         self._enter(seeds, strength)
         frontier = seeds
         for hop in range(1, self._settings.hops + 1):
@@ -354,7 +358,11 @@ def _rarity(graph: Adjacency, entities: Ints, allowed: Bools) -> Doubles:
     if graph.size > 2:
         rarity = np.log(graph.size / frequency) / np.log(graph.size / 2)
         rarity = np.clip(rarity, 0.0, 1.0)
-    hubs = np.flatnonzero((rarity < _LEAST_RARITY) & (frequency <= _MOST_MENTIONS))
+    # Whoever is mentioned by more than those that may not be returned is no exception.
+    left_out = len(allowed) - np.count_nonzero(allowed)
+    hubs = np.flatnonzero(
+        (rarity < _LEAST_RARITY) & (frequency <= min(_MOST_MENTIONS, _FEW_MENTIONS + left_out))
+    )
     if len(hubs):
         index, unit = graph.units_of(entities[hubs])
         few = np.bincount(index[allowed[unit]], minlength=len(hubs)) <= _FEW_MENTIONS

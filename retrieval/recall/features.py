@@ -66,15 +66,16 @@ def paths(bank: ResidentBank, ordinals: Ints, walked: GraphHits | None) -> Paths
     count = len(ordinals)
     hop, link = np.zeros(count, np.int8), np.zeros(count, np.uint8)
     parent, via = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
+    handed, support = np.zeros(count, np.float32), np.full(count, -1, np.int32)
     if walked is not None and len(walked):
         at = places(walked.hits.ordinals, ordinals)
         there, at = at >= 0, at[at >= 0]
         hop[there], link[there] = walked.hop[at], walked.link[at]
         parent[there], via[there] = walked.parent[at], walked.via[at]
+        handed[there], support[there] = walked.evidence[at], walked.support[at]
     names: list[str | None] = [None] * count
     for i in np.flatnonzero(via >= 0).tolist():
         names[i] = bank.entities.name[via[i]]
-    handed, support = evidence(ordinals, walked)
     return Paths(
         hop,
         bank.columns.id[np.maximum(parent, 0)],

@@ -61,7 +61,7 @@ class StrictRequest(Request):
         return self._json
 
 
-class ProbeResult:
+class BodyReader:
     """How the JSON body of one route is read: within bounds, checked against its model.
 
     NUL characters, which no text needs and the database refuses, are left out of every string.
@@ -242,9 +242,9 @@ def _needs_tenant(dependant: Dependant) -> bool:
     return dependant.call is tenant_of or any(map(_needs_tenant, dependant.dependencies))
 
 
-def _reading_of(route: APIRoute) -> ProbeResult | None:
+def _reading_of(route: APIRoute) -> BodyReader | None:
     kind = route.body_field.field_info.annotation if route.body_field else None
-    return ProbeResult(kind) if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+    return BodyReader(kind) if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
 class Router(APIRouter):

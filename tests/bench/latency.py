@@ -21,6 +21,7 @@ import argparse
 import asyncio
 import json
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,12 +33,15 @@ import uvloop
 
 from tests.bench import report, stages, synthetic
 from tests.bench.guard import guarded
-from tests.bench.serving import SERVER, SPENT, Clients, Running, fill, serving
+from tests.bench.serving import IDLE_S, SERVER, SPENT, Clients, Running, fill, serving
 from tests.bench.sets import Bank
 from tests.support.system import IMPORT_BATCH, System, system
 
 LARGE = 5_000
 """Banks above this size are imported without HTTP, to save time."""
+ANSWERING = ("replica", "PostgreSQL")
+"""Processes that work for a recall; the others serve, watch and keep. Both ways of counting are
+shown."""
 WARM_UP = 20
 """Questions before each round: connections, first loads."""
 RERANKS = 24
@@ -98,6 +102,31 @@ def measure(
     return found
 
 
+def bills(
+    server: Running, bank_id: str, questions: Questions, requests: int
+) -> dict[str, dict[str, float]]:
+    """CPU-ms by kind of process: of a recall, of a request that asks for nothing (HAProxy, uvicorn,
+    Serve and FastAPI alone), and of a second in which nobody asks."""
+    asking = Clients(server, bank_id, 1)
+    texts = questions.take(requests)
+
+    def rest() -> int:
+        time.sleep(IDLE_S)
+        return 0
+
+    def recall() -> int:
+        asking.ask(texts)
+        return len(texts)
+
+    found = {
+        "recall": server.bill(recall),
+        "empty request": server.bill(lambda: asking.empty(requests)),
+        "a second of rest": server.bill(rest),
+    }
+    kinds = sorted(found["recall"], key=lambda kind: -found["recall"][kind])
+    return {kind: {name: bill.get(kind, 0.0) for name, bill in found.items()} for kind in kinds}
+
+
 async def in_process(data: Path, bank_id: str, questions: Questions, requests: int) -> Any:
     async with system(data) as run:
         engine = run.engine()
@@ -111,7 +140,7 @@ def bench(
     size: int, clients: Sequence[int], requests: int, config: str, data: Path
 ) -> dict[str, Any]:
     """One size: over HTTP, then by stage."""
-    rounds = len(clients) * (requests + WARM_UP) + STAGE_ROUNDS * requests + WARM_UP
+    rounds = (len(clients) + 1) * (requests + WARM_UP) + STAGE_ROUNDS * requests + WARM_UP
     bank = synthetic.bank(f"bench-{size}", size, rounds)
     questions = Questions(bank)
     found: dict[str, Any] = {"memories": size, "requests": requests, "reranked": ""}
@@ -121,6 +150,7 @@ def bench(
         found["import_per_s"] = fill(server, bank, IMPORT_BATCH)
         found["idle_cpu_ms_per_s"] = server.idle()
         found["http"] = measure(server, bank.name, questions, clients, requests)
+        found["bill"] = bills(server, bank.name, questions, requests)
     found["stages"] = uvloop.run(in_process(data / "postgres", bank.name, questions, requests))
     if 1 in found["http"]:
         served = found["http"][1][SERVER]
@@ -163,6 +193,12 @@ def print_report(found: dict[str, Any]) -> None:
         print(f"import over HTTP: {speed:.0f} memories/s")
     if (idle := found.get("idle_cpu_ms_per_s")) is not None:
         print(f"the server while nobody asks (part of the above): {idle:.1f} CPU-ms a second")
+    if bill := found.get("bill"):
+        columns = tuple(next(iter(bill.values())))
+        whole = {name: sum(row[name] for row in bill.values()) for name in columns}
+        ours = {n: sum(bill.get(k, {}).get(n, 0.0) for k in ANSWERING) for n in columns}
+        rows = {**bill, "all processes": whole, f"{' and '.join(ANSWERING)} only": ours}
+        report.table("\nthe bill by process, CPU-ms, one client", columns, rows)
     if found.get("stages"):
         shown = {name: {"CPU-ms": ms} for name, ms in found["stages"].items()}
         report.table("\none recall by stage, one thread", ("CPU-ms",), shown)

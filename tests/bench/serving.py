@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,6 +50,18 @@ class Running:
         for postgres in processes.find(self.pid, "postgres"):
             database |= processes.cpu_seconds(postgres)
         return {pid: s for pid, s in everything.items() if pid not in database}, database
+
+    def bill(self, work: Callable[[], int]) -> dict[str, float]:
+        """CPU-ms of every kind of process per request, while `work` sends requests and says how
+        many; per second, where it sends none and so takes its time."""
+        begin, before = time.perf_counter(), processes.by_kind(self.pid)
+        count = work()
+        divisor = count or time.perf_counter() - begin
+        after = processes.by_kind(self.pid)
+        return {
+            kind: 1000 * processes.spent(before.get(kind, {}), now) / divisor
+            for kind, now in after.items()
+        }
 
     def idle(self) -> float:
         """CPU-ms per second that the server's processes take while nobody asks."""
@@ -141,11 +153,23 @@ class Clients:
             CLIENT: 1000 * own / len(texts),
         }
 
-    def _one(self, text: str) -> tuple[float, bytes]:
-        client = getattr(self._local, "client", None)
+    def empty(self, requests: int) -> int:
+        """Sends requests that the application answers without any work; how many."""
+        for _ in range(requests):
+            client = self._connection()
+            client.request("GET", "/health/live")
+            client.getresponse().read()
+        return requests
+
+    def _connection(self) -> http.client.HTTPConnection:
+        client: http.client.HTTPConnection | None = getattr(self._local, "client", None)
         if client is None:
             client = http.client.HTTPConnection(self._server.host, self._server.port, timeout=300)
             self._local.client = client
+        return client
+
+    def _one(self, text: str) -> tuple[float, bytes]:
+        client = self._connection()
         body = orjson.dumps({"query": text, "include": {"entities": None}})
         begin = time.perf_counter()
         client.request("POST", self._path, body, {"content-type": "application/json"})

@@ -3,12 +3,14 @@
 What runs in one go is timed inside whole recalls, by its thread's clock. What waits in between
 (embedding, reading from the database) is timed by itself, by the process's clock, so that the
 other threads' and the driver's work count. What the whole recall costs beyond that (tasks, thread
-hops, gathering) is the rest.
+hops, gathering) is the rest. `python -m tests.bench.stages` asks a server first and prints beside
+this what each kind of process spends on a recall, on a request that asks for nothing, and at rest.
 """
 
 from __future__ import annotations
 
 import gc
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -28,12 +30,24 @@ from retrieval.recall.search import Plan
 from retrieval.settings import RecallSettings
 from retrieval.store import banks, memories
 from retrieval.types import Include, Ints, RecallQuery
+from serve.http.routing import BodyReader
+from serve.http.wire.recall import RecallBody
 from tests.support.system import System
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+CHECKS = 200
+
 FUSE = ("rrf_merge", "rerank_prefilter", "score_fusion")
+ARMS = {
+    "_senses": "similarities and BM25",
+    "_semantic": "semantic arm",
+    "_keyword": "keyword arm",
+    "_temporal": "temporal arm",
+    "_graph": "graph arm",
+}
+"""Functions of the search, and the stages that they are."""
 PACK = ("combined_scoring", "token_filtering")
 
 
@@ -58,7 +72,9 @@ class _Watch:
     """Parts of a recall that are put aside while it runs."""
 
     def __init__(self) -> None:
-        self.seconds = {"time expression": 0.0, "search": 0.0, "answer": 0.0, "serialise": 0.0}
+        self.seconds = dict.fromkeys(
+            ("time expression", "search", "answer", "serialise", *ARMS.values()), 0.0
+        )
         self.kept: list[tuple[int, Ints]] = []
         self._search, self._parse, self._answer = search.run, timex.parse, RecallEngine._answer
 
@@ -67,7 +83,20 @@ class _Watch:
         stack.enter_context(patch.object(search, "run", self._run))
         stack.enter_context(patch.object(timex, "parse", self._read))
         stack.enter_context(patch.object(RecallEngine, "_answer", self._shown()))
+        for name, stage in ARMS.items():
+            stack.enter_context(patch.object(search, name, self._arm(name, stage)))
         return stack
+
+    def _arm(self, name: str, stage: str) -> Callable[..., Any]:
+        find = getattr(search, name)
+
+        def timed(*arguments: Any) -> Any:
+            begin = time.thread_time()
+            answer = find(*arguments)
+            self.seconds[stage] += time.thread_time() - begin
+            return answer
+
+        return timed
 
     def _run(self, bank: ResidentBank, plan: Plan) -> Shortlist:
         begin = time.thread_time()
@@ -132,16 +161,46 @@ async def by_stage(run: System, bank_id: str, rounds: Sequence[Sequence[str]]) -
         "embed": (await cpu_ms(embed, others))[0],
         "bank version": (await cpu_ms(head, others))[0],
         "time expression": mean["time expression"],
-        "arms": mean["search"] - fuse,
+        **{stage: mean[stage] for stage in ARMS.values()},
         "fuse": fuse,
+        "rest of the search": mean["search"] - fuse - sum(mean[stage] for stage in ARMS.values()),
         "rank and pack": _steps(seconds, PACK),
         "hydrate": (await cpu_ms(rows, shown))[0],
         "answer": mean["answer"],
         "serialise": mean["serialise"],
     }
-    return {"recall": whole_ms, **ms, "rest": whole_ms - sum(ms.values())}
+    body = orjson.dumps({"query": texts[0], "include": {"entities": None}})
+    return {
+        "recall": whole_ms,
+        **ms,
+        "rest": whole_ms - sum(ms.values()),
+        "body checked": _checking(body),
+    }
+
+
+def _checking(body: bytes) -> float:
+    """CPU-ms of reading a recall's body and making the engine's query of it: beside a recall."""
+    reading, now = BodyReader(RecallBody), datetime.now(UTC)
+    begin = time.thread_time()
+    for _ in range(CHECKS):
+        model, _ = reading(body)
+        assert isinstance(model, RecallBody)
+        model.to_query("", "bank", now=now, deadline=None)
+    return 1000 * (time.thread_time() - begin) / CHECKS
 
 
 def _steps(seconds: Sequence[Mapping[str, float]], names: Sequence[str]) -> float:
     """Median ms of steps that neither wait nor leave their thread: wall time is CPU time there."""
     return 1000 * float(np.median([sum(row.get(n, 0.0) for n in names) for row in seconds]))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The whole bill of a recall with one client: `bench latency` without a crowd."""
+    from tests.bench import latency  # which reads this module
+
+    given = sys.argv[1:] if arguments is None else arguments
+    latency.main(["--clients", "1", *given])
+
+
+if __name__ == "__main__":
+    main()

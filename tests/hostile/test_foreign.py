@@ -13,9 +13,9 @@ import pytest_asyncio
 
 from retrieval.store import tenants
 from retrieval.store.database.migrate import migrate
-from serve import composition
+from serve import app, composition
 from serve.composition import Stages
-from serve.http import app
+from serve.opening.database import open_database
 from tests.hostile.test_routes import OPERATIONS, RIGHT
 from tests.serve.conftest import B, settings_for
 from tests.serve.test_bad_input import MAKES_BANKS, Operation
@@ -43,7 +43,7 @@ class Two:
 async def two(dsn: str) -> AsyncIterator[Two]:
     settings = settings_for(dsn, worker={"worker_enabled": False}, limits={"require_api_key": True})
     async with AsyncExitStack() as stack:
-        pool = await composition.open_database(settings, stack)
+        pool = await open_database(settings, stack)
         await migrate(pool)
         services = await composition.open_services(settings, Stages(), stack)
         transport = httpx.ASGITransport(app.create(settings, services))
