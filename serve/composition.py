@@ -10,7 +10,7 @@ import asyncio
 import gc
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from models.passthrough import Passthrough
 from retrieval import timex
 from retrieval.bank.cache import ResidencyMetrics, ResidencySettings, SnapshotCache
 from retrieval.bank.residency import Residency
@@ -34,15 +35,26 @@ from retrieval.ingest.context import WriteContext, analyser_for
 from retrieval.ingest.operations.worker import HANDLERS, Worker
 from retrieval.keyword.analyser import Analyser
 from retrieval.maintenance.upkeep import Upkeep
+from retrieval.mental import schedule
+from retrieval.mental.by_reflect import ReflectWriter, StoredDirectives, StoredModels
+from retrieval.mental.editor import ModelEditor, RulesEditor
+from retrieval.mental.refresh import Refresher
+from retrieval.mental.schedule import Documents
+from retrieval.mental.writer import Recaller, RulesWriter
 from retrieval.pacing import Pace
 from retrieval.protocols import Embedder, Reranker
-from retrieval.recall.engine import RecallEngine, Retriever
+from retrieval.recall.engine import RecallEngine, RecallResult, Retriever
 from retrieval.recall.retriever import LocalRetriever
+from retrieval.reflect.engine import ReflectEngine
+from retrieval.reflect.searches import QUERY_TOKENS
+from retrieval.reflect.stored import Database
 from retrieval.store import banks
 from retrieval.store import limits as tenant_limits
 from retrieval.store.database.pool import Connection, Pool
 from retrieval.store.heads import BankHead
+from retrieval.store.mental_models import REFRESH
 from retrieval.store.tenants import DEFAULT_TENANT
+from retrieval.types import RecallQuery
 from serve import metrics
 from serve.admission.controller import AdmissionController, AdmissionLimits, LimitShare
 from serve.admission.membership import Membership
@@ -61,6 +73,12 @@ ARRAY_THREADS = 2
 """Threads for array work over large banks; its kernels let go of the interpreter."""
 
 REPORT_PERIOD_S = 1.0
+
+REFLECT_WAIT_S = 30.0
+"""Longest wait in the line of reflects, each of which takes seconds."""
+SEARCHES_AT_ONCE = 8
+"""Recalls of reflects that run at once in a process, beside those of clients."""
+SEARCHES_WAITING = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +224,10 @@ async def open_writer(
     residency: Residency,
     embedder: Embedder,
     llm: LanguageModels,
+    documents: Documents | None,
     stack: AsyncExitStack,
 ) -> LocalWriter:
-    """The writer, and beside it the worker of queued operations and the upkeep of banks."""
+    """The writer, and beside it the workers of queued operations and the upkeep of banks."""
     deps = WriteContext(
         pool,
         embedder,
@@ -221,16 +240,27 @@ async def open_writer(
     if consolidation.able:
         deps = consolidation.ingest
     if settings.worker.worker_enabled:
-        workers = [{**HANDLERS}]
+        poll_s = settings.worker.worker_poll_interval_ms / 1000
+        workers = [Worker(deps, handlers=HANDLERS, poll_s=poll_s)]
+        # Apart: nobody's retain is to wait behind what a model writes.
         if consolidation.able:
-            # Apart: a round takes minutes, and nobody's retain is to wait behind it.
-            workers.append({queue.TYPE: rounds.handler(consolidation)})
+            rounds_of = {queue.TYPE: rounds.handler(consolidation)}
+            workers.append(Worker(deps, handlers=rounds_of, poll_s=poll_s))
             keeping = asyncio.create_task(queue.keep_queued(pool, settings.consolidation))
             stack.callback(keeping.cancel)
-        for handlers in workers:
-            worker = Worker(
-                deps, handlers=handlers, poll_s=settings.worker.worker_poll_interval_ms / 1000
+        if documents is not None:
+            own = settings.mental_models
+            workers.append(
+                Worker(
+                    deps,
+                    handlers={REFRESH: schedule.handler(documents)},
+                    poll_s=poll_s,
+                    at_once=own.mental_model_refresh_concurrency,
+                )
             )
+            scheduling = asyncio.create_task(schedule.keep_scheduled(pool, own))
+            stack.callback(scheduling.cancel)
+        for worker in workers:
             await worker.start()
             stack.push_async_callback(worker.stop)
         upkeep = Upkeep(deps)
@@ -256,13 +286,36 @@ def open_consolidation(
         settings.recall,
         model=llm.consolidation,
         rules=by_rules.decide if "consolidation" in llm.by_rules else None,
+        changed=schedule.scope_changed,
     )
+
+
+def open_documents(
+    settings: Settings,
+    pool: Pool,
+    recaller: Recaller,
+    llm: LanguageModels,
+    engine: ReflectEngine,
+) -> Documents | None:
+    """What keeps mental models up to date; None where nobody could write one."""
+    if "reflect" in llm.by_rules:
+        refresher = Refresher(pool, recaller, RulesWriter(recaller), RulesEditor())
+    elif llm.reflect is not None:
+        refresher = Refresher(pool, recaller, ReflectWriter(engine), ModelEditor(llm.reflect))
+    else:
+        return None
+    return Documents(refresher, settings.mental_models)
 
 
 def recall_admission(
     settings: Settings, pool: Pool, share: Callable[[], LimitShare] = LimitShare
 ) -> AdmissionController:
     """Admission of recalls; a tenant's own limits win over those of the settings."""
+    most, line = settings.recall.recall_max_concurrent, settings.limits.recall_queue_max
+    return AdmissionController(most, line, limits=_recall_limits(settings, pool), share=share)
+
+
+def _recall_limits(settings: Settings, pool: Pool) -> Callable[[str], Awaitable[AdmissionLimits]]:
     common = settings.limits
 
     async def limits(tenant: str) -> AdmissionLimits:
@@ -273,8 +326,7 @@ def recall_admission(
             _first(own.recall_burst, common.tenant_burst),
         )
 
-    most, line = settings.recall.recall_max_concurrent, common.recall_queue_max
-    return AdmissionController(most, line, limits=limits, share=share)
+    return limits
 
 
 def write_admission(
@@ -292,6 +344,16 @@ def write_admission(
 
     most, line = settings.limits.write_max_concurrent, settings.limits.write_queue_max
     return AdmissionController(most, line, limits=limits, share=share)
+
+
+def reflect_admission(
+    settings: Settings, pool: Pool, share: Callable[[], LimitShare] = LimitShare
+) -> AdmissionController:
+    """Admission of reflects; a tenant's limits are those of its recalls."""
+    most, line = settings.reflect.reflect_max_concurrent, settings.limits.recall_queue_max
+    return AdmissionController(
+        most, line, wait_max_s=REFLECT_WAIT_S, limits=_recall_limits(settings, pool), share=share
+    )
 
 
 def read_admission(settings: Settings) -> AdmissionController:
@@ -315,7 +377,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         parts.append(reranker)
     llm = await open_models(settings, pool, stack)
     retriever, writer = elsewhere.retriever, elsewhere.writer
-    embedder = elsewhere.embedder
+    embedder, residency = elsewhere.embedder, None
     if retriever is None or writer is None:
         if embedder is None:
             embedder = await open_embedder(settings, stack)
@@ -323,8 +385,13 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         residency = await open_residency(settings, pool, elsewhere.ranges, stack)
         if retriever is None:
             retriever = open_retriever(settings, pool, residency, embedder, stack, pace)
-        if writer is None:
-            writer = await open_writer(settings, pool, residency, embedder, llm, stack)
+    recaller = RecallEngine(pool, retriever, reranker, settings.recall, pace)
+    reflector = open_reflect(settings, pool, retriever, reranker, llm, pace, embedder=embedder)
+    documents = open_documents(settings, pool, recaller, llm, reflector)
+    if writer is None:
+        assert residency is not None
+        assert embedder is not None
+        writer = await open_writer(settings, pool, residency, embedder, llm, documents, stack)
     # What stands now stays: full collections need not look at it, which takes tenths of a second.
     gc.collect()
     gc.freeze()
@@ -333,17 +400,62 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
     return Services(
         settings=settings,
         pool=pool,
-        recaller=RecallEngine(pool, retriever, reranker, settings.recall, pace),
+        recaller=recaller,
         writer=writer,
+        reflector=reflector,
         recall_admission=recall_admission(settings, pool, membership.share),
         write_admission=write_admission(settings, pool, membership.share),
         read_admission=read_admission(settings),
+        reflect_admission=reflect_admission(settings, pool, membership.share),
         llm=llm,
+        documents=documents,
+        embedder=embedder,
         models={
             "embedder": "in the retriever" if embedder is None else embedder.model_id,
             "reranker": getattr(reranker, "name", "remote"),
         },
         parts=tuple(parts),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Recalls that reflects make: bounded and in turns of their own, so that neither a flood of
+    reflects nor a limit on recalls stands in the way of the other."""
+
+    engine: RecallEngine
+    turns: AdmissionController
+
+    async def recall(self, query: RecallQuery) -> RecallResult:
+        async with self.turns.enter(query.tenant, query.deadline):
+            return await self.engine.recall(query)
+
+
+def open_reflect(
+    settings: Settings,
+    pool: Pool,
+    retriever: Retriever,
+    reranker: Reranker,
+    llm: LanguageModels,
+    pace: Pace | None = None,
+    *,
+    embedder: Embedder | None = None,
+) -> ReflectEngine:
+    """What answers questions. Its first searches are not read by a cross-encoder: the language
+    model reads them anyway."""
+    turns = AdmissionController(SEARCHES_AT_ONCE, SEARCHES_WAITING, wait_max_s=REFLECT_WAIT_S)
+    quick = RecallEngine(pool, retriever, Passthrough(), settings.recall, pace)
+    careful = RecallEngine(pool, retriever, reranker, settings.recall, pace)
+    return ReflectEngine(
+        Database(pool),
+        llm.reflect,
+        Search(quick, turns),
+        Search(careful, turns),
+        settings.reflect,
+        models=StoredModels(pool, embedder, settings.retain),
+        directives=StoredDirectives(pool),
+        rules="reflect" in llm.by_rules,
+        query_tokens=min(QUERY_TOKENS, settings.recall.recall_max_query_tokens or QUERY_TOKENS),
     )
 
 
@@ -363,7 +475,11 @@ async def open_writer_alone(settings: Settings, elsewhere: Stages, stack: AsyncE
     embedder = elsewhere.embedder or await open_embedder(settings, stack)
     residency = await open_residency(settings, pool, elsewhere.ranges, stack)
     llm = await open_models(settings, pool, stack)
-    return await open_writer(settings, pool, residency, embedder, llm, stack)
+    retriever, reranker = open_retriever(settings, pool, residency, embedder, stack), Passthrough()
+    recaller = RecallEngine(pool, retriever, reranker, settings.recall)
+    reflector = open_reflect(settings, pool, retriever, reranker, llm, embedder=embedder)
+    documents = open_documents(settings, pool, recaller, llm, reflector)
+    return await open_writer(settings, pool, residency, embedder, llm, documents, stack)
 
 
 async def check_health(services: Services) -> None:

@@ -51,6 +51,10 @@ DEGRADED = Counter(
     "fourfold_recall_degraded_total", "Recalls that were answered without a part", ("part",),
     registry=registry,
 )  # fmt: skip
+REFLECT_DEGRADED = Counter(
+    "fourfold_reflect_degraded_total", "Reflects whose answer is less than it should be",
+    ("reason",), registry=registry,
+)  # fmt: skip
 RESULTS = Counter("fourfold_recall_results_total", "Memories returned", registry=registry)
 MODEL = Histogram(
     "fourfold_model_measure", "Measurements of the model engines", ("model", "measure"),

@@ -39,7 +39,8 @@ FLOORS: dict[str, list[set[str]]] = {
         {"ranking"},
         {"recall"},
         {"ingest"},
-        {"consolidation", "maintenance"},
+        {"consolidation", "maintenance", "reflect"},
+        {"mental"},
     ],
     "models": [
         {"types"},

@@ -17,7 +17,7 @@ from retrieval.ingest.write import stored
 from retrieval.ingest.write.enrich import prepare
 from retrieval.ingest.write.stored import Stored
 from retrieval.ingest.write.transaction import Change, write
-from retrieval.store import banks, documents, ledger, memories, payloads
+from retrieval.store import banks, documents, ledger, memories, mental_models, payloads
 from retrieval.store.database.pool import Connection, read
 from retrieval.store.edge import as_uuid
 from retrieval.store.history import Event, Kind, record
@@ -218,6 +218,7 @@ async def _clear_all(change: Change) -> int:
     ):  # fmt: skip
         await connection.execute(f"delete from {table} where bank = $1", bank)
     await payloads.forget(connection, bank)
+    await mental_models.forget_seen(connection, bank)
     await connection.execute(
         "update banks set generation = generation + 1, version = version + 1, next_ordinal = 0,"
         " next_entity = 0, next_tag = 0, next_document = 0, vector_set = '', analyser = '',"

@@ -21,6 +21,11 @@ _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _SENTENCE = regex.compile(
     r"(?<=[.!?…][\"'”’)\]]*)\s+(?=[\p{Lu}\p{Lo}\p{N}\"'“‘(\[*#-])|(?<=[。！？])|\n+"
 )
+_NO_END = regex.compile(
+    r"(?:^[\s>*#-]*\d{1,3}|(?<![\p{L}\p{M}])(?:\p{Lu}|Dr|Mr|Mrs|Ms|Prof|St|Mt|Sr|Jr|Gen|Sen|Rep|Gov|Lt"
+    r"|Col|Capt|Hon|Rev|No|Nr|Vol|Fig|vs|etc|e\.g|i\.e|cf|ca|approx|z\.\s?B|d\.\s?h|u\.\s?a|bzw|Hr|Fr|Sra"
+    r"|Mme|Mlle|Herrn|Inc|Ltd|Co|a\.k\.a))\.$"
+)
 _HANDLE = re.compile(
     r"\[\s*[FOM]\d+(?:\s*[,;]\s*[FOM]\d+)*\s*\]|\b[FOM]\d{1,4}\b"
     r"|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b",
@@ -77,6 +82,53 @@ def invented_numbers(
         if number not in said
         and not all((p.lstrip("0") or "0") in pieces for p in re.split(r"[.,:]", number))
     }
+
+
+def invented_dates(
+    text: str,
+    sources: Iterable[tuple[str, datetime | None]],
+    dates: Iterable[datetime],
+    now: datetime,
+) -> list[str]:
+    """Months, weekdays, days and years that `text` names and no source does.
+
+    `sources`: texts, and when each was said; `dates`: times that they are known to mean. Without a
+    year a month or a day is the same in every year. Words relative to now are left alone.
+    """
+    named = [one for one in timex.find(text, now) if one.explicit or one.rule in _RECURRING]
+    if not named:
+        return []
+    windows: list[tuple[datetime, datetime]] | None = None
+    wrong = []
+    said = list(sources)
+    for one in named:
+        if any(fold(one.text.strip(" .")) in fold(source) for source, _ in said):
+            continue
+        if windows is None:
+            windows = [(moment, moment) for moment in dates]
+            for source, anchor in said:
+                for found in timex.find(source, anchor or now):
+                    if found.window.start is not None and found.window.end is not None:
+                        windows.append((found.window.start, found.window.end))
+        if not any(_same_time(one, *window) for window in windows):
+            wrong.append(one.text.strip(" ."))
+    return wrong
+
+
+_RECURRING = ("month", "month and day", "weekday")
+
+
+def _same_time(said: timex.TimeExpression, start: datetime, end: datetime) -> bool:
+    first, last = said.window.start, said.window.end
+    if first is None or last is None or (start <= last and end >= first):
+        return True
+    if said.explicit or (end - start).days > 31:
+        return False
+    if said.rule == "weekday":
+        return start.weekday() == first.weekday()
+    if said.rule == "month":
+        return start.month == first.month or end.month == first.month
+    return (start.month, start.day) == (first.month, first.day)
 
 
 def names_in(text: str, names: Iterable[str]) -> list[str]:
@@ -171,12 +223,21 @@ def has_controls(text: str) -> bool:
 
 def sentences(text: str) -> list[tuple[int, int]]:
     """[start, end) of each sentence of a text, in order, without the white space between them."""
-    found = []
+    found: list[tuple[int, int]] = []
     start = 0
     for cut in [*((m.start(), m.end()) for m in _SENTENCE.finditer(text)), (len(text), len(text))]:
         piece = text[start : cut[0]]
         left, right = len(piece) - len(piece.lstrip()), len(piece.rstrip())
         if right > left:
-            found.append((start + left, start + right))
+            first = start + left
+            if found and _goes_on(text, found[-1], first):
+                first = found.pop()[0]
+            found.append((first, start + right))
         start = cut[1]
     return found
+
+
+def _goes_on(text: str, before: tuple[int, int], next_start: int) -> bool:
+    """Whether what looked like the end of a sentence was an abbreviation or a number of a list."""
+    start, end = before
+    return "\n" not in text[end:next_start] and bool(_NO_END.search(text[start:end]))

@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_type_hints
 
 import orjson
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from retrieval import zones
 
@@ -270,6 +271,60 @@ class RetainSettings(Described):
     def with_overrides(self, overrides: Mapping[str, Any]) -> RetainSettings:
         """As RecallSettings.with_overrides, for retain fields."""
         known = dict(usable(RetainSettings, overrides))
+        return dataclasses.replace(self, **known) if known else self
+
+
+_Level = Annotated[int, Field(ge=1, le=5)]
+
+
+class ReflectOptions(TypedDict, total=False):
+    """What a bank's reflects do where the request does not say."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+
+    reflect_search_observations_max_tokens: Annotated[int, Field(ge=1, le=1_000_000)]
+    reflect_search_observations_include_entities: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectSettings(Described):
+    """Everything a reflect reads, beside the settings of the recalls that it makes."""
+
+    reflect_max_iterations: Annotated[int, Field(ge=1, le=100)] = 10
+    """Calls of the language model at budget mid; half as many at low, twice at high."""
+    reflect_wall_timeout_s: _Seconds = 300.0
+    """Most seconds of a reflect; above it 504."""
+    reflect_max_context_tokens: Annotated[int, Field(ge=2_000, le=10_000_000)] = 100_000
+    """Most cl100k tokens of one call; where more was found, it has to answer."""
+    reflect_max_concurrent: _Positive = 32
+    """Reflects at once per process; the rest wait."""
+    reflect_strict_grounding: Annotated[bool, PER_BANK] = False
+    """Leave sentences out that rest on nothing, in place of marking them."""
+    reflect_source_facts_max_tokens: Annotated[
+        Annotated[int, Field(ge=-1, le=10_000_000)], PER_BANK
+    ] = -1
+    """Tokens of the facts that observations were made from, shown with them; -1 = none, 0 = no
+    limit of their own."""
+    reflect_mission: Annotated[_Text | None, PER_BANK] = None
+    """What answers are for; a bank's own mission goes before the server's."""
+    reflect_default_options: Annotated[ReflectOptions | None, PER_BANK] = None
+    """Options of requests that do not give them."""
+    disposition_skepticism: Annotated[_Level | None, PER_BANK] = None
+    """How much doubt answers show, 1 to 5; unset: the profile's, else 3."""
+    disposition_literalism: Annotated[_Level | None, PER_BANK] = None
+    """How closely answers keep to the words of a question."""
+    disposition_empathy: Annotated[_Level | None, PER_BANK] = None
+    """How much answers show feeling."""
+    recall_include_chunks: Annotated[bool, PER_BANK] = True
+    """Show the passages that facts come from, in recalls of a reflect."""
+    recall_max_tokens: Annotated[_Positive, PER_BANK] = 2048
+    """Tokens of facts in such a recall."""
+    recall_chunks_max_tokens: Annotated[_Count, PER_BANK] = 1000
+    """Tokens of passages in such a recall."""
+
+    def with_overrides(self, overrides: Mapping[str, Any]) -> ReflectSettings:
+        """As RecallSettings.with_overrides, for reflect fields."""
+        known = dict(usable(ReflectSettings, overrides))
         return dataclasses.replace(self, **known) if known else self
 
 

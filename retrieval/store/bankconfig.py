@@ -22,6 +22,7 @@ from retrieval.settings import (
     MISSION_LIMIT,
     PER_BANK,
     RecallSettings,
+    ReflectSettings,
     RetainSettings,
     check,
     per_bank,
@@ -39,7 +40,6 @@ _PREFIXES = ("HINDSIGHT_API_", "FOURFOLD_")
 
 _Positive = Annotated[int, Field(ge=1, le=1_000_000), PER_BANK]
 _Limit = Annotated[int, Field(ge=-1, le=2**31 - 1), PER_BANK]
-_Trait = Annotated[int, Field(ge=1, le=5), PER_BANK]
 _Flag = Annotated[bool, PER_BANK]
 _Text = Annotated[str, Field(max_length=MISSION_LIMIT), PER_BANK]
 _Map = Annotated[dict[str, Any], PER_BANK]
@@ -60,15 +60,7 @@ class Accepted:
     entity_labels: _Anything
     entities_allow_free_form: _Flag
     mental_model_min_refresh_interval_seconds: Annotated[int, Field(ge=0, le=2**31 - 1), PER_BANK]
-    reflect_mission: _Text
-    reflect_source_facts_max_tokens: _Limit
-    reflect_default_options: _Map
-    recall_include_chunks: _Flag
-    recall_max_tokens: _Positive
-    recall_chunks_max_tokens: _Positive
-    disposition_skepticism: _Trait
-    disposition_literalism: _Trait
-    disposition_empathy: _Trait
+    knowledge_page_default_trigger: _Map
 
 
 class Settings(Protocol):
@@ -85,7 +77,13 @@ TRAITS = ("skepticism", "literalism", "empathy")
 @cache
 def names() -> Mapping[str, type[object]]:
     """Every setting that a bank may have, with the class that it is a field of."""
-    owners = (Accepted, ConsolidationSettings, RetainSettings, RecallSettings)
+    owners = (
+        Accepted,
+        ConsolidationSettings,
+        ReflectSettings,
+        RetainSettings,
+        RecallSettings,
+    )
     return {name: owner for owner in owners for name in per_bank(owner)}
 
 

@@ -151,6 +151,19 @@ async def profile(pool: Pool, tenant: str, bank_id: str) -> dict[str, Any]:
     return _profile(row)
 
 
+async def character(pool: Pool, tenant: str, bank_id: str) -> tuple[BankHead, Mapping[str, Any]]:
+    """The bank's head and profile, in one read."""
+    row = await read(
+        pool,
+        lambda connection: connection.fetchrow(
+            "select * from banks where tenant_id = $1 and bank_id = $2", tenant, bank_id
+        ),
+    )
+    if row is None:
+        raise unknown(bank_id)
+    return as_head(row), _profile(row)
+
+
 async def put(pool: Pool, tenant: str, bank_id: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """Makes the bank or changes it; fields that are absent or null stay. Returns the profile."""
     change = _change(body)

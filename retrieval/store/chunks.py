@@ -35,6 +35,21 @@ async def chunks(pool: Pool, bank: int, chunk_ids: Sequence[str]) -> list[ChunkR
     return [by_id[id] for id in chunk_ids if id in by_id]
 
 
+async def ids_of(pool: Pool, bank: int, document_id: str, most: int = 200) -> list[str]:
+    """The first chunks of a document, in its order."""
+    found = await read(
+        pool,
+        lambda connection: connection.fetch(
+            "select chunk_id from chunks where bank = $1 and document_id = $2"
+            " order by chunk_index limit $3",
+            bank,
+            document_id,
+            most,
+        ),
+    )
+    return [row[0] for row in found]
+
+
 def _view(row: Mapping[str, Any], bank_id: str) -> dict[str, Any]:
     return {
         "chunk_id": row["chunk_id"],

@@ -218,3 +218,15 @@ async def graph(
         }
 
     return await read(pool, work)
+
+
+async def named_in(connection: Connection, bank: int, text: str, limit: int = 500) -> list[str]:
+    """Names of entities that occur in a text, as letters; whether as words is for others to say."""
+    rows = await connection.fetch(
+        "select canonical_name from entities"
+        " where bank = $1 and name_key <> '' and strpos($2, name_key) > 0 limit $3",
+        bank,
+        text.lower(),
+        limit,
+    )
+    return [row["canonical_name"] for row in rows]

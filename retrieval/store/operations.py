@@ -35,6 +35,12 @@ _DIED = (
 BANK_LANE = " "
 """The lane of what is done one at a time in a bank. No document can be called so."""
 
+
+def model_lane(model_id: str) -> str:
+    """The lane of the refreshes of a mental model: no document is called so."""
+    return f" mental model {model_id}"
+
+
 STATUSES = ("pending", "processing", "completed", "failed", "cancelled")
 
 
@@ -254,6 +260,25 @@ async def release(
     await write(pool, work)
 
 
+async def end_failed(
+    connection: Connection, claimed: Claim, message: str, result: Mapping[str, Any]
+) -> None:
+    """Ends the operation as failed, inside the transaction that notes what went wrong elsewhere.
+    Conflict as of `finish`."""
+    bank = await connection.fetchval(
+        "update operations set status = 'failed', result_metadata = $3, error_message = $4,"
+        " leased_until = null, lease = null, next_retry_at = null, updated_at = now()"
+        " where operation_id = $1 and lease = $2 and status = 'processing' returning bank",
+        claimed.operation_id,
+        claimed.lease,
+        dict(result),
+        message or "unknown error",
+    )
+    if bank is None:
+        raise Conflict(f"operation {claimed.operation_id} was taken over or cancelled")
+    await _leave_lanes(connection, bank, claimed.operation_id)
+
+
 async def fail(
     pool: Pool, claimed: Claim, message: str, *, again: bool, died: bool = False
 ) -> None:
@@ -367,14 +392,21 @@ async def get(
     async def work(connection: Connection) -> dict[str, Any]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
         row = await connection.fetchrow(
-            f"select {_SHOWN}, result_metadata from operations"
+            f"select {_SHOWN}, result_metadata, coalesce(payload->>'mental_model_id',"
+            "  result_metadata->>'mental_model_id') as mental_model_id from operations"
             " where bank = $1 and operation_id = $2",
             bank,
             id,
         )
         if row is None:
             return {"operation_id": str(id), "id": str(id), "status": "not_found"}
-        view = {**_view(row), "result_metadata": row["result_metadata"], "child_operations": []}
+        result = row["result_metadata"]
+        view = {**_view(row), "result_metadata": result, "child_operations": []}
+        if row["mental_model_id"] is not None:
+            view["mental_model_id"] = row["mental_model_id"]
+            if result and "outcome" in result:
+                names = ("operation_type", "outcome", "failure_reason")
+                view["details"] = {name: result.get(name) for name in names}
         if row["status"] == "completed":
             view["completed_at"] = iso(row["updated_at"])
         if include_payload:
@@ -450,7 +482,8 @@ async def retry(pool: Pool, tenant: str, bank_id: str, operation_id: str) -> dic
 
     async def settle(connection: Connection, bank: int, id: UUID) -> object:
         row = await connection.fetchrow(
-            "select status, type, document_id, payload->'items' as items from operations"
+            "select status, type, document_id, payload->'items' as items,"
+            " payload->>'mental_model_id' as model from operations"
             " where bank = $1 and operation_id = $2",
             bank,
             id,
@@ -470,6 +503,8 @@ async def retry(pool: Pool, tenant: str, bank_id: str, operation_id: str) -> dic
         lanes = {item.get("document_id") for item in row["items"] or ()} | {row["document_id"]}
         if row["type"] == "consolidation":
             lanes.add(BANK_LANE)
+        if row["model"] is not None:
+            lanes.add(model_lane(row["model"]))
         await connection.execute(
             "insert into operation_lanes (bank, lane, place, operation_id)"
             " select $1, lane, $2, $3 from unnest($4::text[]) lane",

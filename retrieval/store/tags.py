@@ -70,6 +70,12 @@ def _group(column: str, group: TagGroup, bind: Bind) -> str:
     return f"({between.join(_group(column, part, bind) for part in group.groups)})"
 
 
+_SOURCES = {
+    "memories": ("memory_units", "ordinal is not null"),
+    "mental_models": ("mental_models", "true"),
+}
+
+
 async def list_tags(
     pool: Pool,
     tenant: str,
@@ -80,21 +86,21 @@ async def list_tags(
     limit: int = 100,
     offset: int = 0,
 ) -> dict[str, Any]:
-    """{items: [{tag, count}], total, limit, offset} of the live memories, most used first.
+    """{items: [{tag, count}], total, limit, offset} of the live memories, or of the mental models,
+    most used first.
 
     `q` matches whole tags, folded as recall folds words; `*` stands for anything.
     """
     limit, offset = page(limit, offset)
-    if source not in ("memories", "mental_models"):
+    if source not in _SOURCES:
         raise InvalidInput("source must be memories or mental_models", "source")
 
     async def work(connection: Connection) -> dict[str, Any]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
-        if source == "mental_models":
-            return listing("items", [], 0, limit, offset)
+        table, live = _SOURCES[source]
         found = await connection.fetch(
-            "select tag, n from (select t as tag, count(*) as n from memory_units, unnest(tags) t"
-            "  where bank = $1 and ordinal is not null group by t) used"
+            f"select tag, n from (select t as tag, count(*) as n from {table}, unnest(tags) t"
+            f"  where bank = $1 and {live} group by t) used"
             ' order by n desc, tag collate "C"',
             bank,
         )

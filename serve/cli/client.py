@@ -41,6 +41,9 @@ class Api:
     def recall(self, bank: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return self._post(bank, "memories/recall", body)
 
+    def reflect(self, bank: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        return self._post(bank, "reflect", body)
+
     def import_memories(self, bank: str, memories: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Safe to repeat: a memory with a known key is replaced by itself."""
         return self._post(bank, "memories/import", {"memories": memories})

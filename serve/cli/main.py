@@ -1,5 +1,5 @@
-"""The `fourfold` command: serve, import, recall, mcp, bench, doctor, reembed, reindex, keys,
-tenants, openapi."""
+"""The `fourfold` command: serve, import, recall, reflect, mcp, bench, doctor, reembed, reindex,
+keys, tenants, openapi."""
 
 from __future__ import annotations
 
@@ -126,6 +126,39 @@ def recall(
         typer.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
     else:
         table.show(answer, explain=explain)
+
+
+@app.command()
+def reflect(
+    bank: str,
+    question: str,
+    url: Url = DEFAULT_URL,
+    api_key: Key = None,
+    budget: Annotated[str, typer.Option(help="low, mid or high.")] = "low",
+    max_tokens: int = 1024,
+    tag: Annotated[list[str] | None, typer.Option(help="Only memories with it; again.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The answer as it comes.")] = False,
+) -> None:
+    """Have a question answered out of a bank, with what each sentence rests on."""
+    from serve.cli import asking
+    from serve.cli.client import Api, ApiError
+
+    body = {
+        "query": question,
+        "budget": budget,
+        "max_tokens": max_tokens,
+        "tags": tag or None,
+        "include": {"facts": {}},
+    }
+    try:
+        with Api(url, api_key) as api:
+            answer = api.reflect(bank, body)
+    except ApiError as error:
+        raise _fail(error) from None
+    if as_json:
+        typer.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
+    else:
+        asking.show(answer)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -9,7 +9,10 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
 
+from retrieval.mental.schedule import Documents
+from retrieval.protocols import Embedder
 from retrieval.recall.engine import RecallResult
+from retrieval.reflect.query import Listener, ReflectQuery, ReflectResult
 from retrieval.store import limits, tenants
 from retrieval.store.answers import Key
 from retrieval.store.database.pool import Pool
@@ -22,6 +25,14 @@ from serve.settings import Settings
 
 class Recaller(Protocol):
     async def recall(self, query: RecallQuery) -> RecallResult: ...
+
+
+class Reflector(Protocol):
+    async def reflect(
+        self, query: ReflectQuery, listener: Listener | None = None
+    ) -> ReflectResult: ...
+
+    async def preview(self, tenant: str, bank_id: str) -> dict[str, Any]: ...
 
 
 class Writer(Protocol):
@@ -112,12 +123,21 @@ class Services:
     pool: Pool
     recaller: Recaller
     writer: Writer
+    reflector: Reflector
     recall_admission: AdmissionController
     write_admission: AdmissionController
     read_admission: AdmissionController = field(default_factory=lambda: AdmissionController(4, 32))
     """Lists, statistics, single reads."""
+    reflect_admission: AdmissionController = field(
+        default_factory=lambda: AdmissionController(32, 64, wait_max_s=30.0)
+    )
+    """Reflects: they wait for language models, and hold no place of recalls meanwhile."""
     llm: LanguageModels = field(default_factory=LanguageModels)
     """Language models that the endpoints ask themselves."""
+    documents: Documents | None = None
+    """What keeps mental models up to date; None where nobody could write one."""
+    embedder: Embedder | None = None
+    """Makes vectors for what the endpoints search themselves, where this process can."""
     models: Mapping[str, Any] = field(default_factory=dict)
     """What the models are, for /health and /version."""
     parts: tuple[Any, ...] = ()

@@ -20,8 +20,9 @@ from pydantic import (
 )
 
 from models.settings import EMBEDDER_PROVIDERS, RERANKER_PROVIDERS
-from retrieval.settings import RecallSettings, RetainSettings
+from retrieval.settings import RecallSettings, ReflectSettings, RetainSettings
 from retrieval.settings.consolidation import ConsolidationSettings
+from retrieval.settings.mental import MentalSettings
 from serve.settings.llm import LLMSection
 
 
@@ -427,6 +428,8 @@ class Settings(BaseModel):
     recall: RecallSettings = RecallSettings()
     retain: RetainSettings = RetainSettings()
     consolidation: ConsolidationSettings = ConsolidationSettings()
+    reflect: ReflectSettings = ReflectSettings()
+    mental_models: MentalSettings = MentalSettings()
     llm: LLMSection = LLMSection()
     limits: ServerLimits = ServerLimits()
     worker: BackgroundWork = BackgroundWork()
@@ -436,9 +439,11 @@ class Settings(BaseModel):
     """What was accepted but has no effect, or was replaced by a default; said at start."""
 
     @property
-    def of_banks(self) -> tuple[RecallSettings, RetainSettings, ConsolidationSettings]:
+    def of_banks(
+        self,
+    ) -> tuple[RecallSettings, RetainSettings, ConsolidationSettings, ReflectSettings]:
         """The sections of which a bank may set fields for itself."""
-        return self.recall, self.retain, self.consolidation
+        return self.recall, self.retain, self.consolidation, self.reflect
 
     @model_validator(mode="before")
     @classmethod

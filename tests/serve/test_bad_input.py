@@ -137,10 +137,41 @@ RIGHT: Mapping[str, Any] = {
         "reason": "r",
     },
     "update_document": {"tags": ["t"], "observation_scopes": [["t"]]},
+    "reflect": {
+        "query": "What does Ann do?",
+        "budget": "low",
+        "context": "c",
+        "max_tokens": 100,
+        "include": {"facts": {}, "tool_calls": {"output": True}},
+        "response_schema": {"type": "object", "properties": {"a": {"type": "string"}}},
+        "tags": ["t"],
+        "tags_match": "any",
+        "apply_all_directives": True,
+        "fact_types": ["world"],
+        "exclude_mental_models": True,
+        "exclude_mental_model_ids": ["m"],
+        "reflect_search_observations_max_tokens": 100,
+        "reflect_search_observations_include_entities": True,
+    },
+    "create_directive": {
+        "name": "n",
+        "content": "c",
+        "priority": 1,
+        "is_active": True,
+        "tags": ["t"],
+    },
+    "update_directive": {"name": "n"},
+    "update_mental_model": {"name": "n"},
+    "create_knowledge_folder": {"name": "n"},
+    "update_knowledge_node": {"name": "n"},
     "merge_entities": {"others": [NOBODY]},
     "split_entity": {"name": "Bo"},
 }
-ALL_RIGHT = {**RIGHT, "update_bank": RIGHT["create_or_update_bank"]}
+ALL_RIGHT = {
+    **RIGHT,
+    "update_bank": RIGHT["create_or_update_bank"],
+    "preview_consolidation_strategies": {"strategies": []},
+}
 
 MAKES_BANKS = {
     "recall_memories": False,
@@ -149,6 +180,10 @@ MAKES_BANKS = {
     "create_or_update_bank": True,
     "update_bank_disposition": True,
     "add_bank_background": True,
+    "create_directive": True,
+    "create_mental_model": True,
+    "create_knowledge_folder": True,
+    "create_knowledge_page": True,
 }
 WITHOUT_BANK = {"reflect", "regenerate_entity_observations"}
 """Refused whatever the bank."""
@@ -161,6 +196,11 @@ class Operation:
     path: str
     queries: tuple[Mapping[str, Any], ...]
 
+    @property
+    def needed(self) -> dict[str, str]:
+        """Query parameters that must be there."""
+        return {one["name"]: "x" for one in self.queries if one.get("required")}
+
     def url(self, bank: str = BANK) -> str:
         return self.path.format(
             bank_id=bank,
@@ -169,6 +209,10 @@ class Operation:
             operation_id=NOBODY,
             document_id="d",
             chunk_id="c",
+            directive_id=NOBODY,
+            mental_model_id="m",
+            node_id="n",
+            page_id="p",
         )
 
 
@@ -372,7 +416,7 @@ async def test_every_parameter_of_an_address(live: Live) -> None:
                     operation,
                     f"{name}={value[:20]}",
                     named=name,
-                    params={name: value},
+                    params={**operation.needed, name: value},
                     **({"json": ALL_RIGHT[operation.id]} if operation.id in ALL_RIGHT else {}),
                 )
             nul = f"{operation.url()}?{name}=%00"
@@ -398,7 +442,8 @@ async def test_an_unknown_bank_everywhere(live: Live) -> None:
             continue
         body = {"json": ALL_RIGHT[operation.id]} if operation.id in ALL_RIGHT else {}
         url = operation.url("never-heard-of")
-        await findings.ask(operation, "unknown bank", expected=(404,), url=url, **body)
+        sent = {"url": url, "params": operation.needed, **body}
+        await findings.ask(operation, "unknown bank", expected=(404,), **sent)
     assert not findings.wrong, "\n".join(findings.wrong)
     listed = (await live.http.get(f"{B}?q=never-heard-of")).json()
     assert listed["total"] == 0

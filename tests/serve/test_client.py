@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,8 +23,11 @@ from hindsight_client import Hindsight
 from hindsight_client_api.exceptions import ApiException, BadRequestException, NotFoundException
 from pydantic import BaseModel
 
-from serve.http.wire import banks, recall, writes
+from retrieval.reflect.seams import FoundModel
+from serve.http.wire import banks, recall, reflect, writes
+from tests.retrieval.reflect.bank import Asked, calls, handle
 from tests.serve.conftest import Live
+from tests.serve.reflecting import BANK, MEMORIES, Known, scripted
 
 pytestmark = [
     pytest.mark.integration,
@@ -112,6 +116,10 @@ def methods(kind: type) -> set[str]:
 
 
 CONVENIENT = {name for name in methods(Hindsight) if f"a{name}" in methods(Hindsight)}
+DOCUMENTS = re.compile(
+    "mental_model|knowledge|directive|MentalModelsApi|KnowledgeBaseApi|DirectivesApi"
+)
+"""Methods that tests/serve/test_client_documents.py calls: they need somebody who writes."""
 ALONE = methods(Hindsight) - CONVENIENT - {f"a{name}" for name in CONVENIENT}
 
 
@@ -291,12 +299,13 @@ async def test_the_convenience_methods(
 
         done = set(call.called) | {"close"}
         prefix = "a" if twins == "async" else ""
-        for name in sorted(CONVENIENT - done):
+        documents = {name for name in CONVENIENT if DOCUMENTS.search(name)}
+        for name in sorted(CONVENIENT - done - documents):
             given = arguments(getattr(Hindsight, f"{prefix}{name}"))
             with pytest.raises((ApiException, aiohttp.ClientResponseError)) as unbuilt:
                 await call(name, **given)
             assert refused(unbuilt.value) == 501, name
-        assert call.called | {"close"} == CONVENIENT
+        assert call.called | documents | {"close"} == CONVENIENT
 
 
 GENERATED: dict[str, type] = {
@@ -483,6 +492,7 @@ async def test_the_generated_methods(live: Live, address: str) -> None:
     assert (await call("BanksApi.delete_bank", bank)).success
 
     every = {f"{kind}.{name}" for kind, found in GENERATED.items() for name in methods(found)}
+    every = {name for name in every if not DOCUMENTS.search(name)}
     for name in sorted(every - call.called):
         kind, method = name.split(".")
         with pytest.raises(ApiException) as error:
@@ -492,8 +502,8 @@ async def test_the_generated_methods(live: Live, address: str) -> None:
     await call.close()
 
 
-IGNORED = {"CreateBankRequest.retain_max_attachments_per_chunk", "reflect.reflect_request"}
-"""Attachments are not built here, nor are answers by a language model."""
+IGNORED = {"CreateBankRequest.retain_max_attachments_per_chunk"}
+"""Attachments are not built here."""
 PARTS: dict[str, type[BaseModel]] = {
     "MemoryItem": writes.ItemBody,
     "EntityInput": writes.EntityBody,
@@ -504,6 +514,8 @@ PARTS: dict[str, type[BaseModel]] = {
     "MinScores": recall.MinScoresBody,
     "TemporalWindow": recall.WindowBody,
     "DispositionTraits": banks.Disposition,
+    "ReflectIncludeOptions": reflect.IncludeBody,
+    "ToolCallsIncludeOptions": reflect.ToolCallsBody,
 }
 
 
@@ -545,6 +557,55 @@ async def test_what_the_client_can_send_is_read(live: Live) -> None:
     assert ignored == IGNORED
 
 
+async def test_reflect_with_every_parameter(live: Live, address: str) -> None:
+    await live.import_memories(BANK, *MEMORIES)
+    known = Known([FoundModel("page", "Ann", "Ann plays chess."), FoundModel("no", "N", "No.")])
+
+    def answered(asked: Asked) -> str:
+        return f"Ann moved to Lisbon on 5 May 2024 [{handle(asked, '5 May 2024')}, M1]."
+
+    more = {
+        "budget": "mid",
+        "context": "We talk about Ann.",
+        "max_tokens": 200,
+        "response_schema": {"type": "object", "properties": {"city": {"type": "string"}}},
+        "include_facts": True,
+        "include_tool_calls": True,
+        "include_tool_call_output": False,
+        "apply_all_directives": True,
+        "fact_types": ["world", "observation"],
+        "exclude_mental_models": False,
+        "exclude_mental_model_ids": ["no"],
+        "reflect_search_observations_max_tokens": 500,
+        "reflect_search_observations_include_entities": False,
+    }
+    scopes: list[dict[str, Any]] = [
+        {"tags": ["x"], "tags_match": "any"},
+        {"tag_groups": [{"not": {"tags": ["work"], "match": "any_strict"}}]},
+    ]
+    client: Any = Hindsight(base_url=address, timeout=60)
+    names = set(inspect.signature(Hindsight.areflect).parameters) - {"self", "bank_id", "query"}
+    try:
+        for scope in scopes:
+            search = calls(("recall", {"query": "Lisbon"}))
+            with scripted(live, search, answered, {"city": "Lisbon"}, known=known) as llm:
+                found = await client.areflect(BANK, "Where does Ann live?", **more, **scope)
+            assert found.text == "Ann moved to Lisbon on 5 May 2024."
+            assert [fact.document_id for fact in found.based_on.memories] == ["letters"]
+            assert [one.id for one in found.based_on.mental_models] == ["page"]
+            assert found.structured_output == {"city": "Lisbon"}
+            assert found.structured_output_error is None
+            assert found.usage.total_tokens == 330
+            assert [call.iteration for call in found.trace.tool_calls] == [0, 0, 0, 1]
+            assert all(call.output is None for call in found.trace.tool_calls)
+            assert [call.scope for call in found.trace.llm_calls] == ["agent_1", "agent_2"]
+            assert "Siemens" not in json.dumps(llm.asked[0].messages) or "tags" in scope
+            names -= {*more, *scope}
+        assert not names
+    finally:
+        await client.aclose()
+
+
 async def test_it_waits_and_tries_again_when_told_to(live: Live, address: str) -> None:
     """A recall that meets a busy server is repeated by the client, and then answered."""
     admission = live.services.recall_admission
@@ -567,7 +628,7 @@ async def test_it_waits_and_tries_again_when_told_to(live: Live, address: str) -
 
 NOT_OURS = {
     "retain_max_attachments_per_chunk", "consolidation_use_decision_model",
-    "knowledge_page_default_trigger", "reflect_use_decision_model",
+    "reflect_use_decision_model",
     "mental_model_refresh_use_decision_model", "mental_model_delta_use_decision_model",
     "llm_gemini_safety_settings",
 }  # fmt: skip

@@ -192,7 +192,7 @@ async def test_metrics_behind_a_key_or_off() -> None:
         settings = parse({"server": server}, {})
         places = AdmissionController(1, 1), AdmissionController(1, 1)
         nobody: Any = None
-        services = Services(settings, nobody, nobody, nobody, *places)
+        services = Services(settings, nobody, nobody, nobody, nobody, *places)
         transport = httpx.ASGITransport(app.create(settings, services))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
             headers = [(name.encode(), value.encode()) for name, value in sent.items()]

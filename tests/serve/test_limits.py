@@ -52,6 +52,7 @@ async def served(
         live.services.pool,
         recaller,
         live.services.writer,
+        live.services.reflector,
         controller,
         writes or AdmissionController(4, 4),
     )

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from retrieval.store.tag_groups import tag_groups
 from retrieval.types import FactType, TagAll, TagLeaf, TagNot, TagsMatch
 from serve.http.wire.common import moment
 from serve.http.wire.recall import RecallBody
-from serve.http.wire.tags import tag_groups
 from serve.http.wire.writes import ItemBody, MemoryPatch
 
 pytestmark = pytest.mark.unit

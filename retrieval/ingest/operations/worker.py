@@ -192,7 +192,7 @@ HANDLERS: Mapping[str, Handler] = {RETAIN: _retain, REPROCESS: _reprocess}
 
 
 class Worker:
-    """Does what waits, one operation at a time, until stopped.
+    """Does what waits, at most `at_once` operations at a time, until stopped.
 
     `start` and `stop` are called from one event loop. Several workers, in one or more processes,
     share the queue. `handlers`: what it does, by type of operation; others are left to others.
@@ -206,9 +206,11 @@ class Worker:
         handlers: Mapping[str, Handler] | None = None,
         poll_s: float = 0.5,
         lease_s: float = operations.LEASE_S,
+        at_once: int = 1,
     ) -> None:
         self._deps = deps
         self._handlers = HANDLERS if handlers is None else handlers
+        self._at_once = at_once
         self._poll_s = poll_s
         self._lease_s = lease_s
         self._stopping = asyncio.Event()
@@ -221,7 +223,7 @@ class Worker:
             self._task = asyncio.create_task(self._run(), name="operations")
 
     async def stop(self) -> None:
-        """Ends after the operation in hand is put back: it was not committed, so it starts over."""
+        """Ends after what is in hand is put back: it was not committed, so it starts anew."""
         self._stopping.set()
         task, self._task = self._task, None
         if task is not None:
@@ -230,28 +232,58 @@ class Worker:
                 await task
 
     async def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                if time.monotonic() >= self._tidy_at:
-                    self._tidy_at = time.monotonic() + TIDY_S
-                    await tidy(self._deps.pool)
-                worked = await self.step()
-            except FourfoldError as error:
-                log.warning("background work is held up: %s", error)
-                worked = False
-            except Exception:
-                log.exception("background work failed")
-                worked = False
-            if not worked:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), self._poll_s)
+        running: set[asyncio.Task[None]] = set()
+        try:
+            while not self._stopping.is_set():
+                claimed = await self._next()
+                if claimed is None:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._stopping.wait(), self._poll_s)
+                    continue
+                running.add(asyncio.create_task(self._attend(claimed)))
+                if len(running) >= self._at_once:
+                    done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                    running -= done
+        finally:
+            for one in running:
+                one.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def _next(self) -> Claim | None:
+        """The next operation, if there is one and the database can be asked."""
+        try:
+            if time.monotonic() >= self._tidy_at:
+                self._tidy_at = time.monotonic() + TIDY_S
+                await tidy(self._deps.pool)
+            return await self._claim()
+        except FourfoldError as error:
+            log.warning("background work is held up: %s", error)
+        except Exception:
+            log.exception("background work failed")
+        return None
+
+    async def _attend(self, claimed: Claim) -> None:
+        """Carries an operation out; never raises, but where it is cancelled."""
+        try:
+            await self._carry_out(claimed)
+        except FourfoldError as error:
+            log.warning("background work is held up: %s", error)
+        except Exception:
+            log.exception("background work failed")
 
     async def step(self) -> bool:
         """Does one operation; False if there was nothing to do."""
-        pool = self._deps.pool
-        claimed = await operations.claim(pool, self._lease_s, types=tuple(self._handlers))
+        claimed = await self._claim()
         if claimed is None:
             return False
+        await self._carry_out(claimed)
+        return True
+
+    async def _claim(self) -> Claim | None:
+        return await operations.claim(self._deps.pool, self._lease_s, types=tuple(self._handlers))
+
+    async def _carry_out(self, claimed: Claim) -> None:
+        pool = self._deps.pool
         working = asyncio.create_task(self._do(claimed))
         keeping = asyncio.create_task(self._keep(claimed, working))
         try:
@@ -281,7 +313,6 @@ class Worker:
             await operations.fail(pool, claimed, message, again=True)
         finally:
             keeping.cancel()
-        return True
 
     async def _do(self, claimed: Claim) -> None:
         handle = self._handlers[claimed.type]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from retrieval.store import banks
+from retrieval.store import banks, mental_models
 from retrieval.store.database.pool import Connection, Pool, write
 from retrieval.store.heads import BankHead
 from retrieval.store.segments.format import pack, unpack
@@ -221,6 +221,7 @@ async def compact(pool: Pool, tenant: str, bank_id: str, *, force: bool = False)
         renumber = np.full(held.next_ordinal, -1, np.int32)
         renumber[[row[0] for row in live]] = np.arange(len(live), dtype=np.int32)
         await _renumber_segments(connection, held, renumber)
+        await mental_models.renumber(connection, held.bank)
         await connection.execute(
             # Two steps, because the uniqueness of (bank, ordinal) is checked row by row.
             "update memory_units set ordinal = -1 - ordinal"

@@ -62,6 +62,8 @@ async def preview_prompts(
     bank_id: str, body: PreviewBody, tenant: Tenant, services: Given
 ) -> Response:
     """What the model of an operation is told in this bank, block by block."""
+    if body.operation == "reflect":
+        return json_response(await services.reflector.preview(tenant, bank_id))
     own = await preview.bank_settings(services.pool, services.settings.retain, tenant, bank_id)
     if body.operation == "consolidation":
         head = await banks.head(services.pool, tenant, bank_id)
@@ -70,17 +72,6 @@ async def preview_prompts(
             consolidation.prompt_preview(
                 settings, own.llm_output_language, needs_model=services.llm.consolidation is None
             )
-        )
-    if body.operation != "retain":
-        return json_response(
-            {
-                "messages": [],
-                "strategy": None,
-                "strategies": [],
-                "run_settings": [],
-                "response_schema": None,
-                "skipped_reason": "only the prompts of retain and consolidation can be shown",
-            }
         )
     needs_model = services.llm.retain is None
     return json_response(

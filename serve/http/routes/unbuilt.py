@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from retrieval.errors import NeedsModel
 from serve.http.errors import json_response
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router
 
 router = Router(tags=["not built"])
 
-_MENTAL_MODELS = "mental models are not built here"
-_DIRECTIVES = "directives are not built here"
-_KNOWLEDGE = "knowledge bases are not built here"
 _TRANSFER = "moving banks and documents between servers is not built here"
 
 UNBUILT: tuple[tuple[str, str, str], ...] = (
@@ -26,28 +22,6 @@ UNBUILT: tuple[tuple[str, str, str], ...] = (
     ("POST", f"{BANK}/aliases", "aliases of banks are not built here"),
     ("PATCH", f"{BANK}/aliases/{{alias}}", "aliases of banks are not built here"),
     ("DELETE", f"{BANK}/aliases/{{alias}}", "aliases of banks are not built here"),
-    ("GET", f"{BANK}/mental-models", _MENTAL_MODELS),
-    ("POST", f"{BANK}/mental-models", _MENTAL_MODELS),
-    ("GET", f"{BANK}/mental-models/{{mental_model_id}}", _MENTAL_MODELS),
-    ("PATCH", f"{BANK}/mental-models/{{mental_model_id}}", _MENTAL_MODELS),
-    ("DELETE", f"{BANK}/mental-models/{{mental_model_id}}", _MENTAL_MODELS),
-    ("POST", f"{BANK}/mental-models/{{mental_model_id}}/refresh", _MENTAL_MODELS),
-    ("POST", f"{BANK}/mental-models/{{mental_model_id}}/clear", _MENTAL_MODELS),
-    ("POST", f"{BANK}/mental-models/{{mental_model_id}}/dry-run-refresh", _MENTAL_MODELS),
-    ("GET", f"{BANK}/mental-models/{{mental_model_id}}/history", _MENTAL_MODELS),
-    ("GET", f"{BANK}/directives", _DIRECTIVES),
-    ("POST", f"{BANK}/directives", _DIRECTIVES),
-    ("GET", f"{BANK}/directives/{{directive_id}}", _DIRECTIVES),
-    ("PATCH", f"{BANK}/directives/{{directive_id}}", _DIRECTIVES),
-    ("DELETE", f"{BANK}/directives/{{directive_id}}", _DIRECTIVES),
-    ("GET", f"{BANK}/knowledge-base/tree", _KNOWLEDGE),
-    ("GET", f"{BANK}/knowledge-base/search", _KNOWLEDGE),
-    ("GET", f"{BANK}/knowledge-base/export", _KNOWLEDGE),
-    ("POST", f"{BANK}/knowledge-base/folders", _KNOWLEDGE),
-    ("POST", f"{BANK}/knowledge-base/pages", _KNOWLEDGE),
-    ("GET", f"{BANK}/knowledge-base/pages/{{page_id}}", _KNOWLEDGE),
-    ("PATCH", f"{BANK}/knowledge-base/nodes/{{node_id}}", _KNOWLEDGE),
-    ("DELETE", f"{BANK}/knowledge-base/nodes/{{node_id}}", _KNOWLEDGE),
     ("GET", "/v1/bank-template-schema", "bank templates are not built here"),
     ("GET", f"{BANK}/export", "bank templates are not built here"),
     ("POST", f"{BANK}/import", "bank templates are not built here: see memories/import"),
@@ -67,12 +41,6 @@ UNBUILT: tuple[tuple[str, str, str], ...] = (
     ("GET", f"{BANK}/webhooks/{{webhook_id}}/deliveries", "webhooks are not built here"),
 )
 """(method, path, why)."""
-
-
-@router.post(f"{BANK}/reflect", operation_id="reflect")
-async def reflect(bank_id: str) -> Response:
-    """Answers by a language model, which this server does not have."""
-    raise NeedsModel("reflect needs a language model and none is configured: recall needs none")
 
 
 def _add(method: str, path: str, why: str) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from retrieval.store.edge import as_uuid, clean
+from retrieval.store.tag_groups import tag_groups
 from retrieval.text.folding import fold
 from retrieval.types import (
     Budget,
@@ -23,7 +24,7 @@ from retrieval.types import (
 )
 from serve.http.wire.common import Body, Int, LocalMoment, Zone
 from serve.http.wire.metadata import Predicates
-from serve.http.wire.tags import Tags, tag_groups
+from serve.http.wire.tags import Tags
 
 _LETTER = re.compile(r"[^\W_]")
 
@@ -81,7 +82,7 @@ MAX_QUERY_CHARACTERS = 20_000
 """Refused before anything reads the text; the limit in tokens is a setting, and lower."""
 
 
-def _query(value: str) -> str:
+def checked_query(value: str) -> str:
     # Compatibility signs ("㎏") are letters once folded; a few tell.
     if not _LETTER.search(value) and not _LETTER.search(fold(value[:1_000])):
         raise ValueError("the query must contain at least one letter or digit")
@@ -95,13 +96,13 @@ def _known_types(value: list[str]) -> list[str]:
     return value
 
 
-def _groups(value: list[Any]) -> list[Any]:
+def checked_groups(value: list[Any]) -> list[Any]:
     tag_groups(value)
     return value
 
 
 class RecallBody(Body):
-    query: Annotated[str, Field(max_length=MAX_QUERY_CHARACTERS), AfterValidator(_query)]
+    query: Annotated[str, Field(max_length=MAX_QUERY_CHARACTERS), AfterValidator(checked_query)]
     types: (
         Annotated[list[str], Field(max_length=64, fail_fast=True), AfterValidator(_known_types)]
         | None
@@ -121,7 +122,7 @@ class RecallBody(Body):
     include: IncludeBody = IncludeBody()
     tags: Tags | None = None
     tags_match: TagsMatch = TagsMatch.ANY
-    tag_groups: Annotated[list[Any], AfterValidator(_groups)] | None = None
+    tag_groups: Annotated[list[Any], AfterValidator(checked_groups)] | None = None
     min_scores: MinScoresBody = MinScoresBody()
     temporal_window: WindowBody | None = None
     temporal_mode: TemporalMode = TemporalMode.RANK
