@@ -21,13 +21,13 @@ def keep_inside() -> None:
     """From now on, ports of this process's gRPC servers are opened on 127.0.0.1."""
     from ray._common import tls_utils
 
-    from serve.local import node
-
-    node.import_serve()
-
     bind: Callable[[Any, str], Any] = tls_utils.add_port_to_grpc_server
 
     def inside(server: Any, address: str) -> Any:
         return bind(server, address.replace("[::]:", "127.0.0.1:"))
 
     tls_utils.add_port_to_grpc_server = inside
+
+    from serve.local import node
+
+    node.import_serve()  # only now: it takes the function by its name
