@@ -17,7 +17,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="session")
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def rules(dsn: str) -> AsyncIterator[Live]:
-    async with application(dsn, llm_provider="extractive") as live:
+    async with application(
+        dsn, {"enable_auto_consolidation": False}, llm_provider="extractive"
+    ) as live:
         yield live
 
 
