@@ -18,6 +18,7 @@ from retrieval import timex
 from retrieval.consolidation.batch import Batch, Shown
 from retrieval.consolidation.prompts import TEXT_CHARS
 from retrieval.errors import InvalidInput
+from retrieval.ingest.entities import naming
 from retrieval.ingest.write.stored import Stored
 from retrieval.llm.grounding import (
     has_controls,
@@ -207,6 +208,10 @@ class Reader:
         for number in entities.find(text).tolist():
             name = entities.name[number]
             if number not in known and not names_in(held, [name]):
+                raise _Bad(f"names {name[:60]!r}, which its facts do not", invented=True)
+        # Who is not known to the bank yet. A lone word that begins a sentence may be no name.
+        for name in naming.names(text):
+            if not names_in(held, name.split()):
                 raise _Bad(f"names {name[:60]!r}, which its facts do not", invented=True)
 
     def _check_older(self, text: str, cited: Sequence[Stored], former: Shown) -> None:

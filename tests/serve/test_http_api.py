@@ -355,11 +355,11 @@ async def test_bad_input(
     [
         ("tags=a&tags_match=some", "tags_match", "any"),
         ("tags=a&tag_groups=[]", "tag_groups", "not both"),
-        ("tag_groups=a", "tag_groups", "no JSON"),
+        ("tag_groups=a", "tag_groups", "not JSON"),
         ('tag_groups={"tags":["a"]}', "tag_groups", "list"),
         ('tag_groups=[{"tags":"a"}]', "tag_groups", "list of texts"),
         ('tag_groups=[{"or":[]}]', "tag_groups", "non-empty"),
-        ('tag_groups=[{"tags":["\\ud800"]}]', "tag_groups", "no JSON"),
+        ('tag_groups=[{"tags":["\\ud800"]}]', "tag_groups", "not JSON"),
     ],
 )
 async def test_tag_filters_that_cannot_be(
@@ -447,4 +447,4 @@ async def test_a_config_has_a_largest_size(live: Live) -> None:
     answer = await live.http.patch(f"{url}/config", json=more)
     assert answer.status_code == 413
     assert "262144 bytes" in answer.json()["detail"]
-    assert set((await live.http.get(f"{url}/config")).json()["overrides"]) == {"memory_defense"}
+    assert set((await live.http.get(f"{url}/config")).json()["overrides"]) == {"entity_labels"}

@@ -129,7 +129,7 @@ async def test_embedded_and_indexed_text(pool: Pool) -> None:
     ("items", "field", "words"),
     [
         ([{"text": "ok"}, {"key": "x"}], "memories[1].text", "key 'x'"),
-        ([{"text": "ok", "txet": 1}], "memories[0].txet", "no field"),
+        ([{"text": "ok", "txet": 1}], "memories[0].txet", "is not a field"),
         ([{"text": " \x00 "}], "memories[0].text", "blank"),
         ([{"text": 3}], "memories[0].text", "string"),
         ([{"text": "a", "key": "z"}, {"text": "b", "key": "z"}], "memories[1].key", "memories[0]"),
