@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from retrieval.consolidation import preview, queue
 from retrieval.errors import NeedsModel
+from retrieval.store import banks
 from serve.http.errors import json_response
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router
@@ -17,8 +18,9 @@ from serve.http.wire.consolidation import ConsolidateBody, PreviewBody, Strategi
 router = Router(tags=["consolidation"])
 
 
-def _needs_model(services: Services) -> None:
+async def _needs_model(services: Services, tenant: str, bank_id: str) -> None:
     if not services.llm.consolidates:
+        await banks.head(services.pool, tenant, bank_id)
         raise NeedsModel(
             "consolidation needs a language model and none is configured: observations can be"
             " imported without one"
@@ -30,7 +32,7 @@ async def consolidate(
     bank_id: str, tenant: Changer, services: Given, body: ConsolidateBody | None = None
 ) -> Response:
     """Queues a run that starts at once; one that waits already is that run."""
-    _needs_model(services)
+    await _needs_model(services, tenant, bank_id)
     return json_response(
         await queue.submit(
             services.pool,
@@ -61,7 +63,7 @@ async def preview_consolidation(
     bank_id: str, tenant: Tenant, services: Given, body: PreviewBody | None = None
 ) -> Response:
     """What waits to be consolidated, in how many calls and tokens. Nothing is written."""
-    _needs_model(services)
+    await _needs_model(services, tenant, bank_id)
     asked = body or PreviewBody()
     left = services.settings.recall.recall_timeout_s
     async with services.write_admission.enter(tenant, time.monotonic() + left):
