@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Coroutine, Sequence
 from itertools import islice
 from typing import Any, ClassVar
@@ -19,6 +20,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from retrieval.store import answers
 from serve.http import structure
 from serve.http.bodies import SMALL_BYTES, Bodies, declared
 from serve.http.brake import Brake
@@ -138,6 +140,8 @@ class Endpoint(APIRoute):
                     request.took(body, *reading(body))
                 else:
                     request.took(body, *await asyncio.to_thread(reading, body))
+                if answers.FIELD in request.headers:
+                    request.state.digest = await asyncio.to_thread(_digest, body)
                 del body
                 return await handle(request)
 
@@ -171,6 +175,11 @@ class Endpoint(APIRoute):
             return response
 
         return answer
+
+
+def _digest(body: bytes) -> bytes:
+    """What tells two bodies apart under one Idempotency-Key: SHA-256."""
+    return hashlib.sha256(body).digest()
 
 
 def _refuse_body(request: Request) -> None:

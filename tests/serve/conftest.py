@@ -102,7 +102,8 @@ async def state(live: Live) -> list[Any]:
 
     async def busy(connection: Any) -> bool:
         waiting: bool = await connection.fetchval(
-            "select exists (select from operations where status in ('pending', 'processing'))"
+            "select exists (select from operations where status in ('pending', 'processing')"
+            " and type not in ('consolidation', 'refresh_mental_model'))"  # nobody here does these
         )
         return waiting
 

@@ -98,6 +98,7 @@ RIGHT: Mapping[str, Any] = {
         "llm_output_language": "English",
     },
     "preview_prompt": {"operation": "retain"},
+    "preview_consolidation_strategies": {"strategies": [], "sample_limit": 5},
     "create_or_update_bank": {
         "name": "n",
         "mission": "m",

@@ -149,25 +149,26 @@ async def test_quota(dsn: str, server: LLMServer) -> None:
 async def test_previews(dsn: str, server: LLMServer) -> None:
     never = {"enable_auto_consolidation": False}
     async with application(dsn, consolidation=never, **one(server)) as live:
-        await live.import_memories("shown", {"text": "Ann rows.", "tags": ["x"]})
-        url = f"{B}/shown/consolidation/preview"
+        await live.import_memories("shown scopes", {"text": "Ann rows.", "tags": ["x"]})
+        url = f"{B}/shown scopes/consolidation/preview"
+        strategies = f"{B}/shown scopes/consolidation-strategies/preview"
         found = (await live.http.post(url)).json()
         assert (found["pending"], found["calls"], found["batch"]) == (1, 1, None)
-        assert server.asked == []
+        assert not [one for one in server.asked if "Ann rows." in str(one.body)]
         asked = {"operation": "consolidation"}
-        prompt = (await live.http.post(f"{B}/shown/prompts/preview", json=asked)).json()
+        prompt = (await live.http.post(f"{B}/shown scopes/prompts/preview", json=asked)).json()
         assert client.PromptPreviewResponse.from_dict(prompt) is not None
         assert "You keep the observations" in prompt["messages"][0]["blocks"][0]["text"]
         tried = (await live.http.post(url, json={"run": True})).json()["batch"]
         assert [a["text"] for a in tried["actions"]] == ["Ann rows."]
         assert tried["usage"]["input_tokens"] == 100
-        assert await observations(live, "shown") == []
+        assert await observations(live, "shown scopes") == []
         body = {"strategies": [{"scopes": [{"tags": ["x"]}], "observations_mission": "m"}]}
-        answer = await live.http.post(f"{B}/shown/consolidation-strategies/preview", json=body)
+        answer = await live.http.post(strategies, json=body)
         assert answer.status_code == 200, answer.text
         assert client.ConsolidationStrategiesPreview.from_dict(answer.json()) is not None
         body["strategies"][0]["scopes"][0]["tags_match"] = "some"  # type: ignore[index]
-        answer = await live.http.post(f"{B}/shown/consolidation-strategies/preview", json=body)
+        answer = await live.http.post(strategies, json=body)
         assert answer.status_code == 422
 
 

@@ -107,7 +107,7 @@ async def test_the_history_over_http(live: Live, url: str) -> None:
         "document_id", "kind", "created_at", "operation_id", "fact_id", "facts_added",
         "facts_removed", "observations_created", "observations_updated", "observations_removed",
     }  # fmt: skip
-    for query in ({"limit": 0}, {"limit": 501}, {"offset": -1}):
+    for query in ({"limit": 0}, {"limit": 1001}, {"offset": -1}):
         bad = await live.http.get(f"{url}/documents/d/history", params=query)
         assert bad.status_code == 422
 

@@ -15,7 +15,7 @@ from tests.support.system import System, system
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
-SAMPLE = Path(__file__).parents[2] / "serve" / "sample.jsonl"
+SAMPLE = Path(__file__).parents[2] / "serve" / "local" / "sample.jsonl"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

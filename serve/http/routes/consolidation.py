@@ -19,9 +19,9 @@ router = Router(tags=["consolidation"])
 
 
 async def _needs_model(services: Services, tenant: str, bank_id: str) -> None:
-    """NotFound for an unknown bank, NeedsModel where there is nobody to ask."""
-    await banks.head(services.pool, tenant, bank_id)
+    """NeedsModel where there is nobody to ask; NotFound for an unknown bank then."""
     if not services.llm.consolidates:
+        await banks.head(services.pool, tenant, bank_id)
         raise NeedsModel(
             "consolidation needs a language model and none is configured: observations can be"
             " imported without one"

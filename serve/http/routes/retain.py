@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from typing import Annotated, Any
 
@@ -50,8 +49,7 @@ async def retain(
     until = time.monotonic() + min(x_request_timeout_s or TURN_WAIT_S, TURN_WAIT_S_MOST)
     key = None
     if idempotency_key is not None:
-        sent = await asyncio.to_thread(hashlib.sha256, await request.body())
-        key = answers.Key(answers.checked(idempotency_key), sent.digest())
+        key = answers.Key(answers.checked(idempotency_key), request.state.digest)
     most = await most_items(services, tenant, services.settings.retain.retain_max_items)
     if len(body.items) > most:
         raise TooMuch(f"items: {len(body.items)} items, at most {most} at once", "items")
