@@ -267,7 +267,12 @@ class Findings:
                 problem = "no detail"
             elif "Traceback" in answer.text or ".py" in answer.text:
                 problem = "it tells of our code"
-            elif named and status in (400, 422) and not _told(named, json.dumps(detail)):
+            elif (
+                named
+                and status in (400, 422)
+                and "needs a language model" not in detail  # the value was good enough
+                and not _told(named, json.dumps(detail))
+            ):
                 problem = f"{named} is not named"
             elif (after := await state(self._live)) != before:
                 problem = "something changed"
