@@ -19,7 +19,7 @@ from tests.hold import longest_hold
 from tests.hostile.catalogue import BODIES, NUMBERS, QUERIES, SEGMENTS, STRUCTURES, TEXTS
 from tests.hostile.conftest import BANK
 from tests.serve.conftest import Live
-from tests.serve.test_bad_input import ALL_RIGHT, Operation, fields, operations, put
+from tests.serve.test_bad_input import ALL_RIGHT, NOBODY, Operation, fields, operations, put
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
@@ -88,6 +88,8 @@ RIGHT = {
         "llm_output_language": "English",
     },
     "preview_prompt": {"operation": "retain"},
+    "create_mental_model": {"id": "m", "name": "n", "source_query": "q", "tags": ["a"]},
+    "create_knowledge_page": {"name": "n", "source_query": "q"},
 }
 WITH_BODY = [one for one in OPERATIONS if one.id in RIGHT]
 
@@ -173,7 +175,7 @@ async def test_addresses(watched: Watched, operation: Operation) -> None:
                 continue
             parts = operation.path.replace(place, value).format(
                 bank_id=BANK, memory_id="m", entity_id="e", operation_id="o", document_id="d",
-                chunk_id="c",
+                chunk_id="c", mental_model_id="m", directive_id=NOBODY, node_id="n", page_id="p",
             )  # fmt: skip
             await watched.send(f"{place} = {name}", operation.method, parts, **sent)
     many = "&".join(f"{'x' * 10}{i}=1" for i in range(1_500))
@@ -189,4 +191,5 @@ def test_nothing_was_left_out() -> None:
     without = {"reflect", "regenerate_entity_observations", "retry_operation", "reprocess_document"}
     without |= {"test_bank_llm", "recover_consolidation"}
     without |= {"trigger_consolidation", "preview_consolidation"}  # need a model first
+    without |= {f"{does}_mental_model" for does in ("refresh", "dry_run_refresh", "clear")}
     assert with_body - without <= set(RIGHT)
