@@ -443,7 +443,7 @@ async def test_a_config_has_a_largest_size(live: Live) -> None:
     await ask(live, "PUT", url, json={})
     labels = {"entity_labels": [{"key": "a", "description": "x" * 200_000}]}
     assert (await live.http.patch(f"{url}/config", json={"updates": labels})).status_code == 200
-    more = {"updates": {"reflect_default_options": {"a": "x" * 100_000}}}
+    more = {"updates": {"memory_defense": {"a": "x" * 100_000}}}
     answer = await live.http.patch(f"{url}/config", json=more)
     assert answer.status_code == 413
     assert "262144 bytes" in answer.json()["detail"]
