@@ -77,7 +77,17 @@ async def two(dsn: str) -> AsyncIterator[Two]:
             "entity_id": (await found.victim.get(f"{B}/{OWNED}/entities")).json()["items"][0]["id"],
             "document_id": f"d-{SECRET}",
             "chunk_id": f"{OWNED}_d-{SECRET}_0",
+            # A model and a page need a language model to be made: names that nobody has.
+            "mental_model_id": f"m-{SECRET}",
+            "page_id": f"p-{SECRET}",
         }
+        for name, path, body in (
+            ("directive_id", "directives", {"name": SECRET, "content": f"Say {SECRET}."}),
+            ("node_id", "knowledge-base/folders", {"name": SECRET}),
+        ):
+            answer = await found.victim.post(f"{B}/{OWNED}/{path}", json=body)
+            assert answer.status_code < 300, answer.text
+            found.ids[name] = answer.json()["id"]
         answer = await found.stranger.post(
             f"{B}/own/memories", json={"items": [{"content": "Bo rows.", "document_id": "own"}]}
         )
