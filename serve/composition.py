@@ -40,10 +40,10 @@ from retrieval.mental.by_reflect import ReflectWriter, StoredDirectives, StoredM
 from retrieval.mental.editor import ModelEditor, RulesEditor
 from retrieval.mental.refresh import Refresher
 from retrieval.mental.schedule import Documents
-from retrieval.mental.writer import Recaller, RulesWriter
+from retrieval.mental.writer import RulesWriter
 from retrieval.pacing import Pace
 from retrieval.protocols import Embedder, Reranker
-from retrieval.recall.engine import RecallEngine, RecallResult, Retriever
+from retrieval.recall.engine import RecallEngine, Recaller, RecallResult, Retriever
 from retrieval.recall.retriever import LocalRetriever
 from retrieval.reflect.engine import ReflectEngine
 from retrieval.reflect.searches import QUERY_TOKENS

@@ -28,7 +28,6 @@ from retrieval.types import Filters
 
 PAGE_TYPE = "knowledge-page"
 TYPE_TAG = "type:"
-SNIPPET_CHARS = 300
 DEFAULT_TRIGGER = "knowledge_page_default_trigger"
 """The setting of a bank that says how its pages are refreshed."""
 

@@ -30,13 +30,13 @@ from retrieval.mental.snapshot import Snapshot
 from retrieval.mental.writer import (
     DIRECTIVES,
     DocumentWriter,
-    Recaller,
     Source,
     WriteRequest,
     counts,
     question,
     source,
 )
+from retrieval.recall.engine import Recaller
 from retrieval.store import directives, entities
 from retrieval.store.database.pool import Pool, read
 from retrieval.store.mental_models import Live

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from retrieval.llm.asking import Usage
 from retrieval.mental.trigger import Trigger
-from retrieval.recall.engine import RecallResult
+from retrieval.recall.engine import Recaller
 from retrieval.text import tokens
 from retrieval.types import Budget, Filters, Include, RecallQuery
 
@@ -19,10 +19,6 @@ EXTRACTIVE = "[extractive]"
 """What a text that rules wrote begins with."""
 MODELS, DIRECTIVES = "mental-models", "directives"
 """Keys of `based_on` beside the fact types."""
-
-
-class Recaller(Protocol):
-    async def recall(self, query: RecallQuery) -> RecallResult: ...
 
 
 @dataclass(frozen=True, slots=True)

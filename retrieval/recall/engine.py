@@ -87,6 +87,12 @@ class RecallResult:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
+class Recaller(Protocol):
+    """Whoever answers recalls: an engine in this process, or one behind a handle."""
+
+    async def recall(self, query: RecallQuery) -> RecallResult: ...
+
+
 class RecallEngine:
     """Answers recalls. Holds no state of its own; safe for any number of concurrent calls."""
 

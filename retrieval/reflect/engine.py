@@ -14,6 +14,7 @@ from retrieval.errors import DeadlineExceeded, FourfoldError, ModelFailed, Needs
 from retrieval.llm.asking import Asker
 from retrieval.llm.fences import fence, fenced
 from retrieval.protocols import LLM
+from retrieval.recall.engine import Recaller
 from retrieval.reflect import by_rules, checking, citing, disposition, prompts
 from retrieval.reflect.checking import Checked
 from retrieval.reflect.citing import Answer
@@ -33,7 +34,6 @@ from retrieval.reflect.seams import (
     Models,
     NoDirectives,
     NoModels,
-    Recaller,
 )
 from retrieval.reflect.searches import QUERY_TOKENS, Searches, Sizes
 from retrieval.reflect.stored import Stored

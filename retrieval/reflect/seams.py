@@ -7,13 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from retrieval.recall.engine import RecallResult
 from retrieval.reflect.scope import Scope
-from retrieval.types import RecallQuery, TagsMatch
-
-
-class Recaller(Protocol):
-    async def recall(self, query: RecallQuery) -> RecallResult: ...
+from retrieval.types import TagsMatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from typing import Any
 
 import orjson
 
+from retrieval.recall.engine import Recaller
 from retrieval.reflect.evidence import Evidence, Item, within
 from retrieval.reflect.query import ReflectQuery
-from retrieval.reflect.seams import Models, Recaller
+from retrieval.reflect.seams import Models
 from retrieval.reflect.stored import Stored
 from retrieval.store.heads import BankHead
 from retrieval.store.visibility import Seen, Visibility

@@ -13,7 +13,6 @@ from retrieval.settings import MISSION_LIMIT, PER_BANK, Described, usable
 from retrieval.types import TagsMatch
 
 _Limit = Annotated[int, Field(ge=-1, le=2**31 - 1)]
-_Globs = Annotated[list[Annotated[str, Field(min_length=1, max_length=1024)]], Field(max_length=64)]
 
 
 NAMED_SCOPES = ("per_tag", "combined", "all_combinations", "shared")

@@ -402,11 +402,14 @@ async def written_since(
     return [(tuple(r["tags"]), r["fact_type"], r["top"]) for r in rows]
 
 
+_CONSOLIDATES = "o.type = 'consolidation' and o.status in ('pending', 'processing')"
+"""Is operation `o` a consolidation that waits or runs?"""
+
+
 async def consolidating(connection: Connection, bank: int) -> bool:
     """Whether a consolidation of the bank waits or runs: its observations are about to change."""
     found: bool = await connection.fetchval(
-        "select exists (select from operations where bank = $1 and type = 'consolidation'"
-        " and status in ('pending', 'processing'))",
+        f"select exists (select from operations o where o.bank = $1 and {_CONSOLIDATES})",
         bank,
     )
     return found
@@ -573,8 +576,7 @@ async def marked(connection: Connection, limit: int) -> list[tuple[int, str]]:
     """(bank, id) of marked models in banks where no consolidation waits or runs."""
     rows = await connection.fetch(
         "select bank, id from mental_models d where pending_refresh and not exists ("
-        " select from operations o where o.bank = d.bank and o.type = 'consolidation'"
-        " and o.status in ('pending', 'processing')) limit $1",
+        f" select from operations o where o.bank = d.bank and {_CONSOLIDATES}) limit $1",
         limit,
     )
     return [(row["bank"], row["id"]) for row in rows]

@@ -11,20 +11,15 @@ from fastapi import Depends, Request
 
 from retrieval.mental.schedule import Documents
 from retrieval.protocols import Embedder
-from retrieval.recall.engine import RecallResult
+from retrieval.recall.engine import Recaller
 from retrieval.reflect.query import Listener, ReflectQuery, ReflectResult
 from retrieval.store import limits, tenants
 from retrieval.store.answers import Key
 from retrieval.store.database.pool import Pool
-from retrieval.types import RecallQuery
 from serve.admission.controller import AdmissionController
 from serve.http.errors import Unauthorized
 from serve.opening.llm import LanguageModels
 from serve.settings import Settings
-
-
-class Recaller(Protocol):
-    async def recall(self, query: RecallQuery) -> RecallResult: ...
 
 
 class Reflector(Protocol):

@@ -62,7 +62,6 @@ Secret = Annotated[SecretStr | None, BeforeValidator(_blank_is_unset)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Listed = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 Maybe = Annotated[int | None, BeforeValidator(_blank_is_unset)]
 

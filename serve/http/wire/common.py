@@ -67,18 +67,10 @@ def moment(value: str) -> datetime:
     return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
 
 
-def _moment(value: Any) -> Any:
-    return moment(value) if isinstance(value, str) else value
-
-
 def _local_moment(value: Any) -> Any:
     return local_moment(value) if isinstance(value, str) else value
 
 
-Moment = Annotated[
-    datetime,
-    BeforeValidator(_moment, json_schema_input_type=str),
-]
 LocalMoment = Annotated[datetime, BeforeValidator(_local_moment, json_schema_input_type=str)]
 """As written: aware where an offset was given."""
 Zone = Annotated[str, StringConstraints(max_length=100), AfterValidator(zones.canonical)]
