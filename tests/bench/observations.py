@@ -76,46 +76,57 @@ async def found(engine: RecallEngine, asked: RecallQuery, made_of: Mapping[str, 
     return [made_of.get(str(row["id"]), {str(row["id"])}) for row in answer.body["results"]]
 
 
+KINDS: Mapping[str, tuple[FactType, ...]] = {
+    "before there were any": tuple(FactType),
+    "memories alone": MEMORIES,
+    "with observations": tuple(FactType),
+}
+"""What is asked of, in this order."""
+
+
 async def worth(name: str, banks: int, questions: int) -> None:
     data = sets.load(name)
-    reached: dict[str, list[list[float]]] = {"memories": [], "with observations": []}
+    reached: dict[str, list[list[float]]] = {label: [] for label in KINDS}
     made = 0
     async with system() as run:
         engine = run.engine(RecallSettings(recall_max_query_tokens=0))
         for bank in data.banks[: banks or None]:
             ids = await run.import_bank(bank.name, bank.memories)
-            await consolidate(run, bank.name, rules=by_rules.decide)
-            rows = await run.pool.fetch(
-                "select id, source_ids from memory_units join banks using (bank)"
-                " where bank_id = $1 and fact_type = $2",
-                bank.name,
-                FactType.OBSERVATION,
-            )
-            made += len(rows)
-            made_of = {
-                str(row["id"]): {str(source) for source in row["source_ids"]} for row in rows
-            }
             step = max(1, len(bank.questions) // questions) if questions else 1
-            for question in bank.questions[::step]:
-                gold = {ids[key] for key in question.gold}
-                for label, types in (("memories", MEMORIES), ("with observations", None)):
-                    filters = Filters(types=types) if types else Filters()
+            made_of: dict[str, set[str]] = {}
+            for label, types in KINDS.items():
+                if types == MEMORIES:
+                    await consolidate(run, bank.name, rules=by_rules.decide)
+                    made_of = await sources(run, bank.name)
+                    made += len(made_of)
+                for question in bank.questions[::step]:
                     asked = query(
                         run, bank.name, question.text, question.now or datetime.now(UTC),
-                        filters=filters, max_tokens=10**6, limit=max(DEPTHS),
+                        filters=Filters(types=types), max_tokens=10**6, limit=max(DEPTHS),
                     )  # fmt: skip
                     ranked = await found(engine, asked, made_of)
+                    gold = {ids[key] for key in question.gold}
                     reached[label].append(
                         [len(gold & set().union(*ranked[:k])) / len(gold) for k in DEPTHS]
                     )
-    rows_ = {
-        label: dict(zip((f"R@{k}" for k in DEPTHS), np.mean(values, axis=0).tolist(), strict=True))
+    columns = [f"R@{k}" for k in DEPTHS]
+    rows = {
+        label: dict(zip(columns, np.mean(values, axis=0).tolist(), strict=True))
         for label, values in reached.items()
     }
-    asked_of = len(reached["memories"])
-    report.table(
-        f"{name}: {made} observations, {asked_of} questions", list(rows_["memories"]), rows_
+    asked_of = len(reached["memories alone"])
+    report.table(f"{name}: {made} observations, {asked_of} questions", columns, rows)
+
+
+async def sources(run: System, bank_id: str) -> dict[str, set[str]]:
+    """Of each observation, the memories that it was made of."""
+    rows = await run.pool.fetch(
+        "select id, source_ids from memory_units join banks using (bank)"
+        " where bank_id = $1 and fact_type = $2",
+        bank_id,
+        FactType.OBSERVATION,
     )
+    return {str(row["id"]): {str(source) for source in row["source_ids"]} for row in rows}
 
 
 async def asked_steadily(
