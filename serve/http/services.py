@@ -45,9 +45,10 @@ class Writer(Protocol):
         document_tags: Sequence[str],
         key: Key | None = None,
         left_s: float | None = None,
+        limit_s: float | None = None,
     ) -> dict[str, Any]:
         """`key`: the same again has the same answer. `left_s`: how long to wait for others who
-        write the same documents."""
+        write the same documents. `limit_s`: how long reading by a language model may take."""
         ...
 
     async def retain_later(
@@ -127,6 +128,10 @@ class Services:
         default_factory=lambda: AdmissionController(32, 64, wait_max_s=30.0)
     )
     """Reflects: they wait for language models, and hold no place of recalls meanwhile."""
+    retain_admission: AdmissionController = field(
+        default_factory=lambda: AdmissionController(128, 64)
+    )
+    """Retains that wait for a language model."""
     llm: LanguageModels = field(default_factory=LanguageModels)
     """Language models that the endpoints ask themselves."""
     documents: Documents | None = None

@@ -147,10 +147,17 @@ class LanguageModels:
         return self.consolidation is not None or "consolidation" in self.by_rules
 
     @property
+    def retains_at_once(self) -> int:
+        """Calls that a retain's model may be asked at once; 0 where there is none."""
+        if self.retain is None:
+            return 0
+        return max(member.settings.max_concurrent for member in self.retain.model.members)
+
+    @property
     def extractor(self) -> FactExtractor | None:
         if "retain" in self.by_rules:
             return RuleExtractor()
-        return None if self.retain is None else ModelExtractor(self.retain)
+        return None if self.retain is None else ModelExtractor(self.retain, self.retains_at_once)
 
 
 async def open_models(settings: Settings, pool: Pool, stack: AsyncExitStack) -> LanguageModels:

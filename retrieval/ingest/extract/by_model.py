@@ -18,6 +18,7 @@ from retrieval.ingest.extract.answers import Reader
 from retrieval.ingest.extract.labels import groups
 from retrieval.ingest.extract.section import Section
 from retrieval.ingest.facts import ExtractedFact
+from retrieval.ingest.progress import Progress
 from retrieval.llm.asking import Asker, Usage
 from retrieval.protocols import LLM
 from retrieval.settings import RetainSettings
@@ -41,6 +42,7 @@ class Job:
     pool: Pool | None = None
     fresh: bool = False
     trace_id: str = ""
+    progress: Progress = field(default_factory=Progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +79,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ModelExtractor:
-    """Safe for concurrent use."""
+    """Safe for concurrent use. `at_once`: chunks of one write that are asked about together."""
 
     llm: LLM
+    at_once: int = 32
 
     async def extract(
         self, job: Job, chunks: Sequence[Chunk], outcome: Outcome
@@ -96,20 +99,29 @@ class ModelExtractor:
         if job.pool is not None and not job.fresh and chunks:
             kept = await store.find(job.pool, job.tenant, job.bank_id, keys)
         outcome.chunks_reused += sum(key in kept for key in keys)
-        found = await asyncio.gather(
-            *(
-                self._one(job, chunk, key, kept, outcome)
-                for chunk, key in zip(chunks, keys, strict=True)
-            ),
-            # Chunks that are being paid for are not given up because another one failed.
-            return_exceptions=True,
-        )
-        facts: list[list[ExtractedFact]] = []
-        for one in found:
-            if isinstance(one, BaseException):
-                raise one
-            facts.append(one)
-        return facts
+        found: list[list[ExtractedFact]] = [[] for _ in chunks]
+        failures: list[Exception] = []
+        places = iter(range(len(chunks)))
+        done = 0
+        job.progress.at("extracting", done, len(chunks))
+
+        async def one_after_another() -> None:
+            nonlocal done
+            for place in places:
+                try:
+                    found[place] = await self._one(job, chunks[place], keys[place], kept, outcome)
+                except Exception as error:
+                    failures.append(error)
+                if failures:
+                    # Those that are being paid for go on to their end; no further one is begun.
+                    return
+                done += 1
+                job.progress.at("extracting", done, len(chunks))
+
+        await asyncio.gather(*(one_after_another() for _ in range(min(self.at_once, len(chunks)))))
+        if failures:
+            raise failures[0]
+        return found
 
     def _key(self, job: Job, chunk: Chunk) -> bytes:
         return ledger.key(

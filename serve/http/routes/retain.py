@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import AsyncExitStack
 from typing import Annotated, Any
 
 from fastapi import Header, Request
@@ -44,9 +45,11 @@ async def retain(
     """Stores contents as memories; the bank is made by its first retain.
 
     With an `Idempotency-Key` the same request again, within a day, has the same answer and does
-    nothing. `X-Request-Timeout-S`: how long to wait for others who write the same documents.
+    nothing. `X-Request-Timeout-S`: how long to wait for others who write the same documents, and
+    for a language model.
     """
-    until = time.monotonic() + min(x_request_timeout_s or TURN_WAIT_S, TURN_WAIT_S_MOST)
+    begin = time.monotonic()
+    until = begin + min(x_request_timeout_s or TURN_WAIT_S, TURN_WAIT_S_MOST)
     key = None
     if idempotency_key is not None:
         key = answers.Key(answers.checked(idempotency_key), request.state.digest)
@@ -57,14 +60,23 @@ async def retain(
     tags = body.document_tags or []
     deadline = time.monotonic() + services.settings.database.db_acquire_timeout_s
     with metrics.measured("retain"):
-        async with services.write_admission.enter(tenant, deadline):
+        async with AsyncExitStack() as places:
+            await places.enter_async_context(services.write_admission.enter(tenant, deadline))
             if body.is_async:
                 accepted = await services.writer.retain_later(
                     tenant, bank_id, items, tags, body.operation_id, key
                 )
             else:
+                if services.llm.retain is not None:
+                    # It had its turn among the writes; waiting for a model it is in nobody's way.
+                    await places.aclose()
+                    await places.enter_async_context(services.retain_admission.enter(tenant))
+                spent_s = time.monotonic() - begin
+                limit_s = None if x_request_timeout_s is None else x_request_timeout_s - spent_s
                 left_s = max(0.0, until - time.monotonic())
-                usage = await services.writer.retain(tenant, bank_id, items, tags, key, left_s)
+                usage = await services.writer.retain(
+                    tenant, bank_id, items, tags, key, left_s, limit_s
+                )
                 accepted = {"usage": usage}
     return json_response(
         {
