@@ -32,6 +32,7 @@ from retrieval.consolidation import by_rules, queue, rounds
 from retrieval.consolidation.deps import ConsolidationDeps
 from retrieval.errors import FourfoldError
 from retrieval.ingest.context import WriteContext, analyser_for
+from retrieval.ingest.extract.by_batch import BatchExtractor
 from retrieval.ingest.operations.worker import HANDLERS, SLOTS, Worker
 from retrieval.keyword.analyser import Analyser
 from retrieval.maintenance.upkeep import Upkeep
@@ -265,6 +266,9 @@ async def open_writer(
             )
             scheduling = asyncio.create_task(schedule.keep_scheduled(pool, own))
             stack.callback(scheduling.cancel)
+        if isinstance(deps.extractor, BatchExtractor):
+            sweeping = asyncio.create_task(deps.extractor.keep_swept(pool))
+            stack.callback(sweeping.cancel)
         for worker in workers:
             await worker.start()
             stack.push_async_callback(worker.stop)

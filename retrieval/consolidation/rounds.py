@@ -38,7 +38,8 @@ from retrieval.errors import (
 )
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.facts import Fact
-from retrieval.ingest.operations.worker import Handler, Parked
+from retrieval.ingest.operations.parking import Parked
+from retrieval.ingest.operations.worker import Handler
 from retrieval.ingest.scopes import scope_key
 from retrieval.ingest.write.enrich import embedded
 from retrieval.ingest.write.stored import Stored, load

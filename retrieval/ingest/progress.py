@@ -24,6 +24,11 @@ class Progress:
         self.stage, self.processed, self.total = stage, processed, total
         self.noted += 1
 
+    def ended(self) -> dict[str, Any] | None:
+        """The last stage, done."""
+        self.processed = self.total
+        return self.shown()
+
     def shown(self) -> dict[str, Any] | None:
         """As an operation shows it, now; None where nothing was noted."""
         if self.stage is None:

@@ -120,6 +120,7 @@ async def _retain(
         pool=deps.pool,
         fresh=anew is not None,
         trace_id=str(errand.operation or uuid4()),
+        operation=errand.operation,
         progress=deps.progress,
     )
     extraction = Extraction(deps.extractor, job)

@@ -218,20 +218,25 @@ async def renew(
 
 
 async def finish(
-    connection: Connection, claimed: Claim, result: Mapping[str, Any] | None = None
+    connection: Connection,
+    claimed: Claim,
+    result: Mapping[str, Any] | None = None,
+    progress: Mapping[str, Any] | None = None,
 ) -> None:
-    """Completes the operation inside the transaction that did its work.
+    """Completes the operation inside the transaction that did its work. `progress`: its last.
 
     Conflict, which undoes that work, if the operation is not ours any more: somebody else does it,
     or it was cancelled.
     """
     bank = await connection.fetchval(
         "update operations set status = 'completed', result_metadata = $3, error_message = null,"
-        " progress = null, payload = '{}', leased_until = null, lease = null, updated_at = now()"
+        " progress = coalesce($4, progress), payload = '{}', leased_until = null, lease = null,"
+        " updated_at = now()"
         " where operation_id = $1 and lease = $2 and status = 'processing' returning bank",
         claimed.operation_id,
         claimed.lease,
         None if result is None else dict(result),
+        None if progress is None else dict(progress),
     )
     if bank is None:
         raise Conflict(f"operation {claimed.operation_id} was taken over or cancelled")
@@ -263,21 +268,28 @@ async def proceed(
 
 
 async def release(
-    pool: Pool, claimed: Claim, wait_s: float = 0.0, message: str | None = None
+    pool: Pool,
+    claimed: Claim,
+    wait_s: float = 0.0,
+    message: str | None = None,
+    progress: Mapping[str, Any] | None = None,
 ) -> None:
     """Puts an operation that was not done back into the queue, for `wait_s` from now on, which
-    costs no attempt. `message`: what it waits for."""
+    costs no attempt. `message`: what it waits for; `progress`: how far it is, if it does not begin
+    anew."""
 
     async def work(connection: Connection) -> None:
         await connection.execute(
             "update operations set status = 'pending', leased_until = null, lease = null,"
             " next_retry_at = case when $3 > 0 then now() + $3 * interval '1 second' end,"
-            " error_message = coalesce($4, error_message), progress = null, updated_at = now()"
+            " error_message = coalesce($4, error_message), progress = coalesce($5, progress),"
+            " updated_at = now()"
             " where operation_id = $1 and lease = $2 and status = 'processing'",
             claimed.operation_id,
             claimed.lease,
             wait_s,
             message,
+            None if progress is None else dict(progress),
         )
 
     await write(pool, work)

@@ -71,7 +71,7 @@ WITHOUT_EFFECT: Mapping[str, type] = {
     **dict.fromkeys(
         (
             "BM25_SELECTIVE_TERMS", "ANN_ITERATIVE_SCAN",
-            "RETAIN_BATCH_ENABLED", "EMBEDDINGS_ONNX_NORMALIZE",
+            "EMBEDDINGS_ONNX_NORMALIZE",
             "RERANKER_FLASHRANK_CPU_MEM_ARENA",
         ),
         str,  # their parser takes any text: what is not true is false

@@ -33,9 +33,15 @@ def server() -> Iterator[LLMServer]:
 
 @asynccontextmanager
 async def application(
-    dsn: str, consolidation: dict[str, Any] | None = None, **llm: Any
+    dsn: str,
+    consolidation: dict[str, Any] | None = None,
+    retain: dict[str, Any] | None = None,
+    worker: dict[str, Any] | None = None,
+    **llm: Any,
 ) -> AsyncIterator[Live]:
-    settings = settings_for(dsn, llm=llm, consolidation=consolidation or {})
+    sections = {"consolidation": consolidation, "retain": retain, "worker": worker}
+    given = {name: section for name, section in sections.items() if section is not None}
+    settings = settings_for(dsn, llm=llm, **given)
     async with AsyncExitStack() as stack:
         pool = await open_database(settings, stack)
         await migrate(pool)

@@ -35,6 +35,7 @@ from retrieval.ingest.documents import reprocessing
 from retrieval.ingest.files.operation import FILE, convert_retain
 from retrieval.ingest.items import DOCUMENT_LIMIT, parse
 from retrieval.ingest.operations.isolation import Child, Died
+from retrieval.ingest.operations.parking import Parked
 from retrieval.ingest.progress import Progress
 from retrieval.ingest.retain import retain
 from retrieval.store import answers, banks, operations, payloads
@@ -182,14 +183,6 @@ class Handler(Protocol):
     async def __call__(self, deps: WriteContext, claimed: Claim, /) -> None: ...
 
 
-class Parked(Exception):
-    """The operation cannot go on for `wait_s` seconds, through no fault of its own."""
-
-    def __init__(self, reason: str, wait_s: float) -> None:
-        super().__init__(reason)
-        self.wait_s = wait_s
-
-
 async def _retain(deps: WriteContext, claimed: Claim) -> None:
     payload = claimed.payload
     if not payload.get("items"):
@@ -201,7 +194,9 @@ async def _retain(deps: WriteContext, claimed: Claim) -> None:
         payload["items"],
         document_tags=payload["document_tags"],
         now=datetime.fromisoformat(payload["now"]),
-        also=lambda connection, result: operations.finish(connection, claimed, result),
+        also=lambda connection, result: operations.finish(
+            connection, claimed, result, deps.progress.ended()
+        ),
         operation=claimed.operation_id,
         deadline=time.monotonic() + TURN_WAIT_S,
         longest=DOCUMENT_LIMIT,
@@ -214,7 +209,9 @@ async def _reprocess(deps: WriteContext, claimed: Claim) -> None:
         claimed.tenant,
         claimed.bank_id,
         claimed.document_id or "",
-        also=lambda connection, result: operations.finish(connection, claimed, result),
+        also=lambda connection, result: operations.finish(
+            connection, claimed, result, deps.progress.ended()
+        ),
         operation=claimed.operation_id,
         deadline=time.monotonic() + TURN_WAIT_S,
     )
@@ -356,7 +353,7 @@ class Worker:
         except Busy:
             await operations.release(pool, claimed, BUSY_WAIT_S)
         except Parked as error:
-            await self._park(claimed, str(error), error.wait_s)
+            await self._park(claimed, str(error), error.wait_s, progress)
         except Died as error:
             log.warning("operation %s killed its process: %s", claimed.operation_id, error)
             await operations.fail(pool, claimed, str(error), again=True, died=True)
@@ -377,11 +374,14 @@ class Worker:
         finally:
             keeping.cancel()
 
-    async def _park(self, claimed: Claim, reason: str, wait_s: float) -> None:
+    async def _park(
+        self, claimed: Claim, reason: str, wait_s: float, progress: Progress | None = None
+    ) -> None:
         """Puts an operation back that cannot go on for now, through no fault of its own."""
         log.info("operation %s waits: %s", claimed.operation_id, reason)
         wait_s = min(PARK_S_MOST, max(1.0, wait_s))
-        await operations.release(self._deps.pool, claimed, wait_s, reason)
+        told = None if progress is None else progress.shown()
+        await operations.release(self._deps.pool, claimed, wait_s, reason, told)
 
     async def _do(self, claimed: Claim, progress: Progress) -> None:
         handle = self._handlers[claimed.type]

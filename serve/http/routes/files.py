@@ -43,6 +43,7 @@ _FORM = {
                 "schema": {
                     "type": "object",
                     "required": ["files"],
+                    "additionalProperties": False,
                     "properties": {
                         "files": {
                             "type": "array",

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import Header, Request
 from starlette.responses import Response
 
-from retrieval.errors import TooMuch
+from retrieval.errors import InvalidInput, TooMuch
 from retrieval.store import answers
 from serve import metrics
 from serve.http.errors import json_response
@@ -53,6 +53,12 @@ async def retain(
     key = None
     if idempotency_key is not None:
         key = answers.Key(answers.checked(idempotency_key), request.state.digest)
+    if services.llm.batches is not None and not body.is_async:
+        raise InvalidInput(
+            "async: this server has content read in batches (RETAIN_BATCH_ENABLED), within a day:"
+            " send async: true",
+            "async",
+        )
     most = await most_items(services, tenant, services.settings.retain.retain_max_items)
     if len(body.items) > most:
         raise TooMuch(f"items: {len(body.items)} items, at most {most} at once", "items")

@@ -275,7 +275,8 @@ async def test_what_an_operation_says_of_itself(pool: Pool, bank: str) -> None:
     finally:
         await running.stop()
     found = await told(pool, bank, id)
-    assert found["progress"] is None
+    progress = found["progress"]
+    assert (progress["stage"], progress["processed"], progress["total"]) == ("storing", 7, 7)
     result = found["result_metadata"]
     assert (result["unit_ids_count"], result["chunks_total"], result["chunks_reused"]) == (7, 4, 1)
     assert result["extraction_errors_count"] == 1
