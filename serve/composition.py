@@ -55,6 +55,7 @@ from retrieval.store.database.pool import Connection, Pool
 from retrieval.store.heads import BankHead
 from retrieval.store.mental_models import REFRESH
 from retrieval.store.tenants import DEFAULT_TENANT
+from retrieval.store.turns import Line
 from retrieval.types import RecallQuery
 from serve import metrics
 from serve.admission.controller import AdmissionController, AdmissionLimits, LimitShare
@@ -442,6 +443,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         read_admission=read_admission(settings),
         reflect_admission=reflect_admission(settings, pool, membership.share),
         retain_admission=retain_admission(settings, pool, llm, membership.share),
+        line=Line(settings.limits.write_queue_max),
         llm=llm,
         documents=documents,
         embedder=embedder,

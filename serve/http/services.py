@@ -16,6 +16,7 @@ from retrieval.reflect.query import Listener, ReflectQuery, ReflectResult
 from retrieval.store import limits, tenants
 from retrieval.store.answers import Key
 from retrieval.store.database.pool import Pool
+from retrieval.store.turns import Line
 from serve.admission.controller import AdmissionController
 from serve.http.errors import Unauthorized
 from serve.opening.llm import LanguageModels
@@ -132,6 +133,8 @@ class Services:
         default_factory=lambda: AdmissionController(128, 64)
     )
     """Retains that wait for a language model."""
+    line: Line = field(default_factory=Line)
+    """Retains that wait for others who write the same documents: they hold no place meanwhile."""
     llm: LanguageModels = field(default_factory=LanguageModels)
     """Language models that the endpoints ask themselves."""
     documents: Documents | None = None

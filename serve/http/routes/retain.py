@@ -64,9 +64,11 @@ async def retain(
         raise TooMuch(f"items: {len(body.items)} items, at most {most} at once", "items")
     items = await asyncio.to_thread(_items, body)
     tags = body.document_tags or []
-    deadline = time.monotonic() + services.settings.database.db_acquire_timeout_s
+    named = [] if body.is_async else [i["document_id"] for i in items if "document_id" in i]
     with metrics.measured("retain"):
-        async with AsyncExitStack() as places:
+        # Whoever waits for others who write the same document has no place that others need.
+        async with services.line.of(tenant, bank_id, named, until), AsyncExitStack() as places:
+            deadline = time.monotonic() + services.settings.database.db_acquire_timeout_s
             await places.enter_async_context(services.write_admission.enter(tenant, deadline))
             if body.is_async:
                 accepted = await services.writer.retain_later(
