@@ -165,7 +165,7 @@ class Member:
                 wait_s = max(verdict.wait_s, self.settings.initial_backoff_s)
                 self.account.limited(wait_s)
                 return Overloaded(told, max(1.0, wait_s))
-            case Outcome.TRANSIENT:
+            case Outcome.TRANSIENT if response.status_code != 501:
                 return Unavailable(self.name, verdict.message)
             case Outcome.SETUP if response.status_code != 404:
                 return Misconfigured(told)

@@ -52,9 +52,9 @@ class OpenedLLM:
         except ModelError as error:
             raise translated(error) from error
 
-    async def probe(self, deadline: float) -> None:
-        """One short call to each member."""
-        await self.model.probe(deadline)
+    async def probe(self, deadline: float, *, tools: bool = False) -> None:
+        """One short call to each member; `tools`: that offers a tool."""
+        await self.model.probe(deadline, tools=tools)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ async def health(models: LanguageModels, operation: str, timeout_s: float) -> di
     started = time.monotonic()
     status = "connected"
     try:
-        await model.probe(started + timeout_s)
+        await model.probe(started + timeout_s, tools=operation == "reflect")
     except Misconfigured:
         status = "auth_failed"
     except DeadlineExceeded:

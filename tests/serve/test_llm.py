@@ -221,6 +221,8 @@ async def test_health(dsn: str, server: LLMServer) -> None:
             "consolidation": "not_configured",
             "reflect": "auth_failed",
         }
+        offered = {asked.body["model"]: "tools" in asked.body for asked in server.asked}
+        assert offered == {"m": False, "locked": True}  # a reflect needs tools
 
 
 async def test_traces_hold_no_credentials(dsn: str, server: LLMServer) -> None:

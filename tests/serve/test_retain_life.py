@@ -247,6 +247,23 @@ async def test_who_waits_for_a_document_holds_no_place(live: Live) -> None:
         assert {(await one).status_code for one in slow} == {200}
 
 
+async def test_who_waits_for_a_model_holds_no_place(dsn: str, server: LLMServer, bank: str) -> None:
+    held: list[int] = []
+
+    def answer(asked: Asked) -> Reply:
+        held.append(live.services.write_admission.running)
+        return every_line(asked)
+
+    server.rule("facts", answer)
+    async with retaining(dsn, server) as live:
+        await put(live, bank, "Ann likes tea.")
+        dry = await live.http.post(
+            f"{B}/{bank}/memories/dry-run-extract", json={"content": "Bo likes coffee."}
+        )
+        assert [fact["text"] for fact in dry.json()["facts"]] == ["Bo likes coffee."]
+    assert held == [0, 0]
+
+
 @pytest.mark.timeout(180)
 async def test_killed_in_the_middle(server: LLMServer) -> None:
     """kill -9 while a chunk is read, twice: nothing is lost or doubled, and what was answered

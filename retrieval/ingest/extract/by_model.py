@@ -196,8 +196,19 @@ class ModelExtractor:
             halves = cut(text, max(SMALLEST // 2, -(-len(text) // 2) + 1))
             if len(text) <= SMALLEST or len(halves) < 2:
                 raise
-            return _joined([await self._asked(job, chunk, half, outcome) for half in halves])
+            return _joined([await self._half(job, chunk, half, outcome) for half in halves])
         outcome.errors += [f"{chunk.where}: {problem}" for problem in reader.dropped]
+        return facts
+
+    async def _half(
+        self, job: Job, chunk: Chunk, text: str, outcome: Outcome
+    ) -> list[ExtractedFact]:
+        """A part of a chunk, kept for itself: the other part may fail."""
+        key = self.key(job, replace(chunk, text=text))
+        if key in (kept := await self.kept(job, [key])):
+            return ledger.read(kept[key])
+        facts = await self._asked(job, chunk, text, outcome)
+        await self.keep(job, chunk, key, facts)
         return facts
 
 

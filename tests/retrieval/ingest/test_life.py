@@ -14,6 +14,7 @@ from retrieval.errors import (
     Conflict,
     DeadlineExceeded,
     FourfoldError,
+    ModelCut,
     ModelExhausted,
     ModelFailed,
     ModelRefused,
@@ -181,6 +182,26 @@ async def test_a_chunk_that_fails_stores_nothing_and_good_ones_are_paid(
     again = [content(asked)[:8] for asked in llm.asked[len(paid) :]]
     assert again == ["Line 002"]
     assert len(await units(pool, bank)) == 4
+
+
+async def test_a_half_of_a_chunk_is_not_paid_twice(pool: Pool, bank: str) -> None:
+    bad = True
+
+    def then(asked: Asked) -> Any:
+        if len(content(asked)) > 500:
+            raise ModelCut("the answer was cut")
+        return "I cannot" if bad and "Second" in content(asked) else None
+
+    llm = Quoting(then)
+    ingest = with_model(pool, llm, retain_chunk_size=1000)
+    text = f"First {'one ' * 100}.\nSecond {'two ' * 100}."
+    with pytest.raises(ModelFailed, match="chunk 0 of document 'd'"):
+        await put(ingest, bank, text)
+    bad = False
+    await put(ingest, bank, text)
+    halves = [content(asked)[:6] for asked in llm.asked if len(content(asked)) <= 500]
+    assert halves == ["First ", "Second", "Second", "Second"]
+    assert len(await units(pool, bank)) == 2
 
 
 async def test_after_a_failure_no_further_chunk_is_begun(pool: Pool, bank: str) -> None:
