@@ -37,10 +37,14 @@ async def application(
     consolidation: dict[str, Any] | None = None,
     retain: dict[str, Any] | None = None,
     worker: dict[str, Any] | None = None,
+    schema: str | None = None,
     **llm: Any,
 ) -> AsyncIterator[Live]:
+    """`schema`: a queue of its own, where nobody else's worker takes anything."""
     sections = {"consolidation": consolidation, "retain": retain, "worker": worker}
     given = {name: section for name, section in sections.items() if section is not None}
+    if schema is not None:
+        given["database"] = {"database_url": dsn, "db_pool_min_size": 1, "database_schema": schema}
     settings = settings_for(dsn, llm=llm, **given)
     async with AsyncExitStack() as stack:
         pool = await open_database(settings, stack)

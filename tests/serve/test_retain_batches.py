@@ -26,6 +26,7 @@ pytestmark = pytest.mark.integration
 
 LINES = [f"Line {i} says that the kiln is warm. {'It is so. ' * 13}" for i in range(4)]
 TEXT = "\n".join(LINES)
+SCHEMA = "retain_batches"
 
 
 @pytest.fixture
@@ -83,7 +84,8 @@ async def batching(dsn: str, server: LLMServer, **more: Any) -> AsyncIterator[St
         **more,
     }
     worker = {"worker_enabled": False}
-    async with application(dsn, retain={"retain_chunk_size": 200}, worker=worker, **llm) as live:
+    chunks = {"retain_chunk_size": 200}
+    async with application(dsn, retain=chunks, worker=worker, schema=SCHEMA, **llm) as live:
         yield Steps(live)
 
 
@@ -296,7 +298,7 @@ async def test_by_a_running_worker(dsn: str, server: LLMServer) -> None:
         "llm_base_url": server.url, "retain_batch_enabled": True,
         "retain_batch_poll_interval_seconds": 1,
     }  # fmt: skip
-    async with application(dsn, **llm) as live:
+    async with application(dsn, schema=SCHEMA, **llm) as live:
         body = {"items": [{"content": "Ann likes tea."}], "async": True}
         id = (await live.http.post(f"{B}/running/memories", json=body)).json()["operation_id"]
         assert UUID(id)

@@ -65,7 +65,8 @@ async def retaining(dsn: str, server: LLMServer, **more: Any) -> AsyncIterator[L
     }
     alone = {"enable_auto_consolidation": False}
     chunks = {"retain_chunk_size": 200}
-    async with application(dsn, consolidation=alone, retain=chunks, **llm) as live:
+    schema = "retain_life"
+    async with application(dsn, consolidation=alone, retain=chunks, schema=schema, **llm) as live:
         yield live
 
 
