@@ -54,16 +54,17 @@ class Line:
         """Inside nobody else of this line has any of the documents. Busy at `deadline`
         (time.monotonic()); Overloaded where too many of the tenant wait."""
         wanted = sorted(set(documents))
+        locks = [self._lock(tenant, bank_id, document) for document in wanted]
         async with AsyncExitStack() as stack:
-            if self._waiting[tenant] >= self._most:
+            if any(lock.locked() for lock in locks) and self._waiting[tenant] >= self._most:
                 raise Overloaded(
                     f"{self._waiting[tenant]} requests of this tenant wait for documents", LATER_S
                 )
             self._waiting[tenant] += 1
             try:
                 async with asyncio.timeout(_left(deadline)):
-                    for document in wanted:
-                        await stack.enter_async_context(self._lock(tenant, bank_id, document))
+                    for lock in locks:
+                        await stack.enter_async_context(lock)
             except TimeoutError:
                 raise _busy(wanted) from None
             finally:

@@ -138,7 +138,9 @@ async def _submit(
             document_id=checked[0].document_id if len(given) == 1 and len(checked) == 1 else None,
             lanes=[item.document_id for item in checked if item.named],
         )
-        answer = {"operation_id": str(made), "items_count": len(items)}
+        answer: dict[str, Any] = {"operation_id": str(made), "items_count": len(items)}
+        if len({item.strategy for item in checked}) > 1:
+            answer["operation_ids"] = [str(made)]
         if key is not None:
             await answers.keep(connection, bank, key, answer)
         return answer
