@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from retrieval.errors import Conflict, ModelFailed, Overloaded
-from retrieval.ingest.operations.worker import Parked
+from retrieval.ingest.operations.parking import Parked
 from retrieval.mental import schedule
 from retrieval.mental.editor import ModelEditor
 from retrieval.mental.refresh import Refresher
