@@ -26,6 +26,7 @@ from retrieval.mental.trigger import Trigger, following
 from retrieval.settings.mental import MentalSettings
 from retrieval.store import mental_models, operations
 from retrieval.store.database.pool import Connection, Pool, write
+from retrieval.store.mental_models import REFRESH
 from retrieval.store.operations import Claim
 
 log = logging.getLogger(__name__)
@@ -166,6 +167,8 @@ async def _wants(connection: Connection, row: Any) -> bool:
     """Whether a refresh that nobody asks for is to be tried."""
     bank, id = row["bank"], row["id"]
     if id not in await staleness.stale(connection, bank, [row]):
+        return False
+    if await operations.deadly(connection, bank, REFRESH, id):
         return False
     parked: int | None = row["parked_at"]
     if parked is None:

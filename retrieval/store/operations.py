@@ -178,6 +178,22 @@ async def bury(connection: Connection, types: Sequence[str] | None) -> None:
     )
 
 
+async def deadly(connection: Connection, bank: int, type: str, model: str | None = None) -> bool:
+    """Did the newest operation of this type (and on this mental model) fail because its processes
+    died? Then nobody begins another one unasked."""
+    found = await connection.fetchval(
+        "select status = 'failed' and deaths >= $4 from operations where bank = $1 and type = $2"
+        " and ($3::text is null or $3 = coalesce("  # what is done has no payload any more
+        "  payload->>'mental_model_id', result_metadata->>'mental_model_id'))"
+        " order by place desc limit 1",
+        bank,
+        type,
+        model,
+        DEATHS_MOST,
+    )
+    return bool(found)
+
+
 async def renew(pool: Pool, claimed: Claim, lease_s: float = LEASE_S) -> bool:
     """Keeps the operation ours; False if it no longer is."""
 

@@ -400,6 +400,44 @@ async def test_after_a_consolidation(rules: Live) -> None:
     assert len(await waiting(rules, bank)) == first + 1
 
 
+async def test_what_killed_its_processes_is_not_begun_again_unasked(rules: Live) -> None:
+    bank, pool = "deadly", rules.services.pool
+    await bench(rules, bank, mode="full")
+    trigger = {"refresh_after_consolidation": True}
+    await ask(rules, "PATCH", f"{bank}/mental-models/ann", json={"trigger": trigger})
+    await moves(rules, bank)
+
+    async def dead(connection: Any) -> None:
+        """As three processes leave it that died of it."""
+        held = (await banks.head_of(connection, DEFAULT_TENANT, bank)).bank
+        payload = {"mental_model_id": "ann", "full": True}
+        made, _ = await operations.create(
+            connection, held, mental_models.REFRESH, payload, wait_s=3600
+        )
+        await connection.execute(
+            "update operations set status = 'failed', deaths = 3 where operation_id = $1", made
+        )
+
+    await write(pool, dead)
+    first = len(await waiting(rules, bank))
+    for sql in ("pending_refresh = true", "next_refresh_at = now() - interval '5 days'"):
+        await change(rules, bank, sql)
+        await schedule.queue_marked(pool, SETTINGS)
+        await schedule.queue_due(pool, SETTINGS)
+        assert len(await waiting(rules, bank)) == first
+    queued = await ask(rules, "POST", f"{bank}/mental-models/ann/refresh")
+    assert (await ended(rules, bank, queued["operation_id"]))["status"] == "completed"
+    # Done once, it is one like others again.
+    await moves(rules, bank, "Ann moved to Faro.", key="4")
+    await change(rules, bank, "pending_refresh = true")
+
+    async def fresh() -> bool:
+        await schedule.queue_marked(pool, SETTINGS)
+        return not (await get(rules, bank, "ann"))["is_stale"]
+
+    await until(fresh)
+
+
 async def test_schedules(rules: Live) -> None:
     """A time that was missed runs once, and only for what is stale."""
     bank, pool = "cron", rules.services.pool
