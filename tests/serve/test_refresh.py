@@ -18,7 +18,7 @@ from retrieval.mental.refresh import Refresher
 from retrieval.mental.schedule import Documents
 from retrieval.mental.writer import Source, WriteRequest, Written
 from retrieval.settings.mental import MentalSettings
-from retrieval.store import banks, mental_models, operations
+from retrieval.store import banks, operations, refreshes
 from retrieval.store.database.pool import read, write
 from retrieval.store.operations import Claim
 from retrieval.store.segments import table as segments
@@ -75,7 +75,7 @@ class Bench:
                 id,
                 lease,
             )
-            return Claim(id, DEFAULT_TENANT, self.bank, mental_models.REFRESH, payload, 0, lease)
+            return Claim(id, DEFAULT_TENANT, self.bank, refreshes.REFRESH, payload, 0, lease)
 
         claim = await write(pool, claimed)
         await self.documents.refresh(claim)
@@ -373,7 +373,7 @@ async def test_after_a_consolidation(rules: Live) -> None:
 
     async def mark(connection: Any) -> None:
         held = (await banks.head_of(connection, DEFAULT_TENANT, bank)).bank
-        await mental_models.mark(connection, held)
+        await refreshes.mark(connection, held)
 
     await write(pool, mark)
     await schedule.queue_marked(pool, SETTINGS)
@@ -411,9 +411,7 @@ async def test_what_killed_its_processes_is_not_begun_again_unasked(rules: Live)
         """As three processes leave it that died of it."""
         held = (await banks.head_of(connection, DEFAULT_TENANT, bank)).bank
         payload = {"mental_model_id": "ann", "full": True}
-        made, _ = await operations.create(
-            connection, held, mental_models.REFRESH, payload, wait_s=3600
-        )
+        made, _ = await operations.create(connection, held, refreshes.REFRESH, payload, wait_s=3600)
         await connection.execute(
             "update operations set status = 'failed', deaths = 3 where operation_id = $1", made
         )

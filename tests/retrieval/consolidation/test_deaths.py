@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from retrieval.consolidation import queue
-from retrieval.store import operations
+from retrieval.store import operation_views, operations
 from tests.retrieval.consolidation.world import TENANT, World, each
 from tests.retrieval.store.servers import server
 
@@ -77,7 +77,7 @@ async def test_a_failed_one_is_tried_again_on_request(world: World) -> None:
     await world.add("Ann keeps bees.")
     (operation,) = await world.operations()
     await _fail(world, operations.DEATHS_MOST)
-    await operations.retry(world.pool, TENANT, world.bank, operation["id"])
+    await operation_views.retry(world.pool, TENANT, world.bank, operation["id"])
     world.model.rule = each
     assert await world.run()
     assert await world.texts() == ["Ann keeps bees."]

@@ -18,7 +18,7 @@ from retrieval.errors import (
     Unavailable,
 )
 from retrieval.ingest import curation
-from retrieval.store import banks, memories, operations
+from retrieval.store import banks, memories, operation_views, operations
 from tests.retrieval.consolidation.world import (
     World,
     create,
@@ -343,7 +343,7 @@ async def test_cancelled_before_its_next_commit(world: World) -> None:
     async def chat(operation: str, messages: Any, **more: Any) -> Any:
         found = await original(operation, messages, **more)
         if asked == 2:
-            await operations.cancel(world.pool, world.tenant, world.bank, waiting["id"])
+            await operation_views.cancel(world.pool, world.tenant, world.bank, waiting["id"])
         return found
 
     world.model.chat = chat  # type: ignore[method-assign]
