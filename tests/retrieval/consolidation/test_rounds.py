@@ -563,6 +563,7 @@ async def test_without_anybody_to_decide(world: World) -> None:
 
 async def test_scopes_are_consolidated_at_once(world: World) -> None:
     running = most = 0
+    together = asyncio.Event()
     world.tune(consolidation_llm_parallelism=3)
     original = world.model.chat
     world.model.rule = each
@@ -571,7 +572,9 @@ async def test_scopes_are_consolidated_at_once(world: World) -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.02)
+        if running == 3:
+            together.set()
+        await asyncio.wait_for(together.wait(), 60)
         running -= 1
         return await original(operation, messages, **more)
 
