@@ -53,7 +53,7 @@ from retrieval.store import banks
 from retrieval.store import limits as tenant_limits
 from retrieval.store.database.pool import Connection, Pool
 from retrieval.store.heads import BankHead
-from retrieval.store.mental_models import REFRESH
+from retrieval.store.refreshes import REFRESH
 from retrieval.store.tenants import DEFAULT_TENANT
 from retrieval.store.turns import Line
 from retrieval.types import RecallQuery

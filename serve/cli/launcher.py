@@ -224,6 +224,9 @@ def _environment(settings: Settings, data: Path, folder: Path) -> Mapping[str, s
         "RAY_SERVE_METRICS_EXPORT_INTERVAL_MS": "1000",
         "RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "0.25",
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+        # Ray puts its workers behind everything else on a machine (niceness 15): a busy client or a
+        # build would then hold up every answer.
+        "RAY_worker_niceness": "0",
         # Ray's would abort this process at a SIGTERM, and leave behind what it has started.
         "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1",
         # Between stages: vectors of 3,000 memories, or what a range of some 100,000 says to a

@@ -37,7 +37,7 @@ DEPTH_MAX = 64
 SMALL_BOUNDS = Bounds(DEPTH_MAX, containers=25_000, values=25_000)
 LARGE_BOUNDS = Bounds(DEPTH_MAX, containers=250_000, values=500_000)
 """Of bodies of all routes, and of those that store memories in bulk. At their bounds they are
-parsed in about 3 and 50 ms."""
+parsed in about 3 and 50 ms, the latter in pieces of 5."""
 ERRORS_MAX = 1_000
 """Of more problems than this none is described: each description costs some microseconds."""
 
@@ -83,8 +83,7 @@ class BodyReader:
     def __call__(self, body: bytes) -> tuple[BaseModel, list[str]]:
         """The body as the route's model, and names that it ignored. RequestValidationError."""
         try:
-            structure.check(body, self._bounds)
-            content = orjson.loads(body)
+            content = structure.loads(body, self._bounds)
         except structure.TooMuch as error:
             raise _invalid("body_too_complex", ("body",), f"the body {error}") from None
         except orjson.JSONDecodeError as error:

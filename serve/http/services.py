@@ -9,6 +9,7 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
 
+from retrieval.errors import NeedsModel
 from retrieval.mental.schedule import Documents
 from retrieval.protocols import Embedder
 from retrieval.recall.engine import Recaller
@@ -215,6 +216,12 @@ Reader = Annotated[str, Depends(_reading, scope="function")]
 """The tenant, admitted among those that read, until the endpoint is done."""
 Changer = Annotated[str, Depends(_changing, scope="function")]
 """The tenant, admitted among those that write, until the endpoint is done."""
+
+
+def needs_model(able: bool, what: str) -> None:
+    """NeedsModel where no language model could do `what`."""
+    if not able:
+        raise NeedsModel(f"{what} needs a language model and none is configured")
 
 
 async def largest_body(services: Services, tenant: str) -> int:

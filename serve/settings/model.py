@@ -340,8 +340,8 @@ class ServerLimits(Section):
     read_queue_max: Count = 64
     """Reads of one tenant that may wait in one process; above it 503."""
     refusals_per_s: Count = 50
-    """Refusals (4xx, 503) that one tenant, or all without a key, get at once; each one beyond is
-    held back for a second. 0 = none is."""
+    """Refusals (4xx, 503) that one tenant, or all without a key, get in a second; those beyond wait
+    for their time, 5 seconds at most. 0 = none does."""
     require_api_key: Flag = False
     """true: a request needs a key made with `fourfold keys`; its tenant is the key's."""
 

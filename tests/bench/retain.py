@@ -30,7 +30,7 @@ from retrieval.errors import NotFound
 from retrieval.ingest.extract.by_model import ModelExtractor
 from retrieval.ingest.operations.worker import Worker, submit
 from retrieval.ingest.retain import retain
-from retrieval.store import operations
+from retrieval.store import operation_views
 from retrieval.store.database.pool import Pool
 from retrieval.text.tokens import count
 from tests.bench import report, sets
@@ -121,7 +121,7 @@ async def _wait(pool: Pool, tenant: str, ids: Mapping[str, float], waits: list[f
     while left:
         for id, began in list(left.items()):
             with suppress(NotFound):
-                found = await operations.get(pool, tenant, "b", id)
+                found = await operation_views.get(pool, tenant, "b", id)
                 if found["status"] == "completed":
                     waits.append(time.monotonic() - began)
                     del left[id]

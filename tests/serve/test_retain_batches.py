@@ -14,7 +14,7 @@ import pytest
 from retrieval.errors import DeadlineExceeded
 from retrieval.ingest.extract.by_batch import BatchExtractor
 from retrieval.ingest.operations.worker import Worker
-from retrieval.store import llm_calls, operations
+from retrieval.store import llm_calls, operation_views
 from retrieval.store.tenants import DEFAULT_TENANT
 from serve.settings import SettingsError, parse
 from serve.writer import LocalWriter
@@ -227,7 +227,7 @@ async def test_cancelled_while_it_was_being_sent(dsn: str, server: LLMServer) ->
         server.batches.lost = True
         id = await steps.submit("unnamed")
         await steps.step("unnamed", id)
-        await operations.cancel(steps.pool, DEFAULT_TENANT, "unnamed", id)
+        await operation_views.cancel(steps.pool, DEFAULT_TENANT, "unnamed", id)
         await steps.extractor.sweep(steps.pool)
         assert [b["status"] for b in server.batches.batches.values()] == ["cancelled"]
         assert await steps.noted("unnamed") == []

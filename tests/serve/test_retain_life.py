@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from retrieval.ingest.operations.worker import submit
-from retrieval.store import memories, operations
+from retrieval.store import memories, operation_views
 from serve import app
 from serve.admission.controller import AdmissionController
 from tests.models.llm_server import Asked, LLMServer, Reply
@@ -303,7 +303,7 @@ async def test_killed_in_the_middle(server: LLMServer) -> None:
             begin = time.monotonic()
             try:
                 while process.returncode is None and time.monotonic() - begin < 120:
-                    told = await operations.get(pool, "default", "b", ids[1])
+                    told = await operation_views.get(pool, "default", "b", ids[1])
                     if told["status"] == "completed":
                         break
                     await asyncio.sleep(0.1)
@@ -311,7 +311,7 @@ async def test_killed_in_the_middle(server: LLMServer) -> None:
                 if process.returncode is None:
                     process.kill()
                 await process.wait()
-        states = [(await operations.get(pool, "default", "b", id))["status"] for id in ids]
+        states = [(await operation_views.get(pool, "default", "b", id))["status"] for id in ids]
         assert states == ["completed", "completed"]
         assert sorted(answered) == sorted([*(f"Line {i:03}" for i in range(6)), "A last l"])
         found = await memories.list_memories(pool, "default", "b", limit=100)

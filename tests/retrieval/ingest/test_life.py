@@ -28,7 +28,7 @@ from retrieval.ingest.extract.by_model import ModelExtractor
 from retrieval.ingest.operations import worker
 from retrieval.ingest.retain import retain
 from retrieval.settings import RetainSettings
-from retrieval.store import banks, documents, memories, operations
+from retrieval.store import banks, documents, memories, operation_views, operations
 from retrieval.store.database.pool import Pool
 from tests.retrieval.llm.scripted import Asked, Said, Scripted
 from tests.retrieval.store.servers import Replica, database, deps
@@ -99,7 +99,7 @@ async def put(ingest: WriteContext, bank: str, text: str, **item: Any) -> dict[s
 
 
 async def told(pool: Pool, bank: str, id: str) -> dict[str, Any]:
-    return await operations.get(pool, "default", bank, id)
+    return await operation_views.get(pool, "default", bank, id)
 
 
 async def until(holds: Callable[[], Any], within_s: float = 20.0) -> None:
@@ -395,7 +395,7 @@ async def test_a_cancelled_operation_stops_asking(pool: Pool, bank: str) -> None
             return len(llm.asked) > 2
 
         await until(begun)
-        await operations.cancel(pool, "default", bank, id)
+        await operation_views.cancel(pool, "default", bank, id)
 
         async def idle() -> bool:
             return not running._running
@@ -451,7 +451,7 @@ async def test_killed_in_the_middle_nothing_is_lost_or_paid_twice(pool: Pool, ba
     assert len(found) == 5
     assert len((await Replica.of(pool, await banks.head(pool, "default", bank))).ids()) == 5
     with pytest.raises(Conflict):
-        await operations.retry(pool, "default", bank, id)
+        await operation_views.retry(pool, "default", bank, id)
 
 
 async def test_a_small_tenant_does_not_wait_for_anothers_backlog(pool: Pool) -> None:
