@@ -81,7 +81,8 @@ class WriteContext:
 
     `extractor` may be None: chunks are then stored as they are. `committed` is told the head of
     a bank after each write to it; it must return at once. `ripens` is told inside the transaction
-    of a write that leaves memories to be consolidated."""
+    of a write that leaves memories to be consolidated. `builds`: the bank that is written is still
+    being built."""
 
     pool: Pool
     embedder: Embedder
@@ -95,6 +96,7 @@ class WriteContext:
     run: Run = in_thread
     committed: Callable[[BankHead], None] = lambda head: None
     ripens: Callable[[Connection, BankHead], Awaitable[None]] | None = None
+    builds: bool = False
 
     @property
     def vector_set(self) -> str:

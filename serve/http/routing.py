@@ -121,6 +121,9 @@ class Endpoint(APIRoute):
     """A route that knows whose a request is before it reads anything, reads strictly, answers every
     error by the table, and names what it ignored."""
 
+    takes_files: ClassVar[bool] = False
+    """Whether it reads a body of files itself, within bounds of its own."""
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         queries = frozenset(_query_names(self.dependant))
@@ -130,7 +133,8 @@ class Endpoint(APIRoute):
         async def prepared(request: StrictRequest) -> Response:
             tenant = await authenticate(request) if needs_tenant else ""
             if reading is None:
-                _refuse_body(request)
+                if not self.takes_files:
+                    _refuse_body(request)
                 return await handle(request)
             bodies: Bodies = request.app.state.bodies
             async with bodies.read(request, tenant, large=reading.large) as body:
@@ -256,6 +260,12 @@ def _reading_of(route: APIRoute) -> BodyReader | None:
     return BodyReader(kind) if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
+class FilesEndpoint(Endpoint):
+    """A route whose body is read by serve/http/uploads.py."""
+
+    takes_files = True
+
+
 class Router(APIRouter):
     """A router whose endpoints are all of the kind above."""
 
@@ -263,3 +273,9 @@ class Router(APIRouter):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(route_class=self.endpoint, **options)
+
+
+class FilesRouter(Router):
+    """A router of routes that files are sent to."""
+
+    endpoint = FilesEndpoint

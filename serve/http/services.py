@@ -127,6 +127,10 @@ class Services:
         default_factory=lambda: AdmissionController(32, 64, wait_max_s=30.0)
     )
     """Reflects: they wait for language models, and hold no place of recalls meanwhile."""
+    upload_admission: AdmissionController = field(
+        default_factory=lambda: AdmissionController(4, 8, wait_max_s=30.0)
+    )
+    """Archives on their way in: they take long to come, and lie on the disk meanwhile."""
     llm: LanguageModels = field(default_factory=LanguageModels)
     """Language models that the endpoints ask themselves."""
     documents: Documents | None = None

@@ -17,6 +17,8 @@ from serve.http.routes import (
     reflect,
     retain,
     service,
+    templates,
+    transfer,
     unbuilt,
 )
 from serve.http.routing import Router
@@ -35,6 +37,9 @@ ROUTERS: tuple[Router, ...] = (
     knowledge.router,
     llm.router,
     banks.router,
+    templates.router,
+    transfer.router,
+    transfer.uploads,
     service.router,
     unbuilt.router,
 )
