@@ -18,12 +18,22 @@ from retrieval.store.payloads import KEPT_S
 
 
 def taken(bank_id: str) -> InvalidInput:
-    return InvalidInput(f"there is a bank {bank_id[:100]!r} already", "target_bank_id")
+    return InvalidInput(
+        f"target_bank_id: there is a bank {bank_id[:100]!r} already", "target_bank_id"
+    )
+
+
+def check_target(bank_id: str) -> None:
+    """InvalidInput where no bank can be called so."""
+    try:
+        banks.check_id(bank_id)
+    except InvalidInput as error:
+        raise InvalidInput(f"target_bank_id: {error}", "target_bank_id") from None
 
 
 async def reserve(connection: Connection, tenant: str, bank_id: str) -> int:
     """The number of a new, empty bank that is being built. InvalidInput where the name is taken."""
-    banks.check_id(bank_id)
+    check_target(bank_id)
     bank: int | None = await connection.fetchval(
         "insert into banks (tenant_id, bank_id, name, search_key, state)"
         " values ($1, $2, $2, $3, 'importing') on conflict do nothing returning bank",

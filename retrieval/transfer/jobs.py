@@ -91,6 +91,7 @@ async def submit_clone(
     if target == bank_id:
         raise InvalidInput("target_bank_id: a bank cannot be cloned into itself", "target_bank_id")
     _some(include)
+    building.check_target(target)
 
     async def work(connection: Connection) -> UUID:
         home = (await banks.head_of(connection, tenant, bank_id)).bank
@@ -124,7 +125,7 @@ async def check_import(pool: Pool, tenant: str, bank_id: str, asked: Asked) -> N
     """What can be said before the archive is here."""
     banks.check_id(bank_id)
     if asked.target is not None:
-        banks.check_id(asked.target)
+        building.check_target(asked.target)
     _some(asked.include)
     if asked.mode == "merge" and asked.target is not None:
         raise InvalidInput(

@@ -82,6 +82,8 @@ async def _submitted(
     services: Services, tenant: str, bank_id: str, wanted: Wanted, format: str
 ) -> Response:
     one_of(format, ("fourfold", "hindsight"), "format")
+    if format == "hindsight" and wanted.vectors:
+        raise InvalidInput("include_vectors: the peer's format has none", "include_vectors")
     kind: jobs.Format = "hindsight" if format == "hindsight" else "fourfold"
     return json_response(
         await jobs.submit_export(services.pool, tenant, bank_id, wanted, kind), 202

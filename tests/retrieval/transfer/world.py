@@ -100,8 +100,11 @@ def memories(count: int, seed: int = 1) -> list[dict[str, Any]]:
     return found
 
 
-async def fill(context: WriteContext, bank_id: str, count: int = 120) -> None:
-    """A bank with memories, documents, chunks, edits, histories, models, pages, rules."""
+async def fill(
+    context: WriteContext, bank_id: str, count: int = 120, *, merged: bool = True
+) -> None:
+    """A bank with memories, documents, chunks, edits, histories, models, pages, rules. `merged`:
+    two entities are one now, which leaves vectors that nobody could make again from the rows."""
     pool = context.pool
     await banks.put(
         pool,
@@ -142,7 +145,9 @@ async def fill(context: WriteContext, bank_id: str, count: int = 120) -> None:
     again = next(item for item in items if item["key"] == "o20")
     await import_memories(context, TENANT, bank_id, [{**again, "text": "Somebody sails (20)."}])
     named = {row["canonical_name"]: row["id"] for row in await rows(pool, bank_id, "entities")}
-    await merge_entities(context, TENANT, bank_id, str(named["Oslo"]), [str(named["Lisbon"])])
+    if merged:
+        one, other = str(named["Oslo"]), str(named["Lisbon"])
+        await merge_entities(context, TENANT, bank_id, one, [other])
 
     async def over(change: Change) -> None:
         (held,) = await load(change.connection, change.bank, [ids["o30"]])
