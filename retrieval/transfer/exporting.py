@@ -271,12 +271,7 @@ class _Export:
             name: await place.rows(self._connection, name, begin, end)
             for name in ("source", "target", "type", "weight")
         }
-        source, target = self._places[held["source"]], self._places[held["target"]]
-        keep = (source >= 0) & (target >= 0)
-        edges = np.empty(int(keep.sum()), EDGE)
-        edges["source"], edges["target"] = source[keep], target[keep]
-        edges["type"], edges["weight"] = held["type"][keep], held["weight"][keep]
-        return edges
+        return await asyncio.to_thread(_renumbered, self._places, held)
 
     def _manifest(self, at: datetime, stored_bytes: int) -> Manifest:
         vectors = None
@@ -295,3 +290,13 @@ class _Export:
             stored_bytes=stored_bytes if self._wanted.include.data else 0,
             version=archive.VERSION,
         )
+
+
+def _renumbered(places: Ints, held: Mapping[str, Any]) -> Any:
+    """The edges both of whose ends travel, by their places."""
+    source, target = places[held["source"]], places[held["target"]]
+    keep = (source >= 0) & (target >= 0)
+    edges = np.empty(int(keep.sum()), EDGE)
+    edges["source"], edges["target"] = source[keep], target[keep]
+    edges["type"], edges["weight"] = held["type"][keep], held["weight"][keep]
+    return edges

@@ -3,6 +3,7 @@ time, whatever the bank's size. Everything runs inside one snapshot, on one conn
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -197,6 +198,18 @@ async def memories(
     )
     links = await _links(connection, chosen, ids)
     past = await _past(connection, chosen.bank, ids) if chosen.observations else {}
+    return await asyncio.to_thread(_assembled, chosen, rows, named, orders, links, past)
+
+
+def _assembled(
+    chosen: Chosen,
+    rows: Sequence[Mapping[str, Any]],
+    named: Mapping[UUID, Sequence[tuple[int, UUID, str]]],
+    orders: Mapping[int, Sequence[int]],
+    links: Mapping[UUID, list[Line]],
+    past: Mapping[UUID, list[Line]],
+) -> list[Line]:
+    """Memories with what other tables say of them, as lines."""
     found = []
     for row in rows:
         id, line = row["id"], row["line"]
@@ -204,19 +217,18 @@ async def memories(
             line = {k: v for k, v in line.items() if k not in _KEEP_MARKS}
         place = {number: i for i, number in enumerate(orders.get(row["ordinal"], ()))}
         own = sorted(named.get(id, ()), key=lambda each: place.get(each[0], len(place)))
-        live = row["ordinal"] is not None
-        line = {
-            **line,
-            "fact_type": FactType(line["fact_type"]).wire,
-            "chunk_index": row["chunk_index"],
-            "entities": [{"id": entity, "mention": mention} for _, entity, mention in own],
-            "links": links.get(id, []),
-            "history": past.get(id, []),
-            "invalidated": None
-            if live
-            else {"at": row["invalidated_at"], "reason": row["invalidation_reason"]},
-        }
-        found.append(line)
+        gone = {"at": row["invalidated_at"], "reason": row["invalidation_reason"]}
+        found.append(
+            {
+                **line,
+                "fact_type": FactType(line["fact_type"]).wire,
+                "chunk_index": row["chunk_index"],
+                "entities": [{"id": entity, "mention": mention} for _, entity, mention in own],
+                "links": links.get(id, []),
+                "history": past.get(id, []),
+                "invalidated": gone if row["ordinal"] is None else None,
+            }
+        )
     return found
 
 

@@ -21,6 +21,13 @@ TEXT_MOST: Final = 20_000
 FAULTS_MOST: Final = 100
 """Faults that one refusal names."""
 
+ELSEWHERE: Final = frozenset(
+    ("consolidation_use_decision_model", "reflect_use_decision_model",
+     "mental_model_refresh_use_decision_model", "mental_model_delta_use_decision_model",
+     "retain_max_attachments_per_chunk", "llm_gemini_safety_settings")
+)  # fmt: skip
+"""The peer's settings of parts that are not built here: passed over."""
+
 _NEUTRAL: Final = 3
 """A trait that says nothing."""
 
@@ -146,7 +153,7 @@ def checked(manifest: Mapping[str, Any]) -> Template:
         ]
     bank = manifest.get("bank")
     if isinstance(bank, Mapping):
-        for name, value in bank.items():
+        for name, value in _ours(bank).items():
             try:
                 bankconfig.checked({name: value})
             except InvalidInput as error:
@@ -166,6 +173,11 @@ def checked(manifest: Mapping[str, Any]) -> Template:
             told.append(f"and {len(faults) - len(told)} more")
         raise InvalidInput("; ".join(told), faults[0].partition(":")[0])
     return template
+
+
+def _ours(bank: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that are given, without those of the peer that mean nothing here."""
+    return {k: v for k, v in bank.items() if v is not None and k not in ELSEWHERE}
 
 
 def _without_nulls(value: Any) -> Any:
@@ -218,7 +230,7 @@ async def _apply(
     connection: Connection, tenant: str, bank_id: str, template: Template, *, writes: bool
 ) -> dict[str, Any]:
     await banks.ensure(connection, tenant, bank_id)
-    settings = {k: v for k, v in (template.bank or {}).items() if v is not None}
+    settings = _ours(template.bank or {})
     if settings:
         await banks.apply(connection, tenant, bank_id, settings)
     bank = (await banks.lock(connection, tenant, bank_id)).bank

@@ -29,7 +29,7 @@ _TYPES: Final = {kind.wire: kind for kind in CAUSAL}
 
 def check(unpacker: Unpacker) -> None:
     """BadArchive where the manifest counts more documents than there are."""
-    said = (unpacker.peer or {}).get("document_count", 0)
+    said = (unpacker.peer or {}).get("document_count")
     found = len(_files(unpacker))
     if isinstance(said, int) and said != found:
         raise BadArchive(f"the archive has {found} documents, its manifest says {said}")

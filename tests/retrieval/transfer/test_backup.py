@@ -52,7 +52,7 @@ async def test_out_and_in_again(tmp_path: Path) -> None:
         await migrate(source)
         async with world.context(source) as context:
             await world.fill(context, "one", 60)
-            await world.fill(context, "two", 40)
+            await world.fill(context, "two", 60)
             file = tmp_path / "all.backup"
             made = await backup.backup(source, server().dsn, file)
             assert os.stat(file).st_mode & 0o777 == 0o600

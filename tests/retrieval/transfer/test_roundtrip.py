@@ -84,7 +84,7 @@ async def test_a_bank_without_its_memories_and_the_other_way_round(
 ) -> None:
     source, _ = names()
     async with world.context(pool) as context:
-        await world.fill(context, source, 30 + 20)
+        await world.fill(context, source, 60)
         archive = tmp_path / "bank.zip"
         await world.exported(context, source, archive)
         for include in (Include(True, False, False), Include(False, True, False)):
@@ -104,7 +104,7 @@ async def test_a_bank_without_its_memories_and_the_other_way_round(
 async def test_another_model_makes_vectors_of_its_own(pool: Pool, tmp_path: Path) -> None:
     source, target = names()
     async with world.context(pool) as context:
-        await world.fill(context, source, 40)
+        await world.fill(context, source, 60)
         archive = tmp_path / "bank.zip"
         await world.exported(context, source, archive)
         other = world.hashed(context, "another")
@@ -198,7 +198,7 @@ async def test_who_dies_in_the_middle_is_gone_on_from(
 async def test_what_is_cancelled_or_fails_leaves_nothing(pool: Pool, tmp_path: Path) -> None:
     source, target = names()
     async with world.context(pool) as context:
-        await world.fill(context, source, 40)
+        await world.fill(context, source, 60)
         archive = tmp_path / "bank.zip"
         await world.exported(context, source, archive)
         with archive.open("rb") as file:

@@ -83,7 +83,7 @@ async def test_in_and_out(pool: Pool) -> None:
 async def test_a_bank_with_everything(pool: Pool) -> None:
     source = f"s{uuid4().hex}"
     async with world.context(pool) as context:
-        await world.fill(context, source, 40)
+        await world.fill(context, source, 60)
     told = await templates.export(pool, "default", source)
     assert told["bank"]["disposition_skepticism"] == 5
     assert [each["id"] for each in told["mental_models"]] == ["harbour"]  # pages are no set-up
