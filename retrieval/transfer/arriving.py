@@ -41,6 +41,18 @@ async def mark(change: Change, memories: Sequence[Incoming]) -> None:
     """What is kept of a memory beyond what it says: nothing is consolidated twice, and times are
     those of the archive."""
     connection, bank = change.connection, change.bank
+    for one in memories:
+        if one.invalidated is not None:
+            reason = one.invalidated.get("reason")
+            await change.invalidate(one.fact.id, None if reason is None else str(reason))
+            await connection.execute(
+                "update memory_units m set invalidated_at = coalesce(w.invalidated_at, now())"
+                " from jsonb_populate_record(null::memory_units, $3) w"
+                " where m.bank = $1 and m.id = $2",
+                bank,
+                one.fact.id,
+                {"invalidated_at": one.invalidated.get("at")},
+            )
     marked = [{"id": str(m.fact.id), **m.marks} for m in memories if m.marks]
     if marked:
         await connection.execute(
@@ -54,18 +66,6 @@ async def mark(change: Change, memories: Sequence[Incoming]) -> None:
             bank,
             marked,
         )
-    for one in memories:
-        if one.invalidated is not None:
-            reason = one.invalidated.get("reason")
-            await change.invalidate(one.fact.id, None if reason is None else str(reason))
-            await connection.execute(
-                "update memory_units m set invalidated_at = coalesce(w.invalidated_at, now())"
-                " from jsonb_populate_record(null::memory_units, $3) w"
-                " where m.bank = $1 and m.id = $2",
-                bank,
-                one.fact.id,
-                {"invalidated_at": one.invalidated.get("at")},
-            )
     past = [
         {**state, "bank": bank, "observation_id": str(m.fact.id)}
         for m in memories

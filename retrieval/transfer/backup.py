@@ -214,10 +214,10 @@ def verify(file: Path) -> Backup:
     )  # fmt: skip
     try:
         _feed(file, listed.stdin, digest)
-        words = listed.communicate()[1]
+        words = _words(listed)
     except (zipfile.BadZipFile, EOFError):
         listed.kill()
-        listed.communicate()
+        _words(listed)
         raise BadBackup(f"{file.name} is damaged: {DUMP} cannot be read") from None
     if digest.hexdigest() != found.content["dump"]["sha256"]:
         raise BadBackup(f"{file.name} is damaged: the checksum of {DUMP} is another")
@@ -225,6 +225,18 @@ def verify(file: Path) -> Backup:
         done = subprocess.CompletedProcess([], listed.returncode, b"", words)
         raise BadBackup(f"{file.name} holds no dump: {said(done)}")
     return found
+
+
+def _words(process: subprocess.Popen[bytes]) -> bytes:
+    """What a program says of itself until its end; its input is closed."""
+    assert process.stderr is not None
+    if process.stdin is not None:
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+    words = process.stderr.read()
+    process.stderr.close()
+    process.wait()
+    return words
 
 
 def _feed(file: Path, target: IO[bytes] | None, digest: Any = None) -> None:
@@ -270,19 +282,18 @@ async def _may(connection: Connection, replace: bool) -> None:
         return
     if await connection.fetchval("select exists (select from banks)") and not replace:
         raise Conflict("the database holds banks: give --replace to replace all of them")
-    alive = await connection.fetchval(
-        "select case when to_regclass('ingress_heartbeats') is not null then"
-        " (xpath('/row/n/text()', query_to_xml("
-        "  'select count(*) as n from ingress_heartbeats where seen > now() - interval ''30 s''',"
-        "  false, true, '')))[1]::text::int else 0 end"
-    )
+    alive = 0
+    if await connection.fetchval("select to_regclass('ingress_heartbeats') is not null"):
+        alive = await connection.fetchval(
+            "select count(*) from ingress_heartbeats where seen > now() - interval '30 s'"
+        )
     working = await connection.fetchval(
         "select count(*) from operations where status = 'processing' and leased_until > now()"
     )
     if alive or working:
         raise Conflict(
             "a server works on this database: stop it first"
-            f" ({alive or 0} processes, {working} operations at work)"
+            f" ({alive} processes, {working} operations at work)"
         )
 
 
@@ -341,26 +352,41 @@ def _restore(file: Path, dsn: str, schema: str, into: str) -> None:
 
 def _clearing(schema: str) -> str:
     """What makes room for our tables: nothing of anybody else's in that schema goes."""
-    tables = [*migrate.tables(), "schema_migrations"]
-    functions = sorted(
-        {
-            name
-            for _, _, sql in migrate.known()
-            for name in re.findall(r"create (?:or replace )?function (\w+)", sql)
-        }
-        | {f"count_{table}" for table in ("memory_units", "documents", "chunks")}
+    tables = [*migrate.tables(), "schema_migrations", *_UNLOGGED]
+    functions = {
+        name
+        for _, _, sql in migrate.known()
+        for name in re.findall(r"create (?:or replace )?function (\w+)", sql)
+    } | {f"count_{table}" for table in ("memory_units", "documents", "chunks")}
+    return _CLEARING.format(
+        schema=schema,
+        tables=", ".join(f"'{name}'" for name in sorted(set(tables))),
+        functions=", ".join(f"'{name}'" for name in sorted(functions)),
     )
-    lines = [
-        f'create schema if not exists "{schema}";',
-        "create extension if not exists pg_trgm with schema public;",
-        "create extension if not exists btree_gin with schema public;",
-        *(f'drop table if exists "{schema}"."{table}" cascade;' for table in tables),
-        "do $$ declare f record; begin for f in select p.oid::regprocedure as name from pg_proc p"
-        f" where p.pronamespace = '\"{schema}\"'::regnamespace"
-        f" and p.proname in ({', '.join(repr(name) for name in functions)})"
-        " loop execute 'drop function ' || f.name || ' cascade'; end loop; end $$;",
-    ]
-    return "\n".join(lines) + "\n"
+
+
+_CLEARING: Final = """
+create schema if not exists "{schema}";
+create extension if not exists pg_trgm with schema public;
+create extension if not exists btree_gin with schema public;
+do $$
+declare
+    found record;
+begin
+    for found in select c.oid::regclass as name from pg_class c
+        where c.relnamespace = '"{schema}"'::regnamespace and c.relkind in ('r', 'p')
+        and (c.relname in ({tables}) or c.relname like 'keyword_%')
+    loop
+        execute 'drop table if exists ' || found.name || ' cascade';
+    end loop;
+    for found in select p.oid::regprocedure as name from pg_proc p
+        where p.pronamespace = '"{schema}"'::regnamespace
+        and (p.proname in ({functions}) or p.proname like 'keyword_%')
+    loop
+        execute 'drop function ' || found.name || ' cascade';
+    end loop;
+end $$;
+"""
 
 
 async def compare(pool: Pool, made: Backup) -> list[str]:

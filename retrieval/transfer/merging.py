@@ -332,10 +332,19 @@ class _Merge:
                 there[id] = new
             elif id in own:
                 there[id] = id
+        stored = await change.connection.fetch(
+            "select from_id, to_id from links where bank = $1 and to_id = any($2)",
+            change.bank,
+            list(own),
+        )
+        # Links to a memory that takes another's place stay anyway.
+        kept = {(UUID(bytes=row[0].bytes), UUID(bytes=row[1].bytes)) for row in stored}
         return [
             Link(there[one.source], there[one.target], _LINK_TYPES[one.type], float(one.weight))
             for one in bundle.links
-            if one.source in there and one.target in there
+            if one.source in there
+            and one.target in there
+            and (there[one.source] in own or (there[one.source], there[one.target]) not in kept)
         ]
 
     # What stands over them

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, TypeAlias
@@ -183,16 +184,21 @@ class _Restore:
             await self._edges(number, step.parts)
             return
         (part,) = step.parts
-        rows = self._unpacker.lines(part, skip)
-        vectors = await self._vectors_of(part) if step.stage == "memories" else None
+        with closing(self._unpacker.lines(part, skip)) as rows:
+            await self._rows(number, step.stage, part, rows, skip)
+
+    async def _rows(
+        self, number: int, stage: str, part: Part, rows: Iterator[Line], skip: int
+    ) -> None:
+        vectors = await self._vectors_of(part) if stage == "memories" else None
         while lines := await asyncio.to_thread(_batch, rows):
             begin, skip = skip, skip + len(lines)
             last = skip >= part.rows
             how_far = {"step": number + last, "rows": 0 if last else skip}
-            if step.stage == "memories":
+            if stage == "memories":
                 await self._memories(part, vectors, begin, lines, how_far)
             else:
-                await self._commit(_STORES[step.stage], lines, how_far)
+                await self._commit(_STORES[stage], lines, how_far)
         if skip != part.rows:
             raise BadArchive(f"{part.name[:80]!r} has {skip} rows, the manifest says {part.rows}")
 

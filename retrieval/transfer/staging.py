@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -60,8 +61,9 @@ class Staged:
             for part in manifest.of(kind):
                 self._unpacker.verify(part)
                 try:
-                    for line in self._unpacker.lines(part):
-                        put(base, line)
+                    with closing(self._unpacker.lines(part)) as rows:
+                        for line in rows:
+                            put(base, line)
                 except BadArchive:
                     raise
                 except (KeyError, TypeError, ValueError, AttributeError, InvalidInput,

@@ -33,7 +33,11 @@ def connection(dsn: str) -> tuple[str, Mapping[str, str]]:
     """(address without its password, environment with it): arguments of a process are everybody's
     to read."""
     parts = urlsplit(dsn)
-    environment = {**os.environ, "PGOPTIONS": "", "PGCONNECT_TIMEOUT": "10"}
+    environment = {
+        **os.environ,
+        "PGOPTIONS": "-c client_min_messages=warning",
+        "PGCONNECT_TIMEOUT": "10",
+    }
     query = dict(parse_qsl(parts.query))
     password = query.pop("password", None) or (parts.password and unquote(parts.password))
     if password:

@@ -95,7 +95,7 @@ async def test_documents_beside_others(pool: Pool, tmp_path: Path) -> None:
         replaced = await world.imported(
             context, target, archive, Asked("merge", conflict="replace")
         )
-        assert replaced["status"] == "completed", replaced
+        assert replaced["status"] == "completed", replaced["error_message"]
         now = said((await world.contents(pool, target))["memory_units"])
         assert now == said(before["memory_units"])
 
