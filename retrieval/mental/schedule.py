@@ -18,7 +18,8 @@ from typing import Any
 
 from retrieval.errors import FourfoldError, Overloaded, Unavailable
 from retrieval.ingest.context import WriteContext
-from retrieval.ingest.operations.worker import Handler, Parked
+from retrieval.ingest.operations.parking import Parked
+from retrieval.ingest.operations.worker import Handler
 from retrieval.ingest.write.transaction import Change
 from retrieval.mental import keeping, staleness
 from retrieval.mental.refresh import Refresher

@@ -58,6 +58,7 @@ class Claim:
     lease: UUID
     document_id: str | None = None
     deaths: int = 0
+    place: int = 0
 
 
 async def create(
@@ -71,19 +72,22 @@ async def create(
     document_id: str | None = None,
     lanes: Sequence[str] = (),
     wait_s: float = 0.0,
+    place: int | None = None,
 ) -> tuple[UUID, bool]:
     """(operation id, made now). An id that exists in the bank with this type is that operation;
     Conflict if it is something else.
 
     `lanes`: the documents it writes; it waits for earlier operations that write one of them.
-    `wait_s`: when it may begin, from now on.
+    `wait_s`: when it may begin, from now on. `place`: that of the operation it goes on from; else
+    it goes behind all others.
     """
     id = operation_id or uuid4()
     place = await connection.fetchval(
         "insert into operations"
-        " (operation_id, bank, type, payload, items_count, document_id, next_retry_at)"
+        " (operation_id, bank, type, payload, items_count, document_id, next_retry_at, place)"
         " values ($1, $2, $3, $4, $5, $6,"
-        "  case when $7::float8 > 0 then now() + $7 * interval '1 second' end)"
+        "  case when $7::float8 > 0 then now() + $7 * interval '1 second' end,"
+        "  coalesce($8, nextval(pg_get_serial_sequence('operations', 'place'))))"
         " on conflict (bank, operation_id) do nothing"
         " returning place",
         id,
@@ -93,6 +97,7 @@ async def create(
         items_count,
         document_id,
         wait_s,
+        place,
     )
     if place is None:
         found = await connection.fetchval(
@@ -113,13 +118,20 @@ async def create(
 
 
 async def claim(
-    pool: Pool, lease_s: float = LEASE_S, *, types: Sequence[str] | None = None
+    pool: Pool,
+    lease_s: float = LEASE_S,
+    *,
+    types: Sequence[str] | None = None,
+    without: Sequence[str] = (),
+    lately: Sequence[str] = (),
 ) -> Claim | None:
     """The next operation that waits, now leased to the caller; None if there is none.
 
-    `types`: what the caller can do; None for everything.
+    `types`: what the caller can do; None for everything. `without`: tenants who have to wait.
+    `lately`: those who had their turn, the last one last.
 
-    Oldest first within a tenant; the tenant with the fewest running comes first. Nothing is claimed
+    Oldest first within a tenant; the tenant with the fewest running comes first, and of those the
+    one whose turn is longest ago. Nothing is claimed
     whose document an earlier operation has yet to write.
     """
     lease = uuid4()
@@ -135,11 +147,12 @@ async def claim(
             "  left join running r on r.tenant_id = b.tenant_id"
             "  where ((o.status = 'pending' and coalesce(o.next_retry_at, now()) <= now())"
             "   or (o.status = 'processing' and o.leased_until <= now()))"
-            "   and ($3::text[] is null or o.type = any($3))"
+            "   and ($3::text[] is null or o.type = any($3)) and b.tenant_id <> all($4)"
             "   and not exists (select from operation_lanes mine join operation_lanes first"
             "    on first.bank = mine.bank and first.lane = mine.lane and first.place < mine.place"
             "    where mine.bank = o.bank and mine.operation_id = o.operation_id)"
-            "  order by coalesce(r.n, 0), o.place"
+            "  order by coalesce(r.n, 0), coalesce(array_position($5::text[], b.tenant_id), 0),"
+            "   o.place"
             "  limit 1 for update of o skip locked)"
             " update operations o set status = 'processing', lease = $2,"
             "  deaths = deaths + (o.status = 'processing')::int,"
@@ -150,12 +163,15 @@ async def claim(
             lease_s,
             lease,
             wanted,
+            list(without),
+            list(lately),
         )
         if row is None:
             return None
         return Claim(
             row["operation_id"], row["tenant_id"], row["bank_id"], row["type"],
             row["payload"], row["retry_count"], lease, row["document_id"], row["deaths"],
+            row["place"],
         )  # fmt: skip
 
     return await write(pool, work)
@@ -178,16 +194,23 @@ async def bury(connection: Connection, types: Sequence[str] | None) -> None:
     )
 
 
-async def renew(pool: Pool, claimed: Claim, lease_s: float = LEASE_S) -> bool:
-    """Keeps the operation ours; False if it no longer is."""
+async def renew(
+    pool: Pool,
+    claimed: Claim,
+    lease_s: float = LEASE_S,
+    progress: Mapping[str, Any] | None = None,
+) -> bool:
+    """Keeps the operation ours, and says how far it is; False if it no longer is ours."""
 
     async def work(connection: Connection) -> bool:
         held = await connection.fetchval(
-            "update operations set leased_until = now() + $3 * interval '1 second'"
+            "update operations set leased_until = now() + $3 * interval '1 second',"
+            " progress = coalesce($4, progress)"
             " where operation_id = $1 and lease = $2 and status = 'processing' returning true",
             claimed.operation_id,
             claimed.lease,
             lease_s,
+            None if progress is None else dict(progress),
         )
         return bool(held)
 
@@ -195,20 +218,25 @@ async def renew(pool: Pool, claimed: Claim, lease_s: float = LEASE_S) -> bool:
 
 
 async def finish(
-    connection: Connection, claimed: Claim, result: Mapping[str, Any] | None = None
+    connection: Connection,
+    claimed: Claim,
+    result: Mapping[str, Any] | None = None,
+    progress: Mapping[str, Any] | None = None,
 ) -> None:
-    """Completes the operation inside the transaction that did its work.
+    """Completes the operation inside the transaction that did its work. `progress`: its last.
 
     Conflict, which undoes that work, if the operation is not ours any more: somebody else does it,
     or it was cancelled.
     """
     bank = await connection.fetchval(
         "update operations set status = 'completed', result_metadata = $3, error_message = null,"
-        " payload = '{}', leased_until = null, lease = null, updated_at = now()"
+        " progress = coalesce($4, progress), payload = '{}', leased_until = null, lease = null,"
+        " updated_at = now()"
         " where operation_id = $1 and lease = $2 and status = 'processing' returning bank",
         claimed.operation_id,
         claimed.lease,
         None if result is None else dict(result),
+        None if progress is None else dict(progress),
     )
     if bank is None:
         raise Conflict(f"operation {claimed.operation_id} was taken over or cancelled")
@@ -240,21 +268,28 @@ async def proceed(
 
 
 async def release(
-    pool: Pool, claimed: Claim, wait_s: float = 0.0, message: str | None = None
+    pool: Pool,
+    claimed: Claim,
+    wait_s: float = 0.0,
+    message: str | None = None,
+    progress: Mapping[str, Any] | None = None,
 ) -> None:
     """Puts an operation that was not done back into the queue, for `wait_s` from now on, which
-    costs no attempt. `message`: what it waits for."""
+    costs no attempt. `message`: what it waits for; `progress`: how far it is, if it does not begin
+    anew."""
 
     async def work(connection: Connection) -> None:
         await connection.execute(
             "update operations set status = 'pending', leased_until = null, lease = null,"
             " next_retry_at = case when $3 > 0 then now() + $3 * interval '1 second' end,"
-            " error_message = coalesce($4, error_message), updated_at = now()"
+            " error_message = coalesce($4, error_message), progress = coalesce($5, progress),"
+            " updated_at = now()"
             " where operation_id = $1 and lease = $2 and status = 'processing'",
             claimed.operation_id,
             claimed.lease,
             wait_s,
             message,
+            None if progress is None else dict(progress),
         )
 
     await write(pool, work)
@@ -492,6 +527,12 @@ async def retry(pool: Pool, tenant: str, bank_id: str, operation_id: str) -> dic
             return False
         if row["type"] == "retain" and not row["items"]:
             raise Conflict(f"operation {id} keeps its content no more: send it again")
+        if row["type"] == "file_convert_retain" and not await connection.fetchval(
+            "select exists (select from operation_files where bank = $1 and operation_id = $2)",
+            bank,
+            id,
+        ):
+            raise Conflict(f"operation {id} keeps its file no more: send it again")
         place = await connection.fetchval(
             "update operations set status = 'pending', retry_count = 0, deaths = 0,"
             " next_retry_at = null, error_message = null, updated_at = now(),"

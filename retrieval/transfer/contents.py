@@ -39,6 +39,8 @@ LEFT_BEHIND: Final[Mapping[str, str]] = {
     "document_turns": "who writes at this moment",
     "llm_usage": "what the tenant was charged for here",
     "extraction_ledger": "a cache, which costs nothing but money",
+    "operation_files": "uploads that wait to be read here",
+    "extraction_batches": "questions that a language model is working on for this server",
     "stored_files": "archives themselves",
     "stored_file_parts": "archives themselves",
 }

@@ -21,13 +21,15 @@ from uuid import UUID, uuid4
 
 from retrieval.errors import FourfoldError, InvalidInput, NotFound, RateLimited, TooMuch
 from retrieval.ingest.context import WriteContext
-from retrieval.ingest.operations.worker import Handler, Parked
+from retrieval.ingest.operations.parking import Parked
+from retrieval.ingest.operations.worker import Handler
 from retrieval.settings.transfer import TransferSettings
-from retrieval.store import banks, building, files, operations
+from retrieval.store import banks, building, operations
+from retrieval.store import stored_files as files
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.store.edge import iso
-from retrieval.store.files import FileWriter
 from retrieval.store.operations import Claim
+from retrieval.store.stored_files import FileWriter
 from retrieval.transfer import cloning, merging
 from retrieval.transfer.archive import BadArchive, Include
 from retrieval.transfer.bundles import Source

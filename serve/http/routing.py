@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Coroutine, Sequence
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote, unquote
 
 import orjson
@@ -117,23 +117,31 @@ def _without_nul(value: Any) -> Any:
     return [_without_nul(part) for part in value] if isinstance(value, list) else value
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+_STREAMED = "fourfold_streamed"
+
+
+def streamed(endpoint: F) -> F:
+    """Marks an endpoint that reads its body itself, in pieces."""
+    setattr(endpoint, _STREAMED, True)
+    return endpoint
+
+
 class Endpoint(APIRoute):
     """A route that knows whose a request is before it reads anything, reads strictly, answers every
     error by the table, and names what it ignored."""
-
-    takes_files: ClassVar[bool] = False
-    """Whether it reads a body of files itself, within bounds of its own."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         queries = frozenset(_query_names(self.dependant))
         needs_tenant = _needs_tenant(self.dependant)
         reading = _reading_of(self)
+        reads_itself = getattr(self.endpoint, _STREAMED, False)
 
         async def prepared(request: StrictRequest) -> Response:
             tenant = await authenticate(request) if needs_tenant else ""
             if reading is None:
-                if not self.takes_files:
+                if not reads_itself:
                     _refuse_body(request)
                 return await handle(request)
             bodies: Bodies = request.app.state.bodies
@@ -260,12 +268,6 @@ def _reading_of(route: APIRoute) -> BodyReader | None:
     return BodyReader(kind) if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
-class FilesEndpoint(Endpoint):
-    """A route whose body is read by serve/http/uploads.py."""
-
-    takes_files = True
-
-
 class Router(APIRouter):
     """A router whose endpoints are all of the kind above."""
 
@@ -273,9 +275,3 @@ class Router(APIRouter):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(route_class=self.endpoint, **options)
-
-
-class FilesRouter(Router):
-    """A router of routes that files are sent to."""
-
-    endpoint = FilesEndpoint

@@ -16,6 +16,7 @@ from retrieval.reflect.query import Listener, ReflectQuery, ReflectResult
 from retrieval.store import limits, tenants
 from retrieval.store.answers import Key
 from retrieval.store.database.pool import Pool
+from retrieval.store.turns import Line
 from serve.admission.controller import AdmissionController
 from serve.http.errors import Unauthorized
 from serve.opening.llm import LanguageModels
@@ -45,9 +46,10 @@ class Writer(Protocol):
         document_tags: Sequence[str],
         key: Key | None = None,
         left_s: float | None = None,
+        limit_s: float | None = None,
     ) -> dict[str, Any]:
         """`key`: the same again has the same answer. `left_s`: how long to wait for others who
-        write the same documents."""
+        write the same documents. `limit_s`: how long reading by a language model may take."""
         ...
 
     async def retain_later(
@@ -131,6 +133,12 @@ class Services:
         default_factory=lambda: AdmissionController(4, 8, wait_max_s=30.0)
     )
     """Archives on their way in: they take long to come, and lie on the disk meanwhile."""
+    retain_admission: AdmissionController = field(
+        default_factory=lambda: AdmissionController(128, 64)
+    )
+    """Retains that wait for a language model."""
+    line: Line = field(default_factory=Line)
+    """Retains that wait for others who write the same documents: they hold no place meanwhile."""
     llm: LanguageModels = field(default_factory=LanguageModels)
     """Language models that the endpoints ask themselves."""
     documents: Documents | None = None

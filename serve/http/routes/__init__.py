@@ -8,6 +8,7 @@ from serve.http.routes import (
     directives,
     documents,
     entities,
+    files,
     knowledge,
     llm,
     memories,
@@ -30,6 +31,7 @@ ROUTERS: tuple[Router, ...] = (
     memories.router,
     documents.router,
     entities.router,
+    files.router,
     operations.router,
     consolidation.router,
     mental_models.router,
@@ -39,7 +41,6 @@ ROUTERS: tuple[Router, ...] = (
     banks.router,
     templates.router,
     transfer.router,
-    transfer.uploads,
     service.router,
     unbuilt.router,
 )

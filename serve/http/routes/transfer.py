@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
 from retrieval.errors import InvalidInput, NotFound
-from retrieval.store import files
+from retrieval.store import stored_files as files
 from retrieval.store.edge import one_of
 from retrieval.transfer import jobs
 from retrieval.transfer.archive import Include
@@ -18,12 +18,11 @@ from retrieval.transfer.exporting import Wanted
 from retrieval.transfer.jobs import Asked
 from serve.http.errors import json_response
 from serve.http.routes.recall import BANK
-from serve.http.routing import FilesRouter, Router
+from serve.http.routing import Router, streamed
 from serve.http.services import Changer, Given, Reader, Services, Tenant
 from serve.http.uploads import MULTIPART, received
 
 router = Router(tags=["transfer"])
-uploads = FilesRouter(tags=["transfer"])
 
 DOCUMENTS_MOST = 1_000
 _KEY = re.compile(r"[A-Za-z0-9._/-]{1,300}")
@@ -90,12 +89,13 @@ async def _submitted(
     )
 
 
-@uploads.post(
+@router.post(
     f"{BANK}/transfer/import",
     operation_id="import_bank_transfer",
     status_code=202,
     openapi_extra=MULTIPART,
 )
+@streamed
 async def import_bank(
     bank_id: str,
     tenant: Tenant,
@@ -191,12 +191,13 @@ async def export_documents(
     return await _submitted(services, tenant, bank_id, wanted, format)
 
 
-@uploads.post(
+@router.post(
     f"{BANK}/document-transfer",
     operation_id="import_documents",
     status_code=202,
     openapi_extra=MULTIPART,
 )
+@streamed
 async def import_documents(
     bank_id: str, tenant: Tenant, services: Given, request: Request, on_conflict: str = "skip"
 ) -> Response:

@@ -11,7 +11,6 @@ from serve.http.routing import Router
 router = Router(tags=["not built"])
 
 UNBUILT: tuple[tuple[str, str, str], ...] = (
-    ("POST", f"{BANK}/files/retain", "reading files is not built here: send their text to retain"),
     ("GET", f"{BANK}/graph", "the memory graph is not built here: see entities/graph"),
     ("GET", f"{BANK}/attachments/{{attachment_id}}", "attachments are not built here"),
     ("GET", f"{BANK}/stats/memories-timeseries", "time series are not built here"),

@@ -383,7 +383,7 @@ async def test_a_worker_that_died_leaves_its_work_to_others(
     await worker.Worker(ingest).step()
     assert len(await units(pool, bank)) == 1
 
-    async def finish(connection: Any) -> None:
+    async def finish(connection: Any, result: Any) -> None:
         await operations.finish(connection, lost)
 
     with pytest.raises(Conflict):  # it wakes up and must not do it a second time

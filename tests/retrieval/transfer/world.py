@@ -29,7 +29,8 @@ from retrieval.recall.engine import RecallEngine
 from retrieval.recall.retriever import LocalRetriever
 from retrieval.settings import RecallSettings
 from retrieval.settings.transfer import TransferSettings
-from retrieval.store import banks, files, operations
+from retrieval.store import banks, operations
+from retrieval.store import stored_files as files
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.transfer import jobs
 from retrieval.transfer.archive import Include
