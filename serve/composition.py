@@ -56,6 +56,7 @@ from retrieval.store.heads import BankHead
 from retrieval.store.refreshes import REFRESH
 from retrieval.store.tenants import DEFAULT_TENANT
 from retrieval.store.turns import Line
+from retrieval.transfer import jobs
 from retrieval.types import RecallQuery
 from serve import metrics
 from serve.admission.controller import AdmissionController, AdmissionLimits, LimitShare
@@ -75,6 +76,9 @@ ARRAY_THREADS = 2
 """Threads for array work over large banks; its kernels let go of the interpreter."""
 
 REPORT_PERIOD_S = 1.0
+
+TRANSFERS_AT_ONCE = 2
+"""Banks that a process moves at once, each of another tenant."""
 
 REFLECT_WAIT_S = 30.0
 """Longest wait in the line of reflects, each of which takes seconds."""
@@ -267,6 +271,10 @@ async def open_writer(
             )
             scheduling = asyncio.create_task(schedule.keep_scheduled(pool, own))
             stack.callback(scheduling.cancel)
+        moves = jobs.handlers(settings.transfer)
+        workers.append(Worker(deps, handlers=moves, slots=TRANSFERS_AT_ONCE, poll_s=poll_s))
+        tidying = asyncio.create_task(jobs.keep_tidy(pool))
+        stack.callback(tidying.cancel)
         if isinstance(deps.extractor, BatchExtractor):
             sweeping = asyncio.create_task(deps.extractor.keep_swept(pool))
             stack.callback(sweeping.cancel)

@@ -41,6 +41,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"ingest"},
         {"consolidation", "maintenance", "reflect"},
         {"mental"},
+        {"transfer"},
     ],
     "models": [
         {"types"},

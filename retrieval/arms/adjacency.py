@@ -56,6 +56,11 @@ class Adjacency(Protocol):
         ...
 
     @property
+    def living(self) -> int:
+        """How many memories there are, without those that are gone."""
+        ...
+
+    @property
     def frequency(self) -> Ints:
         """How many live memories mention each entity, int32 (entities,)."""
         ...

@@ -29,6 +29,10 @@ class BankGraph:
         return self._bank.size
 
     @property
+    def living(self) -> int:
+        return sum(map(len, self._bank.population.rows))
+
+    @property
     def frequency(self) -> Ints:
         return self._bank.entities.df
 

@@ -359,7 +359,7 @@ def _rarity(graph: Adjacency, entities: Ints, allowed: Bools) -> Doubles:
         rarity = np.log(count / frequency) / np.log(count / 2)
         rarity = np.clip(rarity, 0.0, 1.0)
     # Whoever is mentioned by more than those that may not be returned is no exception.
-    left_out = len(allowed) - np.count_nonzero(allowed)
+    left_out = graph.living - np.count_nonzero(allowed)
     hubs = np.flatnonzero(
         (rarity < _LEAST_RARITY) & (frequency <= min(_MOST_MENTIONS, _FEW_MENTIONS + left_out))
     )

@@ -159,7 +159,8 @@ async def reconcile(pool: Pool, settings: ConsolidationSettings, limit: int = 1_
         rows: Sequence[Any] = await connection.fetch(
             f"with waiting as (select distinct bank from memory_units where {PENDING})"
             " select b.tenant_id, b.bank_id from waiting join banks b using (bank)"
-            " where not exists (select from operations o where o.bank = b.bank and o.type = $1"
+            " where b.state = 'open'"
+            " and not exists (select from operations o where o.bank = b.bank and o.type = $1"
             "   and o.status in ('pending', 'processing'))"
             " and coalesce((select now() > max(f.updated_at) + interval '1 second'"
             "    * least($3, $2 * 2 ^ least(count(*), 20)) from operations f"

@@ -82,8 +82,9 @@ class WriteContext:
 
     `extractor` may be None: chunks are then stored as they are. `committed` is told the head of
     a bank after each write to it; it must return at once. `ripens` is told inside the transaction
-    of a write that leaves memories to be consolidated. `progress` is told how far a write is: an
-    operation has its own, the rest nobody looks at."""
+    of a write that leaves memories to be consolidated. `builds`: the bank that is written is still
+    being built. `progress` is told how far a write is: an operation has its own, the rest nobody
+    looks at."""
 
     pool: Pool
     embedder: Embedder
@@ -97,6 +98,7 @@ class WriteContext:
     run: Run = in_thread
     committed: Callable[[BankHead], None] = lambda head: None
     ripens: Callable[[Connection, BankHead], Awaitable[None]] | None = None
+    builds: bool = False
     progress: Progress = field(default_factory=Progress)
 
     @property

@@ -49,7 +49,7 @@ select {banks.HEAD_COLUMNS},
         and not exists (select from operations l where l.bank = o.bank and l.type = o.type
             and l.payload->>'target' = o.payload->>'target' and l.created_at > o.created_at)
         ) as fatal
-from banks b where b.bank = any($1) and b.bank <> all($2)
+from banks b where b.bank = any($1) and b.bank <> all($2) and b.state = 'open'
 """
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from retrieval.errors import Conflict, InvalidInput, NotFound
+from retrieval.errors import Conflict, InvalidInput, NotFound, Unavailable
 from retrieval.store import bankconfig
 from retrieval.store.bankconfig import Settings
 from retrieval.store.database.pool import Connection, Pool, read, write
@@ -19,7 +19,8 @@ from retrieval.store.heads import BankHead
 from retrieval.text.folding import fold
 
 HEAD_COLUMNS = (
-    "bank, tenant_id, bank_id, version, generation, next_ordinal, vector_set, analyser, config"
+    "bank, tenant_id, bank_id, version, generation, next_ordinal, vector_set, analyser, config,"
+    " state"
 )
 _HEAD = f"select {HEAD_COLUMNS} from banks where tenant_id = $1 and bank_id = $2"
 _ID_LIMIT, _ID_BYTES = 512, 1536
@@ -28,7 +29,16 @@ _ID_LIMIT, _ID_BYTES = 512, 1536
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def as_head(row: Mapping[str, Any]) -> BankHead:
+BUILDING_S = 5.0
+"""When to ask again for a bank that is being built."""
+
+
+def as_head(row: Mapping[str, Any], *, building: bool = False) -> BankHead:
+    """Unavailable for a bank that is still being built, except for whoever builds it."""
+    if row["state"] != "open" and not building:
+        raise Unavailable(
+            f"bank {row['bank_id'][:100]!r}", "it is still being imported", BUILDING_S
+        )
     return BankHead(
         bank=row["bank"],
         tenant=row["tenant_id"],
@@ -83,12 +93,29 @@ async def head_of(connection: Connection, tenant: str, bank_id: str) -> BankHead
     return as_head(row)
 
 
-async def lock(connection: Connection, tenant: str, bank_id: str) -> BankHead:
+async def lock(
+    connection: Connection, tenant: str, bank_id: str, *, building: bool = False
+) -> BankHead:
     """The bank's head, with its row locked until the transaction ends: what a writer holds."""
     row = await connection.fetchrow(_HEAD + " for no key update", tenant, bank_id)
     if row is None:
         raise unknown(bank_id)
-    return as_head(row)
+    return as_head(row, building=building)
+
+
+async def number_of(connection: Connection, tenant: str, bank_id: str) -> int:
+    """The bank's number, also while it is being built: for its operations. A bank that was never
+    built has those that say why."""
+    bank: int | None = await connection.fetchval(
+        "select bank from banks where tenant_id = $1 and (bank_id = $2"
+        " or (state = 'abandoned' and former_id = $2)) order by state = 'abandoned', bank desc"
+        " limit 1",
+        tenant,
+        bank_id,
+    )
+    if bank is None:
+        raise unknown(bank_id)
+    return bank
 
 
 async def ensure(target: Pool | Connection, tenant: str, bank_id: str) -> BankHead:
@@ -101,7 +128,7 @@ async def ensure(target: Pool | Connection, tenant: str, bank_id: str) -> BankHe
             " on conflict do nothing",
             tenant,
             bank_id,
-            _search_key(bank_id, bank_id),
+            search_key(bank_id, bank_id),
         )
         return await head_of(connection, tenant, bank_id)
 
@@ -110,7 +137,7 @@ async def ensure(target: Pool | Connection, tenant: str, bank_id: str) -> BankHe
     return await make(target)
 
 
-def _search_key(bank_id: str, name: str) -> str:
+def search_key(bank_id: str, name: str) -> str:
     return f"{fold(bank_id)}\n{fold(name)}"
 
 
@@ -122,7 +149,7 @@ async def fill_search_keys(connection: Connection) -> None:
             "update banks b set search_key = n.key"
             " from unnest($1::bigint[], $2::text[]) n (bank, key) where b.bank = n.bank",
             [row["bank"] for row in rows],
-            [_search_key(row["bank_id"], row["name"]) for row in rows],
+            [search_key(row["bank_id"], row["name"]) for row in rows],
         )
 
 
@@ -148,6 +175,7 @@ async def profile(pool: Pool, tenant: str, bank_id: str) -> dict[str, Any]:
     )
     if row is None:
         raise unknown(bank_id)
+    as_head(row)
     return _profile(row)
 
 
@@ -173,6 +201,11 @@ async def put(pool: Pool, tenant: str, bank_id: str, body: Mapping[str, Any]) ->
         return await _apply(connection, tenant, bank_id, change)
 
     return await write(pool, work)
+
+
+async def apply(connection: Connection, tenant: str, bank_id: str, body: Mapping[str, Any]) -> None:
+    """As `patch`, in the caller's transaction."""
+    await _apply(connection, tenant, bank_id, _change(body))
 
 
 async def patch(pool: Pool, tenant: str, bank_id: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,7 +265,7 @@ async def _apply(
         change.get("mission"),
         change["disposition"],
         config,
-        None if change.get("name") is None else _search_key(bank_id, change["name"]),
+        None if change.get("name") is None else search_key(bank_id, change["name"]),
     )
     return _profile(row)
 
@@ -260,7 +293,9 @@ async def list_banks(
     wanted = fold(clean(q)) if q else None
 
     async def work(connection: Connection) -> dict[str, Any]:
-        where = "tenant_id = $1 and ($2::text is null or strpos(search_key, $2) > 0)"
+        where = (
+            "tenant_id = $1 and state = 'open' and ($2::text is null or strpos(search_key, $2) > 0)"
+        )
         total = await connection.fetchval(
             f"select count(*) from banks where {where}", tenant, wanted
         )
@@ -308,9 +343,7 @@ async def delete(pool: Pool, tenant: str, bank_id: str) -> dict[str, Any]:
             " + (select count(*) from documents where bank = $1)",
             bank,
         )
-        # Children first, in bulk: a cascade would go row by row.
-        for table in ("links", "unit_entities", "observation_history", "memory_units", "chunks"):
-            await connection.execute(f"delete from {table} where bank = $1", bank)
+        await empty(connection, bank)
         await connection.execute("delete from banks where bank = $1", bank)
         return count
 
@@ -320,6 +353,15 @@ async def delete(pool: Pool, tenant: str, bank_id: str) -> dict[str, Any]:
         "message": f"bank {bank_id!r} and its contents were deleted",
         "deleted_count": count,
     }
+
+
+async def empty(connection: Connection, bank: int) -> None:
+    """Takes out what most of a bank is, in bulk, children first: a cascade would go row by row."""
+    for table in (
+        "links", "unit_entities", "observation_history", "memory_units", "chunks", "documents",
+        "segments",
+    ):  # fmt: skip
+        await connection.execute(f"delete from {table} where bank = $1", bank)
 
 
 # Settings

@@ -58,7 +58,7 @@ async def list_operations(
     limit, offset = page(limit, offset)
 
     async def work(connection: Connection) -> dict[str, Any]:
-        bank = (await banks.head_of(connection, tenant, bank_id)).bank
+        bank = await banks.number_of(connection, tenant, bank_id)
         where = (
             "bank = $1 and ($2::text is null or status = $2) and ($3::text is null or type = $3)"
         )
@@ -88,7 +88,7 @@ async def get(
     id = as_uuid(operation_id, "operation_id")
 
     async def work(connection: Connection) -> dict[str, Any]:
-        bank = (await banks.head_of(connection, tenant, bank_id)).bank
+        bank = await banks.number_of(connection, tenant, bank_id)
         row = await connection.fetchrow(
             f"select {_SHOWN}, result_metadata, coalesce(payload->>'mental_model_id',"
             "  result_metadata->>'mental_model_id') as mental_model_id from operations"
@@ -129,7 +129,7 @@ async def _settle(
     id = as_uuid(operation_id, "operation_id")
 
     async def work(connection: Connection) -> dict[str, Any]:
-        bank = (await banks.head_of(connection, tenant, bank_id)).bank
+        bank = await banks.number_of(connection, tenant, bank_id)
         status = await connection.fetchval(
             "select status from operations where bank = $1 and operation_id = $2 for update",
             bank,

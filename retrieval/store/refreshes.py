@@ -120,7 +120,8 @@ async def unmark(connection: Connection, bank: int, id: str) -> None:
 async def marked(connection: Connection, limit: int) -> list[tuple[int, str]]:
     """(bank, id) of marked models in banks where no consolidation waits or runs."""
     rows = await connection.fetch(
-        "select bank, id from mental_models d where pending_refresh and not exists ("
+        "select d.bank, d.id from mental_models d join banks b using (bank)"
+        " where pending_refresh and b.state = 'open' and not exists ("
         f" select from operations o where o.bank = d.bank and {_CONSOLIDATES}) limit $1",
         limit,
     )
@@ -130,8 +131,9 @@ async def marked(connection: Connection, limit: int) -> list[tuple[int, str]]:
 async def due(connection: Connection, limit: int) -> list[tuple[int, str]]:
     """(bank, id) of models one of whose schedules came round."""
     rows = await connection.fetch(
-        "select bank, id from mental_models"
-        " where (next_refresh_at is not null or next_full_refresh_at is not null)"
+        "select d.bank, d.id from mental_models d join banks b using (bank)"
+        " where b.state = 'open'"
+        " and (next_refresh_at is not null or next_full_refresh_at is not null)"
         " and least(next_refresh_at, next_full_refresh_at) <= now()"
         " order by least(next_refresh_at, next_full_refresh_at) limit $1",
         limit,

@@ -173,13 +173,13 @@ def database(settings: Settings, data: Path) -> Iterator[Settings]:
     if settings.database.database_url is not None:
         yield settings
     elif dsn := processes.noted(data, "dsn"):
-        yield _with_dsn(settings, dsn)
+        yield with_dsn(settings, dsn)
     else:
         with EmbeddedPostgres(data / "postgres") as postgres:
-            yield _with_dsn(settings, postgres.dsn)
+            yield with_dsn(settings, postgres.dsn)
 
 
-def _with_dsn(settings: Settings, dsn: str) -> Settings:
+def with_dsn(settings: Settings, dsn: str) -> Settings:
     url = {"database_url": SecretStr(dsn)}
     return settings.model_copy(update={"database": settings.database.model_copy(update=url)})
 

@@ -1,5 +1,5 @@
-"""The `fourfold` command: serve, import, recall, reflect, mcp, bench, doctor, reembed, reindex,
-keys, tenants, openapi."""
+"""The `fourfold` command: serve, import, recall, reflect, bank, backup, restore, after-restore,
+mcp, bench, doctor, reembed, reindex, keys, tenants, openapi."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import orjson
 import typer
 
-from serve.cli import maintain, tenants
+from serve.cli import backups, maintain, moving, tenants
 from serve.cli.options import DEFAULT_DATA, DEFAULT_URL, Config, Data, Key, Url
 from serve.mcp import command as mcp_command
 from serve.settings import Settings, SettingsError, load
@@ -21,7 +21,6 @@ from serve.settings import Settings, SettingsError, load
 T = TypeVar("T")
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its boxes break long paths into lines
@@ -194,24 +193,41 @@ def openapi() -> None:
 
 
 def _with_pool(config: Path | None, data: Path, work: Callable[[Any], Awaitable[T]]) -> T:
+    async def migrated(pool: Any, _settings: Settings) -> T:
+        from retrieval.store.database.migrate import migrate
+
+        await migrate(pool)
+        return await work(pool)
+
+    return _with_database(config, data, migrated)
+
+
+def _with_database(
+    config: Path | None,
+    data: Path,
+    work: Callable[[Any, Settings], Awaitable[T]],
+    dsn: str | None = None,
+) -> T:
+    """The database as it is: that of the settings, or of `dsn`."""
     from retrieval.errors import FourfoldError
     from serve.cli import launcher
 
-    async def run(dsn: Settings) -> T:
-        from retrieval.store.database.migrate import migrate
+    async def run(settings: Settings) -> T:
         from retrieval.store.database.pool import open_pool
         from serve.opening.database import pool_settings
 
-        pool = await open_pool(pool_settings(dsn))
+        pool = await open_pool(pool_settings(settings))
         try:
-            await migrate(pool)
-            return await work(pool)
+            return await work(pool, settings)
         finally:
             await pool.finish()
 
     try:
-        with launcher.database(_settings(config), data) as settings:
-            return asyncio.run(run(settings))
+        settings = _settings(config)
+        if dsn is not None:
+            settings = launcher.with_dsn(settings, dsn)
+        with launcher.database(settings, data) as found:
+            return asyncio.run(run(found))
     except FourfoldError as error:
         raise _fail(error) from None
 
@@ -250,6 +266,8 @@ def revoke_key(key: str, config: Config = None, data: Data = DEFAULT_DATA) -> No
 
 maintain.add_to(app, _with_pool)
 tenants.add_to(app, _with_pool)
+moving.add_to(app, _with_pool, _fail)
+backups.add_to(app, _with_pool, _with_database, _fail)
 mcp_command.add_to(app, DEFAULT_URL)
 
 

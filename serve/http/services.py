@@ -130,6 +130,10 @@ class Services:
         default_factory=lambda: AdmissionController(32, 64, wait_max_s=30.0)
     )
     """Reflects: they wait for language models, and hold no place of recalls meanwhile."""
+    upload_admission: AdmissionController = field(
+        default_factory=lambda: AdmissionController(4, 8, wait_max_s=30.0)
+    )
+    """Archives on their way in: they take long to come, and lie on the disk meanwhile."""
     retain_admission: AdmissionController = field(
         default_factory=lambda: AdmissionController(128, 64)
     )

@@ -23,6 +23,7 @@ from models.settings import EMBEDDER_PROVIDERS, RERANKER_PROVIDERS
 from retrieval.settings import RecallSettings, ReflectSettings, RetainSettings
 from retrieval.settings.consolidation import ConsolidationSettings
 from retrieval.settings.mental import MentalSettings
+from retrieval.settings.transfer import TransferSettings
 from serve.settings.llm import LLMSection
 
 
@@ -448,6 +449,7 @@ class Settings(BaseModel):
     consolidation: ConsolidationSettings = ConsolidationSettings()
     reflect: ReflectSettings = ReflectSettings()
     mental_models: MentalSettings = MentalSettings()
+    transfer: TransferSettings = TransferSettings()
     llm: LLMSection = LLMSection()
     limits: ServerLimits = ServerLimits()
     files: Files = Files()

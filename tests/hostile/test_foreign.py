@@ -80,6 +80,7 @@ async def two(dsn: str) -> AsyncIterator[Two]:
             # A model and a page need a language model to be made: names that nobody has.
             "mental_model_id": f"m-{SECRET}",
             "page_id": f"p-{SECRET}",
+            "key": f"exports/{SECRET}.zip",
         }
         for name, path, body in (
             ("directive_id", "directives", {"name": SECRET, "content": f"Say {SECRET}."}),

@@ -161,6 +161,23 @@ RIGHT: Mapping[str, Any] = {
         "is_active": True,
         "tags": ["t"],
     },
+    "import_bank_template": {
+        "version": "1",
+        "bank": {"recall_budget_fixed_low": 50, "disposition_empathy": 4},
+        "mental_models": [
+            {
+                "id": "m",
+                "name": "n",
+                "source_query": "q",
+                "tags": ["t"],
+                "max_tokens": 300,
+                "trigger": {"mode": "full"},
+            }
+        ],
+        "directives": [
+            {"name": "n", "content": "c", "priority": 1, "is_active": True, "tags": ["t"]}
+        ],
+    },
     "update_directive": {"name": "n"},
     "update_mental_model": {"name": "n"},
     "create_knowledge_folder": {"name": "n"},
@@ -186,8 +203,15 @@ MAKES_BANKS = {
     "create_mental_model": True,
     "create_knowledge_folder": True,
     "create_knowledge_page": True,
+    "import_bank_template": True,
+    "import_bank_transfer": True,
+    "import_documents": True,
 }
-WITHOUT_BANK = {"reflect", "regenerate_entity_observations"}
+WITHOUT_BANK = {
+    "reflect",
+    "regenerate_entity_observations",
+    "export_documents_sync_removed",
+}
 """Refused whatever the bank."""
 
 
@@ -215,6 +239,7 @@ class Operation:
             mental_model_id="m",
             node_id="n",
             page_id="p",
+            key="k",
         )
 
 

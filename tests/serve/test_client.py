@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import hindsight_client_api
@@ -286,6 +287,7 @@ async def test_the_convenience_methods(
         by_document = await call("list_memories", bank, document_id="d/2")
         assert by_document.total == 2
 
+        await moved(live, call, bank)
         note = tmp_path / "note.txt"
         note.write_text("Gerda mends the nets.")
         uploaded = await call("retain_files", bank, [note], context="harbour")
@@ -314,6 +316,37 @@ async def test_the_convenience_methods(
                 await call(name, **given)
             assert refused(unbuilt.value) == 501, name
         assert call.called | documents | {"close"} == CONVENIENT
+
+
+async def ended(live: Live, bank: str, operation: str) -> dict[str, Any]:
+    """An operation, once it has ended."""
+    url = f"/v1/default/banks/{quote(bank, safe='')}/operations/{operation}"
+    async with asyncio.timeout(60):
+        while True:
+            found: dict[str, Any] = (await live.http.get(url)).json()
+            if found["status"] in ("completed", "failed", "cancelled"):
+                return found
+            await asyncio.sleep(0.05)
+
+
+async def moved(live: Live, call: Calls, bank: str) -> None:
+    """The client's methods that move banks."""
+    texts = {one.text for one in (await call("list_memories", bank)).items}
+    archive = await call("export_bank", bank, include_history=True, poll_interval=0.1)
+    done = await ended(
+        live, bank, await call("import_bank", bank, archive, target_bank_id=f"{bank}-in")
+    )
+    assert done["status"] == "completed", done
+    assert done["result_metadata"]["documents_imported"] == 3
+    done = await ended(live, bank, await call("clone_bank", bank, f"{bank}-clone"))
+    assert done["status"] == "completed", done
+    for target in (f"{bank}-in", f"{bank}-clone"):
+        assert {one.text for one in (await call("list_memories", target)).items} == texts
+        found = await call("recall", target, "What does Dora mend?")
+        assert next(iter(found)).text.startswith("Dora mends nets.")
+        assert (await call("delete_bank", target)).success
+    documents = await call("export_documents", bank, document_ids=["d/1"], poll_interval=0.1)
+    assert documents[:2] == b"PK"
 
 
 GENERATED: dict[str, type] = {
@@ -461,6 +494,54 @@ async def test_the_generated_methods(live: Live, address: str) -> None:
             await call(f"OperationsApi.{name}", bank, queued.operation_id)
         assert refused(error.value) == 409
     assert (await call("OperationsApi.delete_operation", bank, queued.operation_id)).success
+
+    # Moving banks and documents
+    made = await call("BankTransferApi.export_bank_transfer", bank, include_history=True)
+    result = (await ended(live, bank, made.operation_id))["result_metadata"]
+    key = result["storage_key"]
+    archive = bytes(await call("DocumentTransferApi.download_file", key))
+    assert (len(archive), result["filename"]) == (result["byte_size"], "generated.zip")
+    made = await call(
+        "BankTransferApi.import_bank_transfer", bank, archive, target_bank_id="generated-in"
+    )
+    assert (await ended(live, bank, made.operation_id))["status"] == "completed"
+    made = await call("BankTransferApi.clone_bank", bank, "generated-clone")
+    assert (await ended(live, bank, made.operation_id))["status"] == "completed"
+    made = await call("DocumentTransferApi.export_documents", bank, document_id=["g/1"])
+    result = (await ended(live, bank, made.operation_id))["result_metadata"]
+    archive = bytes(await call("DocumentTransferApi.download_file", result["storage_key"]))
+    made = await call(
+        "DocumentTransferApi.import_documents", "generated-in", archive, on_conflict="new-id"
+    )
+    result = (await ended(live, "generated-in", made.operation_id))["result_metadata"]
+    assert result["remapped_document_ids"] == {"g/1": "g/1-2"}
+    for target in ("generated-in", "generated-clone"):
+        assert (await call("BanksApi.delete_bank", target)).success
+    with pytest.raises(ApiException) as error:
+        await call("DocumentTransferApi.export_documents_sync_removed", bank)
+    assert refused(error.value) == 410
+
+    # Templates
+    schema = await call("BankTemplatesApi.get_bank_template_schema")
+    assert "mental_models" in schema["properties"]
+    request = make.BankTemplateManifest(
+        version="1",
+        bank=make.BankTemplateConfig(recall_budget_max=3000, disposition_empathy=5),
+        mental_models=[make.BankTemplateMentalModel(id="m", name="M", source_query="Who?")],
+        directives=[make.BankTemplateDirective(name="D", content="Be short.", priority=2)],
+    )
+    done = await call("BankTemplatesApi.import_bank_template", "generated-t", request, dry_run=True)
+    assert (done.dry_run, done.mental_models_created) == (True, ["m"])
+    with pytest.raises(NotFoundException):
+        await call("BankTemplatesApi.export_bank_template", "generated-t")
+    done = await call("BankTemplatesApi.import_bank_template", "generated-t", request)
+    assert (done.config_applied, done.directives_created) == (True, ["D"])
+    told = await call("BankTemplatesApi.export_bank_template", "generated-t")
+    assert (told.bank.recall_budget_max, told.bank.disposition_empathy) == (3000, 5)
+    assert told.mental_models[0].source_query == "Who?"
+    done = await call("BankTemplatesApi.import_bank_template", "generated-t", told)
+    assert (done.mental_models_updated, done.directives_updated) == ([], [])
+    assert (await call("BanksApi.delete_bank", "generated-t")).success
 
     # Language models: there is none here
     request = make.DryRunExtractRequest(content=make.Content("Ann likes tea."))

@@ -78,7 +78,8 @@ async def write(
     async def transaction(connection: Connection) -> tuple[T, BankHead]:
         if create:
             await banks.ensure(connection, tenant, bank_id)
-        change = Change(deps, connection, await banks.lock(connection, tenant, bank_id))
+        held = await banks.lock(connection, tenant, bank_id, building=deps.builds)
+        change = Change(deps, connection, held)
         result = await work(change)
         return result, await change.finish()
 

@@ -18,6 +18,8 @@ from serve.http.routes import (
     reflect,
     retain,
     service,
+    templates,
+    transfer,
     unbuilt,
 )
 from serve.http.routing import Router
@@ -37,6 +39,8 @@ ROUTERS: tuple[Router, ...] = (
     knowledge.router,
     llm.router,
     banks.router,
+    templates.router,
+    transfer.router,
     service.router,
     unbuilt.router,
 )

@@ -55,7 +55,7 @@ class SmallGraph:
         documents: Sequence[str | None] | None = None,
         sources: dict[int, Sequence[int]] | None = None,
     ) -> None:
-        self.size = len(mentions)
+        self.size = self.living = len(mentions)
         self.names: dict[str, int] = {}
         held = [
             [self.names.setdefault(n, len(self.names)) for n in dict.fromkeys(names)]
