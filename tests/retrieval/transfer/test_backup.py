@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from retrieval.errors import Conflict
-from retrieval.store import banks, operations
+from retrieval.store import banks, operation_views, operations
 from retrieval.store.database.migrate import migrate
 from retrieval.store.database.pool import Connection, Pool, PoolSettings, open_pool, write
 from retrieval.transfer import afterwards, backup, trial
@@ -104,7 +104,7 @@ async def test_out_and_in_again(tmp_path: Path) -> None:
         with pytest.raises(Conflict, match="a server works on this database"):
             await backup.restore(file, target, dsn, replace=True)
         assert (await afterwards.mend(target)).operations == 1
-        state = await operations.get(target, "default", "one", str(claimed.operation_id))
+        state = await operation_views.get(target, "default", "one", str(claimed.operation_id))
         assert state["status"] == "pending"
     finally:
         await source.execute(f'drop schema if exists "{schema}" cascade')

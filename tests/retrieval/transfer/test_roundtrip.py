@@ -13,7 +13,7 @@ from retrieval.errors import Conflict, NotFound, Unavailable
 from retrieval.ingest.curation import delete_document
 from retrieval.ingest.importing import import_memories
 from retrieval.settings.transfer import TransferSettings
-from retrieval.store import banks, building, operations
+from retrieval.store import banks, building, operation_views, operations
 from retrieval.store.database.pool import Pool, read
 from retrieval.store.operations import Claim
 from retrieval.transfer import jobs, restoring
@@ -204,15 +204,15 @@ async def test_what_is_cancelled_or_fails_leaves_nothing(pool: Pool, tmp_path: P
         with archive.open("rb") as file:
             made = await jobs.submit_import(pool, "default", source, file, Asked(target=target))
         id = made["operation_id"]
-        await operations.cancel(pool, "default", source, id)
+        await operation_views.cancel(pool, "default", source, id)
         with pytest.raises(NotFound):
             await banks.head(pool, "default", target)
         assert (await world.finished(context, source, made))["status"] == "cancelled"
         # Its name is free, and it can be tried again.
-        await operations.retry(pool, "default", source, id)
+        await operation_views.retry(pool, "default", source, id)
         assert (await world.finished(context, source, made))["status"] == "completed"
         with pytest.raises(Conflict):
-            await operations.cancel(pool, "default", source, id)
+            await operation_views.cancel(pool, "default", source, id)
 
         # A bank that is itself the target of what fails tells why, and is not there.
         data = bytearray(await asyncio.to_thread(archive.read_bytes))
@@ -237,7 +237,7 @@ async def test_what_is_cancelled_or_fails_leaves_nothing(pool: Pool, tmp_path: P
             ),
         )
         assert left == 0
-        assert (await operations.get(pool, "default", own, done["operation_id"]))[
+        assert (await operation_views.get(pool, "default", own, done["operation_id"]))[
             "status"
         ] == "failed"
         done = await world.imported(context, own, archive, Asked(target=own))

@@ -29,7 +29,7 @@ from retrieval.recall.engine import RecallEngine
 from retrieval.recall.retriever import LocalRetriever
 from retrieval.settings import RecallSettings
 from retrieval.settings.transfer import TransferSettings
-from retrieval.store import banks, operations
+from retrieval.store import banks, operation_views, operations
 from retrieval.store import stored_files as files
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.transfer import jobs
@@ -320,7 +320,7 @@ async def finished(
     """The operation after a worker has done what waits."""
     while await worker(context).step():
         pass
-    return await operations.get(context.pool, TENANT, bank_id, submitted["operation_id"])
+    return await operation_views.get(context.pool, TENANT, bank_id, submitted["operation_id"])
 
 
 async def exported(
