@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from retrieval.errors import InvalidInput
 from retrieval.mental import models
 from retrieval.mental.trigger import ID, GivenTrigger, Trigger
-from retrieval.store import bankconfig, banks, directives, mental_models
+from retrieval.store import bankconfig, banks, directives, mental_models, refreshes
 from retrieval.store.database.pool import Connection, Pool, read, write
 
 VERSION: Final = 1
@@ -252,7 +252,7 @@ async def _apply(
             changed.append(each.id)
             await models.changed(connection, bank, each.id, fields)
             if writes:
-                queued.append(str(await mental_models.queue_refresh(connection, bank, each.id)))
+                queued.append(str(await refreshes.queue_refresh(connection, bank, each.id)))
     return {
         "config_applied": bool(settings),
         "mental_models_created": made,
