@@ -55,6 +55,10 @@ from retrieval.store.heads import BankHead
 from retrieval.store.mental_models import REFRESH
 from retrieval.store.tenants import DEFAULT_TENANT
 from retrieval.types import RecallQuery
+from retrieval.webhooks.delivery import Deliverer
+from retrieval.webhooks.guard import Guard
+from retrieval.webhooks.registry import OfAll, Webhooks
+from retrieval.webhooks.vault import Vault
 from serve import metrics
 from serve.admission.controller import AdmissionController, AdmissionLimits, LimitShare
 from serve.admission.membership import Membership
@@ -241,6 +245,9 @@ async def open_writer(
         deps = consolidation.ingest
     if settings.worker.worker_enabled:
         poll_s = settings.worker.worker_poll_interval_ms / 1000
+        deliverer = open_deliverer(settings, pool, poll_s)
+        deliverer.start()
+        stack.push_async_callback(deliverer.close)
         workers = [Worker(deps, handlers=HANDLERS, poll_s=poll_s)]
         # Apart: nobody's retain is to wait behind what a model writes.
         if consolidation.able:
@@ -267,6 +274,40 @@ async def open_writer(
         upkeep.start()
         stack.push_async_callback(upkeep.close)
     return LocalWriter(deps, consolidation)
+
+
+def open_webhooks(settings: Settings, pool: Pool) -> Webhooks:
+    """The registry of webhooks."""
+    own = settings.webhooks
+    return Webhooks(pool, Vault(pool, own.keys), Guard.of(own.webhook_allowed_hosts))
+
+
+async def keep_webhook_of_all(settings: Settings, webhooks: Webhooks) -> None:
+    """Brings what the database knows of the settings' own webhook in line with them."""
+    own = settings.webhooks
+    secret = own.webhook_secret
+    of_all = OfAll(
+        own.webhook_url,
+        None if secret is None else secret.get_secret_value(),
+        own.webhook_event_types,
+    )
+    try:
+        await webhooks.keep(of_all)
+    except FourfoldError as error:
+        log.warning("the webhook of all banks is not set: %s", error)
+
+
+def open_deliverer(settings: Settings, pool: Pool, poll_s: float) -> Deliverer:
+    """What tells receivers."""
+    own = settings.webhooks
+    return Deliverer(
+        pool,
+        Vault(pool, own.keys),
+        Guard.of(own.webhook_allowed_hosts),
+        keeps_bodies=own.webhook_expose_response_body,
+        poll_s=poll_s,
+        kept_days=own.webhook_retention_days,
+    )
 
 
 def open_consolidation(
@@ -397,6 +438,8 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
     gc.freeze()
     membership = Membership(pool)
     await membership.join(stack)
+    webhooks = open_webhooks(settings, pool)
+    await keep_webhook_of_all(settings, webhooks)
     return Services(
         settings=settings,
         pool=pool,
@@ -409,6 +452,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         reflect_admission=reflect_admission(settings, pool, membership.share),
         llm=llm,
         documents=documents,
+        webhooks=webhooks,
         embedder=embedder,
         models={
             "embedder": "in the retriever" if embedder is None else embedder.model_id,

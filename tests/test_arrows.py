@@ -32,7 +32,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"topk", "settings", "stopwatch", "pacing", "text"},
         {"timex"},
         {"store"},
-        {"protocols", "keyword"},
+        {"protocols", "keyword", "webhooks"},
         {"llm"},
         {"bank"},
         {"arms"},

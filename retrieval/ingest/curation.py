@@ -17,7 +17,15 @@ from retrieval.ingest.write import stored
 from retrieval.ingest.write.enrich import prepare
 from retrieval.ingest.write.stored import Stored
 from retrieval.ingest.write.transaction import Change, write
-from retrieval.store import banks, documents, ledger, memories, mental_models, payloads
+from retrieval.store import (
+    banks,
+    documents,
+    ledger,
+    memories,
+    mental_models,
+    outbox,
+    payloads,
+)
 from retrieval.store.database.pool import Connection, read
 from retrieval.store.edge import as_uuid
 from retrieval.store.history import Event, Kind, record
@@ -249,6 +257,8 @@ async def delete_document(
             raise documents.unknown(document_id)
         await payloads.forget(change.connection, change.bank, document_id)
         await ledger.forget(change.connection, tenant, bank_id, document_id)
+        told = {"document_id": document_id, "memory_unit_count": len(rows)}
+        await outbox.emit(change.connection, change.held, [outbox.Event("document.deleted", told)])
         change.touch()
         return len(rows)
 

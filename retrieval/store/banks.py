@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from retrieval.errors import Conflict, InvalidInput, NotFound
-from retrieval.store import bankconfig
+from retrieval.store import bankconfig, outbox
 from retrieval.store.bankconfig import Settings
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.store.edge import clean, iso, listing, page
@@ -307,6 +307,9 @@ async def delete(pool: Pool, tenant: str, bank_id: str) -> dict[str, Any]:
             " + (select count(*) from entities where bank = $1)"
             " + (select count(*) from documents where bank = $1)",
             bank,
+        )
+        await outbox.emit(
+            connection, as_head(held), [outbox.Event("bank.deleted", {"deleted_count": count})]
         )
         # Children first, in bulk: a cascade would go row by row.
         for table in ("links", "unit_entities", "observation_history", "memory_units", "chunks"):

@@ -16,6 +16,7 @@ from retrieval.reflect.query import Listener, ReflectQuery, ReflectResult
 from retrieval.store import limits, tenants
 from retrieval.store.answers import Key
 from retrieval.store.database.pool import Pool
+from retrieval.webhooks.registry import Webhooks
 from serve.admission.controller import AdmissionController
 from serve.http.errors import Unauthorized
 from serve.opening.llm import LanguageModels
@@ -131,6 +132,8 @@ class Services:
     """Language models that the endpoints ask themselves."""
     documents: Documents | None = None
     """What keeps mental models up to date; None where nobody could write one."""
+    webhooks: Webhooks | None = None
+    """Who is told what happens; None: nobody can be."""
     embedder: Embedder | None = None
     """Makes vectors for what the endpoints search themselves, where this process can."""
     models: Mapping[str, Any] = field(default_factory=dict)

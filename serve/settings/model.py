@@ -23,6 +23,8 @@ from models.settings import EMBEDDER_PROVIDERS, RERANKER_PROVIDERS
 from retrieval.settings import RecallSettings, ReflectSettings, RetainSettings
 from retrieval.settings.consolidation import ConsolidationSettings
 from retrieval.settings.mental import MentalSettings
+from retrieval.store.outbox import EVENTS
+from retrieval.webhooks.guard import Guard
 from serve.settings.llm import LLMSection
 
 
@@ -53,6 +55,11 @@ def _listed(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def _hosts(value: tuple[str, ...]) -> tuple[str, ...]:
+    Guard.of(value)
+    return value
 
 
 Flag = Annotated[bool, BeforeValidator(_boolean)]
@@ -375,6 +382,35 @@ class MCP(Section):
     """The bank of a request to /mcp that names none. HINDSIGHT_MCP_BANK_ID is read, too."""
 
 
+class Webhooks(Section):
+    """What others are told of banks, and to where."""
+
+    webhook_secret_key: Secret = None
+    """Seals the secrets of webhooks in the database; several with commas while it is changed, the
+    new one first. Unset: a key that lies in the database itself."""
+    webhook_allowed_hosts: Annotated[Listed, AfterValidator(_hosts)] = ()
+    """Names (`host`, `.domain`), addresses and networks (10.1.0.0/16) that webhooks may lead to
+    although they are not of the public network; with commas."""
+    webhook_expose_response_body: Flag = False
+    """Keep the first 4 KiB of what receivers answer."""
+    webhook_url: Text = None
+    """A receiver that is told of all banks."""
+    webhook_secret: Secret = None
+    """What it is signed with."""
+    webhook_event_types: Annotated[
+        tuple[Literal[EVENTS], ...], BeforeValidator(_listed)  # type: ignore[valid-type]
+    ] = ("consolidation.completed",)
+    """What it is told; with commas."""
+    webhook_retention_days: Annotated[float, Field(gt=0, le=3650)] = 30.0
+    """How long deliveries that have ended are kept."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys that open, the one that seals first."""
+        key = self.webhook_secret_key
+        return () if key is None else _listed(key.get_secret_value())
+
+
 class Autoscale(Section):
     """Replicas follow the queue: enough to work off what waits within `drain_s`."""
 
@@ -433,6 +469,7 @@ class Settings(BaseModel):
     limits: ServerLimits = ServerLimits()
     worker: BackgroundWork = BackgroundWork()
     mcp: MCP = MCP()
+    webhooks: Webhooks = Webhooks()
     stages: StagePlacement = StagePlacement()
     warnings: tuple[str, ...] = ()
     """What was accepted but has no effect, or was replaced by a default; said at start."""

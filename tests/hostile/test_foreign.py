@@ -35,7 +35,8 @@ class Two:
 
     async def state(self) -> list[Any]:
         """What the victim sees of his bank."""
-        paths = ("memories/list", "documents", "entities", "operations", "tags", "config", "stats")
+        paths = ("memories/list", "documents", "entities", "operations", "tags", "config", "stats",
+                 "webhooks")  # fmt: skip
         return [(await self.victim.get(f"{B}/{OWNED}/{path}")).json() for path in paths]
 
 
@@ -84,10 +85,14 @@ async def two(dsn: str) -> AsyncIterator[Two]:
         for name, path, body in (
             ("directive_id", "directives", {"name": SECRET, "content": f"Say {SECRET}."}),
             ("node_id", "knowledge-base/folders", {"name": SECRET}),
+            ("webhook_id", "webhooks", {"url": f"https://{SECRET}.example/", "enabled": False}),
         ):
             answer = await found.victim.post(f"{B}/{OWNED}/{path}", json=body)
             assert answer.status_code < 300, answer.text
             found.ids[name] = answer.json()["id"]
+        hook = f"{B}/{OWNED}/webhooks/{found.ids['webhook_id']}"
+        answer = await found.victim.post(f"{hook}/test")
+        found.ids["delivery_id"] = answer.json()["id"]
         answer = await found.stranger.post(
             f"{B}/own/memories", json={"items": [{"content": "Bo rows.", "document_id": "own"}]}
         )

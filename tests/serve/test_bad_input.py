@@ -165,6 +165,19 @@ RIGHT: Mapping[str, Any] = {
     "update_mental_model": {"name": "n"},
     "create_knowledge_folder": {"name": "n"},
     "update_knowledge_node": {"name": "n"},
+    "create_webhook": {
+        "url": "https://hooks.example.org/x",
+        "secret": "s",
+        "event_types": ["retain.completed"],
+        "enabled": True,
+        "http_config": {
+            "method": "POST",
+            "timeout_seconds": 5,
+            "headers": {"X-A": "b"},
+            "params": {"a": "b"},
+        },
+    },
+    "update_webhook": {"enabled": False},
     "merge_entities": {"others": [NOBODY]},
     "split_entity": {"name": "Bo"},
 }
@@ -185,6 +198,7 @@ MAKES_BANKS = {
     "create_mental_model": True,
     "create_knowledge_folder": True,
     "create_knowledge_page": True,
+    "create_webhook": True,
 }
 WITHOUT_BANK = {"reflect", "regenerate_entity_observations"}
 """Refused whatever the bank."""
@@ -214,6 +228,8 @@ class Operation:
             mental_model_id="m",
             node_id="n",
             page_id="p",
+            webhook_id=NOBODY,
+            delivery_id=NOBODY,
         )
 
 

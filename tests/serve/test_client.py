@@ -485,6 +485,25 @@ async def test_the_generated_methods(live: Live, address: str) -> None:
             await call(name, bank, **given)
         assert refused(error.value) == status
 
+    # Webhooks
+    request = make.CreateWebhookRequest(
+        url="https://hooks.example.org/x",
+        secret="s",
+        event_types=["retain.completed"],
+        enabled=False,
+        http_config=make.WebhookHttpConfig(headers={"X-A": "b"}),
+    )
+    hook = await call("WebhooksApi.create_webhook", bank, request)
+    assert (hook.bank_id, hook.secret, hook.http_config.headers) == (bank, None, {"X-A": "b"})
+    change = make.UpdateWebhookRequest(event_types=["document.deleted"])
+    changed = await call("WebhooksApi.update_webhook", bank, hook.id, change)
+    assert (changed.event_types, changed.url) == (["document.deleted"], hook.url)
+    listed = await call("WebhooksApi.list_webhooks", bank, limit=10, offset=0)
+    assert [one.id for one in listed.items] == [hook.id]
+    told = await call("WebhooksApi.list_webhook_deliveries", bank, hook.id, limit=5)
+    assert (told.items, told.next_cursor) == ([], None)
+    assert (await call("WebhooksApi.delete_webhook", bank, hook.id)).success
+
     # Ends
     assert (await call("BanksApi.clear_observations", bank)).success
     assert (await call("MemoryApi.clear_bank_memories", bank, type="world")).success

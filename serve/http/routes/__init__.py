@@ -18,6 +18,7 @@ from serve.http.routes import (
     retain,
     service,
     unbuilt,
+    webhooks,
 )
 from serve.http.routing import Router
 
@@ -35,6 +36,7 @@ ROUTERS: tuple[Router, ...] = (
     knowledge.router,
     llm.router,
     banks.router,
+    webhooks.router,
     service.router,
     unbuilt.router,
 )

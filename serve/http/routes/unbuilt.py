@@ -34,11 +34,6 @@ UNBUILT: tuple[tuple[str, str, str], ...] = (
     ("GET", f"{BANK}/audit-logs", "audit logs are not built here"),
     ("GET", f"{BANK}/audit-logs/stats", "audit logs are not built here"),
     ("GET", f"{BANK}/audit-logs/{{log_id}}", "audit logs are not built here"),
-    ("GET", f"{BANK}/webhooks", "webhooks are not built here"),
-    ("POST", f"{BANK}/webhooks", "webhooks are not built here"),
-    ("PATCH", f"{BANK}/webhooks/{{webhook_id}}", "webhooks are not built here"),
-    ("DELETE", f"{BANK}/webhooks/{{webhook_id}}", "webhooks are not built here"),
-    ("GET", f"{BANK}/webhooks/{{webhook_id}}/deliveries", "webhooks are not built here"),
 )
 """(method, path, why)."""
 
