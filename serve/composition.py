@@ -10,11 +10,11 @@ import asyncio
 import gc
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -30,11 +30,12 @@ from retrieval.bank.vectors.ivf import IvfBackend
 from retrieval.bank.vectors.partitioned import PartitionedBackend
 from retrieval.consolidation import by_rules, queue, rounds
 from retrieval.consolidation.deps import ConsolidationDeps
+from retrieval.erasure.replicas import Sweeper
 from retrieval.errors import FourfoldError
 from retrieval.ingest.context import WriteContext, analyser_for
 from retrieval.ingest.operations.worker import HANDLERS, Worker
 from retrieval.keyword.analyser import Analyser
-from retrieval.maintenance.upkeep import Upkeep
+from retrieval.maintenance.upkeep import Upkeep, UpkeepSettings
 from retrieval.mental import schedule
 from retrieval.mental.by_reflect import ReflectWriter, StoredDirectives, StoredModels
 from retrieval.mental.editor import ModelEditor, RulesEditor
@@ -49,37 +50,38 @@ from retrieval.reflect.engine import ReflectEngine
 from retrieval.reflect.searches import QUERY_TOKENS
 from retrieval.reflect.stored import Database
 from retrieval.store import banks
-from retrieval.store import limits as tenant_limits
 from retrieval.store.database.pool import Connection, Pool
 from retrieval.store.heads import BankHead
 from retrieval.store.mental_models import REFRESH
 from retrieval.store.tenants import DEFAULT_TENANT
 from retrieval.types import RecallQuery
-from retrieval.webhooks.delivery import Deliverer
-from retrieval.webhooks.guard import Guard
-from retrieval.webhooks.registry import OfAll, Webhooks
-from retrieval.webhooks.vault import Vault
 from serve import metrics
-from serve.admission.controller import AdmissionController, AdmissionLimits, LimitShare
+from serve.admission.controller import AdmissionController
 from serve.admission.membership import Membership
 from serve.http.services import Services, Writer
+from serve.opening.admission import (
+    REFLECT_WAIT_S,
+    read_admission,
+    recall_admission,
+    reflect_admission,
+    write_admission,
+)
+from serve.opening.audit import open_recorder
 from serve.opening.database import keyword_backend, open_database
+from serve.opening.erasure import open_eraser, open_ledger
 from serve.opening.inference import open_embedder, open_reranker
 from serve.opening.llm import LanguageModels, open_models
+from serve.opening.webhooks import keep_webhook_of_all, open_deliverer, open_webhooks
 from serve.settings import Settings
 from serve.writer import LocalWriter
 
 log = logging.getLogger(__name__)
-
-N = TypeVar("N", int, float)
 
 ARRAY_THREADS = 2
 """Threads for array work over large banks; its kernels let go of the interpreter."""
 
 REPORT_PERIOD_S = 1.0
 
-REFLECT_WAIT_S = 30.0
-"""Longest wait in the line of reflects, each of which takes seconds."""
 SEARCHES_AT_ONCE = 8
 """Recalls of reflects that run at once in a process, beside those of clients."""
 SEARCHES_WAITING = 1024
@@ -130,6 +132,7 @@ async def open_residency(
     split = None if ranges is None else ScatterGather(ranges, settings.banks.bank_shard_rows)
     residency = Residency(pool, sizes, split=split)
     _attend(residency, stack)
+    _sweep(pool, residency, stack)
     return residency
 
 
@@ -144,6 +147,7 @@ async def open_ranges(settings: Settings, stack: AsyncExitStack) -> LocalShards:
         threads=ARRAY_THREADS,
     )
     _attend(ranges, stack)
+    _sweep(pool, ranges, stack)
     return ranges
 
 
@@ -160,6 +164,13 @@ def _attend(cache: SnapshotCache[Any], stack: AsyncExitStack) -> None:
     stack.push_async_callback(cache.close)
     reporting = asyncio.create_task(_report(cache))
     stack.callback(reporting.cancel)
+
+
+def _sweep(pool: Pool, cache: SnapshotCache[Any], stack: AsyncExitStack) -> None:
+    """Lets go of what is outdated, and tells erasures so."""
+    sweeper = Sweeper(pool, [cache])
+    sweeper.start()
+    stack.push_async_callback(sweeper.close)
 
 
 async def _report(cache: SnapshotCache[Any]) -> None:
@@ -239,6 +250,7 @@ async def open_writer(
         settings.retain,
         extractor=llm.extractor,
         committed=residency.refresh,
+        note=open_ledger(settings),
     )
     consolidation = open_consolidation(settings, deps, residency, llm)
     if consolidation.able:
@@ -267,47 +279,21 @@ async def open_writer(
             )
             scheduling = asyncio.create_task(schedule.keep_scheduled(pool, own))
             stack.callback(scheduling.cancel)
+        workers.append(Worker(deps, handlers=open_eraser(settings), poll_s=poll_s))
         for worker in workers:
             await worker.start()
             stack.push_async_callback(worker.stop)
-        upkeep = Upkeep(deps)
+        upkeep = Upkeep(
+            deps,
+            UpkeepSettings(
+                erase_after_s=settings.erasure.erase_after_s,
+                operation_retention_days=settings.erasure.operation_retention_days,
+                audit_retention_days=settings.audit.audit_log_retention_days,
+            ),
+        )
         upkeep.start()
         stack.push_async_callback(upkeep.close)
     return LocalWriter(deps, consolidation)
-
-
-def open_webhooks(settings: Settings, pool: Pool) -> Webhooks:
-    """The registry of webhooks."""
-    own = settings.webhooks
-    return Webhooks(pool, Vault(pool, own.keys), Guard.of(own.webhook_allowed_hosts))
-
-
-async def keep_webhook_of_all(settings: Settings, webhooks: Webhooks) -> None:
-    """Brings what the database knows of the settings' own webhook in line with them."""
-    own = settings.webhooks
-    secret = own.webhook_secret
-    of_all = OfAll(
-        own.webhook_url,
-        None if secret is None else secret.get_secret_value(),
-        own.webhook_event_types,
-    )
-    try:
-        await webhooks.keep(of_all)
-    except FourfoldError as error:
-        log.warning("the webhook of all banks is not set: %s", error)
-
-
-def open_deliverer(settings: Settings, pool: Pool, poll_s: float) -> Deliverer:
-    """What tells receivers."""
-    own = settings.webhooks
-    return Deliverer(
-        pool,
-        Vault(pool, own.keys),
-        Guard.of(own.webhook_allowed_hosts),
-        keeps_bodies=own.webhook_expose_response_body,
-        poll_s=poll_s,
-        kept_days=own.webhook_retention_days,
-    )
 
 
 def open_consolidation(
@@ -346,65 +332,6 @@ def open_documents(
     else:
         return None
     return Documents(refresher, settings.mental_models)
-
-
-def recall_admission(
-    settings: Settings, pool: Pool, share: Callable[[], LimitShare] = LimitShare
-) -> AdmissionController:
-    """Admission of recalls; a tenant's own limits win over those of the settings."""
-    most, line = settings.recall.recall_max_concurrent, settings.limits.recall_queue_max
-    return AdmissionController(most, line, limits=_recall_limits(settings, pool), share=share)
-
-
-def _recall_limits(settings: Settings, pool: Pool) -> Callable[[str], Awaitable[AdmissionLimits]]:
-    common = settings.limits
-
-    async def limits(tenant: str) -> AdmissionLimits:
-        own = await tenant_limits.of_tenant(pool, tenant)
-        return AdmissionLimits(
-            _first(own.recalls_at_once, common.tenant_max_concurrent),
-            _first(own.recalls_per_s, common.tenant_requests_per_s),
-            _first(own.recall_burst, common.tenant_burst),
-        )
-
-    return limits
-
-
-def write_admission(
-    settings: Settings, pool: Pool, share: Callable[[], LimitShare] = LimitShare
-) -> AdmissionController:
-    """Admission of writes; only tenants with limits of their own have any."""
-
-    async def limits(tenant: str) -> AdmissionLimits:
-        own = await tenant_limits.of_tenant(pool, tenant)
-        return AdmissionLimits(
-            own.writes_at_once or 0,
-            own.writes_per_s or 0.0,
-            _first(own.write_burst, settings.limits.tenant_burst),
-        )
-
-    most, line = settings.limits.write_max_concurrent, settings.limits.write_queue_max
-    return AdmissionController(most, line, limits=limits, share=share)
-
-
-def reflect_admission(
-    settings: Settings, pool: Pool, share: Callable[[], LimitShare] = LimitShare
-) -> AdmissionController:
-    """Admission of reflects; a tenant's limits are those of its recalls."""
-    most, line = settings.reflect.reflect_max_concurrent, settings.limits.recall_queue_max
-    return AdmissionController(
-        most, line, wait_max_s=REFLECT_WAIT_S, limits=_recall_limits(settings, pool), share=share
-    )
-
-
-def read_admission(settings: Settings) -> AdmissionController:
-    """Admission of lists, statistics and single reads: bounds and turns, no rates."""
-    common = settings.limits
-    return AdmissionController(common.read_max_concurrent, common.read_queue_max)
-
-
-def _first(own: N | None, common: N) -> N:
-    return common if own is None else own
 
 
 async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitStack) -> Services:
@@ -453,6 +380,8 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         llm=llm,
         documents=documents,
         webhooks=webhooks,
+        note=open_ledger(settings),
+        recorder=open_recorder(settings, pool, stack),
         embedder=embedder,
         models={
             "embedder": "in the retriever" if embedder is None else embedder.model_id,

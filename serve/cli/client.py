@@ -48,13 +48,33 @@ class Api:
         """Safe to repeat: a memory with a known key is replaced by itself."""
         return self._post(bank, "memories/import", {"memories": memories})
 
+    def erase(self, bank: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Safe to repeat: what is gone is not found again."""
+        return self._post(bank, "erase", body)
+
+    def operation(self, bank: str, id: str) -> dict[str, Any]:
+        return self._ask("GET", _address(bank, f"operations/{id}"))
+
+    def banks(self) -> list[str]:
+        """The ids of all banks."""
+        found: list[str] = []
+        while True:
+            page = self._ask("GET", f"/v1/default/banks?limit=1000&offset={len(found)}")
+            found += [bank["bank_id"] for bank in page["banks"]]
+            if not page["banks"] or len(found) >= page["total"]:
+                return found
+
     def _post(self, bank: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        address = f"/v1/default/banks/{quote(bank, safe='')}/{path}"
+        return self._ask("POST", _address(bank, path), body)
+
+    def _ask(
+        self, method: str, address: str, body: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         for attempt in range(ATTEMPTS):
             wait = 0.5 * 2**attempt * random.uniform(0.5, 1)
             last = attempt == ATTEMPTS - 1
             try:
-                answer = self._http.post(address, json=body)
+                answer = self._http.request(method, address, json=body)
             except httpx.TransportError as error:
                 if last:
                     raise ApiError(f"no server answers at {self._url} ({error})") from None
@@ -69,6 +89,10 @@ class Api:
                 wait = max(wait, float(answer.headers.get("retry-after", 0)))
             time.sleep(wait)
         raise AssertionError("unreachable")
+
+
+def _address(bank: str, path: str) -> str:
+    return f"/v1/default/banks/{quote(bank, safe='')}/{path}"
 
 
 def _detail(answer: httpx.Response) -> str:

@@ -1,5 +1,5 @@
-"""The `fourfold` command: serve, import, recall, reflect, mcp, bench, doctor, reembed, reindex,
-keys, tenants, openapi."""
+"""The `fourfold` command: serve, import, recall, reflect, erase, mcp, bench, doctor, reembed,
+reindex, keys, tenants, openapi."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import orjson
 import typer
 
-from serve.cli import maintain, tenants
+from serve.cli import erase, maintain, tenants
 from serve.cli.options import DEFAULT_DATA, DEFAULT_URL, Config, Data, Key, Url
 from serve.mcp import command as mcp_command
 from serve.settings import Settings, SettingsError, load
@@ -249,6 +249,7 @@ def revoke_key(key: str, config: Config = None, data: Data = DEFAULT_DATA) -> No
 
 
 maintain.add_to(app, _with_pool)
+erase.add_to(app)
 tenants.add_to(app, _with_pool)
 mcp_command.add_to(app, DEFAULT_URL)
 

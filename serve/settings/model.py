@@ -411,6 +411,37 @@ class Webhooks(Section):
         return () if key is None else _listed(key.get_secret_value())
 
 
+class Erasure(Section):
+    """How what is deleted goes for good."""
+
+    erase_after_s: Annotated[float, Field(ge=0, le=31_536_000)] = 86_400.0
+    """What was deleted is gone from segments, caches and logs after this many seconds; 0 = at once.
+    What is asked for by `/erase` never waits."""
+    erasure_ledger: Text = None
+    """A file outside of the database that notes deletions by id, so that a restore does not bring
+    back what was erased. Its folder must be there."""
+    erase_signing_key: Secret = None
+    """Signs the reports of erasures (HMAC-SHA256)."""
+    operation_retention_days: Annotated[float, Field(ge=0, le=3650)] = 30.0
+    """How long operations that have ended are kept; 0 = for ever."""
+
+
+class Audit(Section):
+    """The log of who read or changed what."""
+
+    audit_log_enabled: Flag = False
+    """Note requests about banks; a bank may say otherwise."""
+    audit_log_actions: Listed = ()
+    """Only these actions, with commas; empty: all."""
+    audit_log_bodies: Literal["none", "redacted", "full"] = "redacted"
+    """What is kept of requests and answers. redacted: lengths and keyed hashes in the place of
+    texts; in none are secrets."""
+    audit_log_addresses: Flag = False
+    """Note the caller's address."""
+    audit_log_retention_days: Annotated[float, Field(ge=0, le=36_500)] = 90.0
+    """How long entries are kept; 0 = for ever."""
+
+
 class Autoscale(Section):
     """Replicas follow the queue: enough to work off what waits within `drain_s`."""
 
@@ -470,6 +501,8 @@ class Settings(BaseModel):
     worker: BackgroundWork = BackgroundWork()
     mcp: MCP = MCP()
     webhooks: Webhooks = Webhooks()
+    erasure: Erasure = Erasure()
+    audit: Audit = Audit()
     stages: StagePlacement = StagePlacement()
     warnings: tuple[str, ...] = ()
     """What was accepted but has no effect, or was replaced by a default; said at start."""

@@ -178,6 +178,20 @@ RIGHT: Mapping[str, Any] = {
         },
     },
     "update_webhook": {"enabled": False},
+    "create_bank_alias": {"alias": BANK, "primary": False},
+    "set_bank_alias_primary": {"primary": True},
+    "erase": {
+        "dry_run": True,
+        "document_ids": ["d"],
+        "memory_ids": [NOBODY],
+        "tags": ["t"],
+        "tags_match": "any",
+        "entity_ids": [NOBODY],
+        "metadata": {"a": "b"},
+        "text_contains": "kiln",
+        "observations": "delete",
+    },
+    "purge_invalidated": {"older_than_days": 1},
     "merge_entities": {"others": [NOBODY]},
     "split_entity": {"name": "Bo"},
 }
@@ -230,6 +244,8 @@ class Operation:
             page_id="p",
             webhook_id=NOBODY,
             delivery_id=NOBODY,
+            log_id=NOBODY,
+            alias="other",
         )
 
 

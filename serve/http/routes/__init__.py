@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from serve.http.routes import (
+    aliases,
+    audit,
     banks,
     consolidation,
     directives,
     documents,
     entities,
+    erasure,
     knowledge,
     llm,
     memories,
@@ -29,6 +32,7 @@ ROUTERS: tuple[Router, ...] = (
     memories.router,
     documents.router,
     entities.router,
+    erasure.router,
     operations.router,
     consolidation.router,
     mental_models.router,
@@ -37,6 +41,8 @@ ROUTERS: tuple[Router, ...] = (
     llm.router,
     banks.router,
     webhooks.router,
+    audit.router,
+    aliases.router,
     service.router,
     unbuilt.router,
 )
