@@ -279,7 +279,8 @@ async def open_writer(
             )
             scheduling = asyncio.create_task(schedule.keep_scheduled(pool, own))
             stack.callback(scheduling.cancel)
-        workers.append(Worker(deps, handlers=open_eraser(settings), poll_s=poll_s))
+        # Apart as well: an erasure waits for replicas.
+        workers.append(Worker(deps, handlers=open_eraser(settings), poll_s=4 * poll_s))
         for worker in workers:
             await worker.start()
             stack.push_async_callback(worker.stop)

@@ -48,6 +48,13 @@ class Api:
         """Safe to repeat: a memory with a known key is replaced by itself."""
         return self._post(bank, "memories/import", {"memories": memories})
 
+    def retain(self, bank: str, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Safe to repeat: a document with a known id is replaced by itself."""
+        return self._post(bank, "memories", {"items": items})
+
+    def patch_memory(self, bank: str, id: str, change: Mapping[str, Any]) -> dict[str, Any]:
+        return self._ask("PATCH", _address(bank, f"memories/{id}"), change)
+
     def erase(self, bank: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Safe to repeat: what is gone is not found again."""
         return self._post(bank, "erase", body)

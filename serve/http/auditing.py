@@ -58,7 +58,7 @@ async def note(
     if request.query_params and settings.bodies != "none":
         query = redaction.value_of(dict(request.query_params), settings.bodies, key)
         asked = {**(asked or {}), "query_params": query}
-    body = bytes(response.body) if isinstance(response.body, bytes) else b""
+    body = bytes(getattr(response, "body", b""))  # a stream has none
     entry = Entry(
         tenant,
         bank_id,
