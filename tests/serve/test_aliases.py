@@ -41,25 +41,27 @@ async def test_every_route_takes_an_alias(live: Live) -> None:
 async def test_what_is_shown_and_what_ends(live: Live) -> None:
     bank = "shown"
     await ask(live, "PUT", bank, json={})
-    await ask(live, "POST", f"{bank}/aliases", 201, json={"alias": "a", "primary": True})
-    found = await ask(live, "POST", f"{bank}/aliases", 201, json={"alias": "b", "primary": True})
+    await ask(live, "POST", f"{bank}/aliases", 201, json={"alias": "shown-a", "primary": True})
+    found = await ask(
+        live, "POST", f"{bank}/aliases", 201, json={"alias": "shown-b", "primary": True}
+    )
     assert [(one["alias"], one["primary"]) for one in found["aliases"]] == [
-        ("b", True), ("a", False),
+        ("shown-b", True), ("shown-a", False),
     ]  # fmt: skip
-    found = await ask(live, "PATCH", f"{bank}/aliases/b", json={"primary": False})
+    found = await ask(live, "PATCH", f"{bank}/aliases/shown-b", json={"primary": False})
     assert not any(one["primary"] for one in found["aliases"])
-    await ask(live, "PATCH", f"{bank}/aliases/c", 404, json={"primary": True})
-    await ask(live, "DELETE", f"{bank}/aliases/c", 404)
+    await ask(live, "PATCH", f"{bank}/aliases/shown-c", 404, json={"primary": True})
+    await ask(live, "DELETE", f"{bank}/aliases/shown-c", 404)
     # A bank that is really called so wins.
     await live.services.pool.execute(
-        "insert into banks (tenant_id, bank_id, name) values ('default', 'a', 'real')"
+        "insert into banks (tenant_id, bank_id, name) values ('default', 'shown-a', 'real')"
     )
     fresh(live)
-    assert (await ask(live, "GET", "a/profile"))["name"] == "real"
+    assert (await ask(live, "GET", "shown-a/profile"))["name"] == "real"
     fresh(live)
     await ask(live, "DELETE", bank)
     fresh(live)
-    await ask(live, "GET", "b/stats", 404)
+    await ask(live, "GET", "shown-b/stats", 404)
 
 
 @pytest.mark.parametrize(
