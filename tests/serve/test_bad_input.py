@@ -178,7 +178,7 @@ RIGHT: Mapping[str, Any] = {
         },
     },
     "update_webhook": {"enabled": False},
-    "create_bank_alias": {"alias": BANK, "primary": False},
+    "create_bank_alias": {"alias": f"{BANK} too", "primary": False},
     "set_bank_alias_primary": {"primary": True},
     "erase": {
         "dry_run": True,
