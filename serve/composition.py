@@ -10,11 +10,11 @@ import asyncio
 import gc
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -30,12 +30,13 @@ from retrieval.bank.vectors.ivf import IvfBackend
 from retrieval.bank.vectors.partitioned import PartitionedBackend
 from retrieval.consolidation import by_rules, queue, rounds
 from retrieval.consolidation.deps import ConsolidationDeps
+from retrieval.erasure.replicas import Sweeper
 from retrieval.errors import FourfoldError
 from retrieval.ingest.context import WriteContext, analyser_for
 from retrieval.ingest.extract.by_batch import BatchExtractor
 from retrieval.ingest.operations.worker import HANDLERS, SLOTS, Worker
 from retrieval.keyword.analyser import Analyser
-from retrieval.maintenance.upkeep import Upkeep
+from retrieval.maintenance.upkeep import Upkeep, UpkeepSettings
 from retrieval.mental import schedule
 from retrieval.mental.by_reflect import ReflectWriter, StoredDirectives, StoredModels
 from retrieval.mental.editor import ModelEditor, RulesEditor
@@ -50,7 +51,6 @@ from retrieval.reflect.engine import ReflectEngine
 from retrieval.reflect.searches import QUERY_TOKENS
 from retrieval.reflect.stored import Database
 from retrieval.store import banks
-from retrieval.store import limits as tenant_limits
 from retrieval.store.database.pool import Connection, Pool
 from retrieval.store.heads import BankHead
 from retrieval.store.refreshes import REFRESH
@@ -59,18 +59,27 @@ from retrieval.store.turns import Line
 from retrieval.transfer import jobs
 from retrieval.types import RecallQuery
 from serve import metrics
-from serve.admission.controller import AdmissionController, AdmissionLimits, LimitShare
+from serve.admission.controller import AdmissionController
 from serve.admission.membership import Membership
 from serve.http.services import Services, Writer
+from serve.opening.admission import (
+    REFLECT_WAIT_S,
+    read_admission,
+    recall_admission,
+    reflect_admission,
+    retain_admission,
+    write_admission,
+)
+from serve.opening.audit import open_recorder
 from serve.opening.database import keyword_backend, open_database
+from serve.opening.erasure import open_eraser, open_ledger
 from serve.opening.inference import open_embedder, open_reranker
 from serve.opening.llm import LanguageModels, open_models
+from serve.opening.webhooks import keep_webhook_of_all, open_deliverer, open_webhooks
 from serve.settings import Settings
 from serve.writer import LocalWriter
 
 log = logging.getLogger(__name__)
-
-N = TypeVar("N", int, float)
 
 ARRAY_THREADS = 2
 """Threads for array work over large banks; its kernels let go of the interpreter."""
@@ -79,16 +88,9 @@ REPORT_PERIOD_S = 1.0
 
 TRANSFERS_AT_ONCE = 2
 """Banks that a process moves at once, each of another tenant."""
-
-REFLECT_WAIT_S = 30.0
-"""Longest wait in the line of reflects, each of which takes seconds."""
 SEARCHES_AT_ONCE = 8
 """Recalls of reflects that run at once in a process, beside those of clients."""
 SEARCHES_WAITING = 1024
-WAITING_PER_CALL = 4
-"""Retains by a language model that a process has open, for each call that it may make at once."""
-RETAIN_WAIT_S = 30.0
-"""How long such a retain waits for a place at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,7 @@ async def open_residency(
     split = None if ranges is None else ScatterGather(ranges, settings.banks.bank_shard_rows)
     residency = Residency(pool, sizes, split=split)
     _attend(residency, stack)
+    _sweep(pool, residency, stack)
     return residency
 
 
@@ -150,6 +153,7 @@ async def open_ranges(settings: Settings, stack: AsyncExitStack) -> LocalShards:
         threads=ARRAY_THREADS,
     )
     _attend(ranges, stack)
+    _sweep(pool, ranges, stack)
     return ranges
 
 
@@ -166,6 +170,13 @@ def _attend(cache: SnapshotCache[Any], stack: AsyncExitStack) -> None:
     stack.push_async_callback(cache.close)
     reporting = asyncio.create_task(_report(cache))
     stack.callback(reporting.cancel)
+
+
+def _sweep(pool: Pool, cache: SnapshotCache[Any], stack: AsyncExitStack) -> None:
+    """Lets go of what is outdated, and tells erasures so."""
+    sweeper = Sweeper(pool, [cache])
+    sweeper.start()
+    stack.push_async_callback(sweeper.close)
 
 
 async def _report(cache: SnapshotCache[Any]) -> None:
@@ -245,6 +256,7 @@ async def open_writer(
         settings.retain,
         extractor=llm.extractor,
         committed=residency.refresh,
+        note=open_ledger(settings),
     )
     consolidation = open_consolidation(settings, deps, residency, llm)
     if consolidation.able:
@@ -252,6 +264,9 @@ async def open_writer(
     if settings.worker.worker_enabled:
         poll_s = settings.worker.worker_poll_interval_ms / 1000
         slots = settings.worker.worker_max_slots or max(SLOTS, llm.retains_at_once)
+        deliverer = open_deliverer(settings, pool, poll_s)
+        deliverer.start()
+        stack.push_async_callback(deliverer.close)
         workers = [Worker(deps, handlers=HANDLERS, slots=slots, poll_s=poll_s)]
         # Apart: nobody's retain is to wait behind what a model writes.
         if consolidation.able:
@@ -278,10 +293,19 @@ async def open_writer(
         if isinstance(deps.extractor, BatchExtractor):
             sweeping = asyncio.create_task(deps.extractor.keep_swept(pool))
             stack.callback(sweeping.cancel)
+        # Apart as well: an erasure waits for replicas.
+        workers.append(Worker(deps, handlers=open_eraser(settings), poll_s=4 * poll_s))
         for worker in workers:
             await worker.start()
             stack.push_async_callback(worker.stop)
-        upkeep = Upkeep(deps)
+        upkeep = Upkeep(
+            deps,
+            UpkeepSettings(
+                erase_after_s=settings.erasure.erase_after_s,
+                operation_retention_days=settings.erasure.operation_retention_days,
+                audit_retention_days=settings.audit.audit_log_retention_days,
+            ),
+        )
         upkeep.start()
         stack.push_async_callback(upkeep.close)
     return LocalWriter(deps, consolidation)
@@ -325,90 +349,6 @@ def open_documents(
     return Documents(refresher, settings.mental_models)
 
 
-def recall_admission(
-    settings: Settings, pool: Pool, share: Callable[[], LimitShare] = LimitShare
-) -> AdmissionController:
-    """Admission of recalls; a tenant's own limits win over those of the settings."""
-    most, line = settings.recall.recall_max_concurrent, settings.limits.recall_queue_max
-    return AdmissionController(most, line, limits=_recall_limits(settings, pool), share=share)
-
-
-def _recall_limits(settings: Settings, pool: Pool) -> Callable[[str], Awaitable[AdmissionLimits]]:
-    common = settings.limits
-
-    async def limits(tenant: str) -> AdmissionLimits:
-        own = await tenant_limits.of_tenant(pool, tenant)
-        return AdmissionLimits(
-            _first(own.recalls_at_once, common.tenant_max_concurrent),
-            _first(own.recalls_per_s, common.tenant_requests_per_s),
-            _first(own.recall_burst, common.tenant_burst),
-        )
-
-    return limits
-
-
-def write_admission(
-    settings: Settings, pool: Pool, share: Callable[[], LimitShare] = LimitShare
-) -> AdmissionController:
-    """Admission of writes; only tenants with limits of their own have any."""
-
-    async def limits(tenant: str) -> AdmissionLimits:
-        own = await tenant_limits.of_tenant(pool, tenant)
-        return AdmissionLimits(
-            own.writes_at_once or 0,
-            own.writes_per_s or 0.0,
-            _first(own.write_burst, settings.limits.tenant_burst),
-        )
-
-    most, line = settings.limits.write_max_concurrent, settings.limits.write_queue_max
-    return AdmissionController(most, line, limits=limits, share=share)
-
-
-def reflect_admission(
-    settings: Settings, pool: Pool, share: Callable[[], LimitShare] = LimitShare
-) -> AdmissionController:
-    """Admission of reflects; a tenant's limits are those of its recalls."""
-    most, line = settings.reflect.reflect_max_concurrent, settings.limits.recall_queue_max
-    return AdmissionController(
-        most, line, wait_max_s=REFLECT_WAIT_S, limits=_recall_limits(settings, pool), share=share
-    )
-
-
-def retain_admission(
-    settings: Settings,
-    pool: Pool,
-    llm: LanguageModels,
-    share: Callable[[], LimitShare] = LimitShare,
-) -> AdmissionController:
-    """Admission of retains that wait for a language model, apart from writes that do not: most of
-    their time they wait for a turn at its account, which is fair by itself, so that many may; and a
-    quarter of the places is left to tenants with nothing running."""
-
-    async def limits(tenant: str) -> AdmissionLimits:
-        own = await tenant_limits.of_tenant(pool, tenant)
-        return AdmissionLimits(own.writes_at_once or 0)
-
-    most = WAITING_PER_CALL * max(llm.retains_at_once, settings.limits.write_max_concurrent)
-    return AdmissionController(
-        most,
-        settings.limits.write_queue_max,
-        wait_max_s=RETAIN_WAIT_S,
-        kept=most // 4,
-        limits=limits,
-        share=share,
-    )
-
-
-def read_admission(settings: Settings) -> AdmissionController:
-    """Admission of lists, statistics and single reads: bounds and turns, no rates."""
-    common = settings.limits
-    return AdmissionController(common.read_max_concurrent, common.read_queue_max)
-
-
-def _first(own: N | None, common: N) -> N:
-    return common if own is None else own
-
-
 async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitStack) -> Services:
     """Everything that the endpoints call, with what is not `elsewhere` in this process."""
     pool = await open_database(settings, stack)
@@ -440,6 +380,8 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
     gc.freeze()
     membership = Membership(pool)
     await membership.join(stack)
+    webhooks = open_webhooks(settings, pool)
+    await keep_webhook_of_all(settings, webhooks)
     return Services(
         settings=settings,
         pool=pool,
@@ -454,6 +396,9 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         line=Line(settings.limits.write_queue_max),
         llm=llm,
         documents=documents,
+        webhooks=webhooks,
+        note=open_ledger(settings),
+        recorder=open_recorder(settings, pool, stack),
         embedder=embedder,
         models={
             "embedder": "in the retriever" if embedder is None else embedder.model_id,

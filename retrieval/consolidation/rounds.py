@@ -47,7 +47,7 @@ from retrieval.ingest.write.stored import Stored, load
 from retrieval.llm.asking import Asker
 from retrieval.llm.reading import Unreadable
 from retrieval.settings.consolidation import ConsolidationSettings
-from retrieval.store import banks, operations
+from retrieval.store import banks, operations, outbox
 from retrieval.store.database.pool import Connection, read, write
 from retrieval.store.operations import Claim
 from retrieval.types import FactType, Floats
@@ -108,6 +108,12 @@ class BatcherStats:
         if asker is not None:
             usage |= asker.usage.wire()
         return {**counts, "errors_sample": self.errors[:5], "usage": usage}
+
+    def told(self, claimed: Claim) -> outbox.Event:
+        """What webhooks are told: counts."""
+        names = [name for name in self.__slots__ if name != "errors"]
+        counts = {name: getattr(self, name) for name in names}
+        return outbox.Event("consolidation.completed", counts, claimed.operation_id)
 
 
 class Round:
@@ -302,6 +308,7 @@ class Round:
         claimed, tally = self.claimed, self.tally
         head = await banks.lock(connection, claimed.tenant, claimed.bank_id)
         await operations.finish(connection, claimed, tally.wire(self.asker))
+        await outbox.emit(connection, head, [tally.told(claimed)])
         only = self._only()
         where, values = narrowed(only)
         more = await connection.fetchval(

@@ -17,6 +17,7 @@ from retrieval.keyword.analyser import Analyser
 from retrieval.protocols import Embedder, Neighbours
 from retrieval.settings import RetainSettings
 from retrieval.store.database.pool import Connection, Pool
+from retrieval.store.erasure import Note
 from retrieval.store.heads import BankHead, vector_set
 from retrieval.store.turns import Turns as DocumentTurns
 
@@ -84,7 +85,8 @@ class WriteContext:
     a bank after each write to it; it must return at once. `ripens` is told inside the transaction
     of a write that leaves memories to be consolidated. `builds`: the bank that is written is still
     being built. `progress` is told how far a write is: an operation has its own, the rest nobody
-    looks at."""
+    looks at. `note` keeps, outside of the database, what a deletion takes away; it is awaited
+    before the commit."""
 
     pool: Pool
     embedder: Embedder
@@ -100,6 +102,7 @@ class WriteContext:
     ripens: Callable[[Connection, BankHead], Awaitable[None]] | None = None
     builds: bool = False
     progress: Progress = field(default_factory=Progress)
+    note: Note | None = None
 
     @property
     def vector_set(self) -> str:

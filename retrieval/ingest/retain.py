@@ -28,7 +28,7 @@ from retrieval.ingest.write import stored as stored_facts
 from retrieval.ingest.write.enrich import prepare, together
 from retrieval.ingest.write.transaction import Change, write
 from retrieval.settings import RetainSettings
-from retrieval.store import answers, banks
+from retrieval.store import answers, banks, outbox
 from retrieval.store.answers import Key
 from retrieval.store.database.pool import Connection, read
 from retrieval.store.history import Event, Kind, record
@@ -184,6 +184,12 @@ async def _store(
                 for plan, each in zip(made, done, strict=True)
             ],
         )
+        if anew is None:
+            await outbox.emit(
+                change.connection,
+                change.held,
+                [_told(plan, each, errand) for plan, each in zip(made, done, strict=True)],
+            )
         ready = None if prepared is None else prepared.with_facts(placed)
         if stale:
             old = await stored_facts.again(change, stale)
@@ -272,6 +278,15 @@ def _facts(bank_id: str, plan: DocumentPlan) -> Written:
             )
             links += [Link(id, ids[earlier], kind) for earlier, kind in fact.links if earlier < j]
     return Written(facts, links, pieces)
+
+
+def _told(plan: DocumentPlan, done: Written, errand: Errand) -> outbox.Event:
+    data = {
+        "document_id": plan.document_id,
+        "tags": list(plan.tags),
+        "memory_unit_count": len(done.facts),
+    }
+    return outbox.Event("retain.completed", data, errand.operation)
 
 
 def _event(

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from retrieval.errors import Conflict, InvalidInput, NotFound, Unavailable
-from retrieval.store import bankconfig
+from retrieval.store import bankconfig, outbox
 from retrieval.store.bankconfig import Settings
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.store.edge import clean, iso, listing, page
+from retrieval.store.erasure import Entry, Note
 from retrieval.store.heads import BankHead
 from retrieval.text.folding import fold
 
@@ -294,7 +295,10 @@ async def list_banks(
 
     async def work(connection: Connection) -> dict[str, Any]:
         where = (
-            "tenant_id = $1 and state = 'open' and ($2::text is null or strpos(search_key, $2) > 0)"
+            "tenant_id = $1 and state = 'open'"
+            " and ($2::text is null or strpos(search_key, $2) > 0 or exists"
+            " (select from bank_aliases a where a.bank = banks.bank"
+            "  and strpos(lower(a.alias), $2) > 0))"
         )
         total = await connection.fetchval(
             f"select count(*) from banks where {where}", tenant, wanted
@@ -303,7 +307,10 @@ async def list_banks(
             f"with found as (select * from banks where {where}"
             " order by last_write_at desc nulls last, created_at desc, bank limit $3 offset $4)"
             " select found.*, (select count(*) from memory_units m"
-            "  where m.bank = found.bank and m.ordinal is not null) as facts from found"
+            "  where m.bank = found.bank and m.ordinal is not null) as facts,"
+            " (select alias from bank_aliases a where a.bank = found.bank and is_primary)"
+            "  as display_alias, array(select alias from bank_aliases a where a.bank = found.bank"
+            "  and strpos(lower(a.alias), $2) > 0 order by alias) as matched_aliases from found"
             " order by last_write_at desc nulls last, created_at desc, bank",
             tenant,
             wanted,
@@ -321,6 +328,8 @@ async def list_banks(
                 "fact_count": row["facts"],
                 "last_document_at": iso(row["last_document_at"]),
                 "last_write_at": iso(row["last_write_at"]),
+                "display_alias": row["display_alias"],
+                "matched_aliases": row["matched_aliases"],
             }
             for row in rows
         ]
@@ -329,8 +338,11 @@ async def list_banks(
     return await read(pool, work)
 
 
-async def delete(pool: Pool, tenant: str, bank_id: str) -> dict[str, Any]:
-    """Ends a bank and everything in it: {success, message, deleted_count}."""
+async def delete(
+    pool: Pool, tenant: str, bank_id: str, *, note: Note | None = None
+) -> dict[str, Any]:
+    """Ends a bank and everything in it: {success, message, deleted_count}. `note` keeps that it was
+    deleted, before the commit."""
 
     async def work(connection: Connection) -> int:
         held = await connection.fetchrow(_HEAD + " for update", tenant, bank_id)
@@ -343,8 +355,14 @@ async def delete(pool: Pool, tenant: str, bank_id: str) -> dict[str, Any]:
             " + (select count(*) from documents where bank = $1)",
             bank,
         )
+        await outbox.emit(
+            connection, as_head(held), [outbox.Event("bank.deleted", {"deleted_count": count})]
+        )
         await empty(connection, bank)
         await connection.execute("delete from banks where bank = $1", bank)
+        if note is not None:
+            now = await connection.fetchval("select now()")
+            await note(Entry(tenant, bank_id, now, whole=True))
         return count
 
     count = await write(pool, work)

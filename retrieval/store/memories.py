@@ -291,6 +291,7 @@ async def list_memories(
     state: str | None = None,
     consolidation_state: str | None = None,
     document_id: str | None = None,
+    chunk_id: str | None = None,
     entity_id: str | None = None,
     tags: Sequence[str] | None = None,
     tags_match: str = "any",
@@ -326,6 +327,8 @@ async def list_memories(
         where.append(f"({_CONSOLIDATION[consolidation_state]})")
     if document_id is not None:
         where.append(f"m.document_id = {bind(document_id)}")
+    if chunk_id is not None:
+        where.append(f"m.chunk_id = {bind(chunk_id)}")
     if entity_id is not None:
         where.append(
             "m.id in (select u.unit_id from unit_entities u join entities e using (bank, entity_no)"

@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from retrieval.errors import Conflict
+from retrieval.store import banks, outbox
 from retrieval.store.database.pool import Connection, Pool, write
 
 LEASE_S = 60.0
@@ -37,6 +38,10 @@ BANK_LANE = " "
 def model_lane(model_id: str) -> str:
     """The lane of the refreshes of a mental model: no document is called so."""
     return f" mental model {model_id}"
+
+
+_TOLD = frozenset({"retain", "consolidation", "erase"})
+"""Operations whose end webhooks are told, their failure too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,5 +360,12 @@ async def fail(
         )
         if bank is not None and not retry:
             await leave_lanes(connection, bank, claimed.operation_id)
+            if claimed.type in _TOLD:
+                head = await banks.head_of(connection, claimed.tenant, claimed.bank_id)
+                data = {"document_id": claimed.document_id}
+                event = f"{claimed.type}.completed"
+                await outbox.emit(
+                    connection, head, [outbox.Event(event, data, claimed.operation_id, "failed")]
+                )
 
     await write(pool, work)

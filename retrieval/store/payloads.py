@@ -17,8 +17,9 @@ async def let_go(pool: Pool, kept_s: float = KEPT_S) -> None:
 
     async def work(connection: Connection) -> None:
         await connection.execute(
-            "update operations set payload = payload - 'items'"
-            " where status in ('failed', 'cancelled') and payload ? 'items'"
+            "update operations set payload = payload - 'items' - 'selectors'"
+            " where status in ('failed', 'cancelled')"
+            " and (payload ? 'items' or payload ? 'selectors')"
             " and updated_at < now() - $1 * interval '1 second'",
             kept_s,
         )

@@ -49,6 +49,26 @@ class Api:
         """Safe to repeat: a memory with a known key is replaced by itself."""
         return self._post(bank, "memories/import", {"memories": memories})
 
+    def retain(self, bank: str, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Safe to repeat: a document with a known id is replaced by itself."""
+        return self._post(bank, "memories", {"items": items})
+
+    def patch_memory(self, bank: str, id: str, change: Mapping[str, Any]) -> dict[str, Any]:
+        return self._ask(lambda: self._http.patch(_address(bank, f"memories/{id}"), json=change))
+
+    def erase(self, bank: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Safe to repeat: what is gone is not found again."""
+        return self._post(bank, "erase", body)
+
+    def banks(self) -> list[str]:
+        """The ids of all banks."""
+        found: list[str] = []
+        while True:
+            page = self.get("/v1/default/banks", {"limit": 1000, "offset": len(found)})
+            found += [bank["bank_id"] for bank in page["banks"]]
+            if not page["banks"] or len(found) >= page["total"]:
+                return found
+
     def get(self, address: str, query: Mapping[str, Any] | None = None) -> dict[str, Any]:
         return self._ask(lambda: self._http.get(address, params=query))
 

@@ -340,6 +340,11 @@ class RemoteWriter:
     ) -> dict[str, Any]:
         return await self._do("split_entity", tenant, bank_id, entity_id, name, memory_ids)
 
+    async def preview_erasure(
+        self, tenant: str, bank_id: str, selectors: Mapping[str, Any], observations: str
+    ) -> dict[str, Any]:
+        return await self._do("preview_erasure", tenant, bank_id, selectors, observations)
+
     async def preview_consolidation(
         self,
         tenant: str,

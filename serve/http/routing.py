@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Callable, Coroutine, Sequence
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote, unquote
@@ -20,13 +22,17 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from retrieval.store import answers
-from serve.http import structure
+from retrieval.audit.redaction import BODY_BYTES
+from retrieval.errors import FourfoldError
+from retrieval.store import aliases, answers
+from serve.http import auditing, structure
 from serve.http.bodies import SMALL_BYTES, Bodies, declared
 from serve.http.brake import Brake
 from serve.http.errors import LengthRequired, TooLarge, json_response, problems, refusal
 from serve.http.services import TENANT, authenticate, tenant_of
 from serve.http.structure import Bounds
+
+log = logging.getLogger(__name__)
 
 IGNORED_HEADER = "X-Ignored-Params"
 _NAMED_AT_MOST = 20
@@ -45,6 +51,8 @@ ERRORS_MAX = 1_000
 class StrictRequest(Request):
     """A request whose body was read by its route, before the framework asks for it."""
 
+    noted: bytes = b""
+    """The body as far as the audit log keeps it."""
     ignored: Sequence[str] = ()
     """Unknown names at the top of the body, the first ones."""
 
@@ -136,9 +144,13 @@ class Endpoint(APIRoute):
         needs_tenant = _needs_tenant(self.dependant)
         reading = _reading_of(self)
         reads_itself = getattr(self.endpoint, _STREAMED, False)
+        action = self.operation_id or self.name
 
         async def prepared(request: StrictRequest) -> Response:
             tenant = await authenticate(request) if needs_tenant else ""
+            if tenant and "bank_id" in (ids := request.scope["path_params"]):
+                pool = request.app.state.services.pool
+                ids["bank_id"] = await aliases.resolve(pool, tenant, ids["bank_id"])
             if reading is None:
                 if not reads_itself:
                     _refuse_body(request)
@@ -151,6 +163,7 @@ class Endpoint(APIRoute):
                     request.took(body, *reading(body))
                 else:
                     request.took(body, *await asyncio.to_thread(reading, body))
+                request.noted = body if len(body) <= BODY_BYTES + 1 else body[: BODY_BYTES + 1]
                 if answers.FIELD in request.headers:
                     request.state.digest = await asyncio.to_thread(_digest, body)
                 del body
@@ -176,16 +189,33 @@ class Endpoint(APIRoute):
 
         async def answer(request: Request) -> Response:
             request = StrictRequest(request.scope, request.receive)
+            started = datetime.now(UTC)
             try:
                 response = await answered(request)
             except ClientDisconnect:
                 return Response(status_code=499)  # nobody reads it
+            response = await _audited(request, response, action, started)
             if response.status_code >= 400:
                 brake: Brake = request.app.state.brake
                 await brake.hold(request.scope.get(TENANT, ""))
             return response
 
         return answer
+
+
+async def _audited(
+    request: StrictRequest, response: Response, action: str, started: datetime
+) -> Response:
+    """The response, once the request is in the audit log; what cannot be noted counts as lost."""
+    services = request.app.state.services
+    recorder = None if services is None else services.recorder
+    if recorder is not None and response.status_code < 500:
+        try:
+            await auditing.note(recorder, request, response, action, started)
+        except FourfoldError as error:
+            log.error("not in the audit log: %s", error)
+            recorder.lost += 1
+    return response
 
 
 def _digest(body: bytes) -> bytes:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
 
+from retrieval.audit.recorder import Recorder
 from retrieval.errors import NeedsModel
 from retrieval.mental.schedule import Documents
 from retrieval.protocols import Embedder
@@ -17,7 +18,9 @@ from retrieval.reflect.query import Listener, ReflectQuery, ReflectResult
 from retrieval.store import limits, tenants
 from retrieval.store.answers import Key
 from retrieval.store.database.pool import Pool
+from retrieval.store.erasure import Note
 from retrieval.store.turns import Line
+from retrieval.webhooks.registry import Webhooks
 from serve.admission.controller import AdmissionController
 from serve.http.errors import Unauthorized
 from serve.opening.llm import LanguageModels
@@ -114,6 +117,12 @@ class Writer(Protocol):
         """What a consolidation would do and cost; it changes nothing."""
         ...
 
+    async def preview_erasure(
+        self, tenant: str, bank_id: str, selectors: Mapping[str, Any], observations: str
+    ) -> dict[str, Any]:
+        """What an erasure would do; it changes nothing."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Services:
@@ -144,6 +153,12 @@ class Services:
     """Language models that the endpoints ask themselves."""
     documents: Documents | None = None
     """What keeps mental models up to date; None where nobody could write one."""
+    webhooks: Webhooks | None = None
+    """Who is told what happens; None: nobody can be."""
+    recorder: Recorder | None = None
+    """Notes requests in the audit log."""
+    note: Note | None = None
+    """Keeps deletions outside of the database."""
     embedder: Embedder | None = None
     """Makes vectors for what the endpoints search themselves, where this process can."""
     models: Mapping[str, Any] = field(default_factory=dict)

@@ -24,6 +24,8 @@ from retrieval.settings import RecallSettings, ReflectSettings, RetainSettings
 from retrieval.settings.consolidation import ConsolidationSettings
 from retrieval.settings.mental import MentalSettings
 from retrieval.settings.transfer import TransferSettings
+from retrieval.store.outbox import EVENTS
+from retrieval.webhooks.guard import Guard
 from serve.settings.llm import LLMSection
 
 
@@ -54,6 +56,11 @@ def _listed(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def _hosts(value: tuple[str, ...]) -> tuple[str, ...]:
+    Guard.of(value)
+    return value
 
 
 Flag = Annotated[bool, BeforeValidator(_boolean)]
@@ -395,6 +402,66 @@ class MCP(Section):
     """The bank of a request to /mcp that names none. HINDSIGHT_MCP_BANK_ID is read, too."""
 
 
+class Webhooks(Section):
+    """What others are told of banks, and to where."""
+
+    webhook_secret_key: Secret = None
+    """Seals the secrets of webhooks in the database; several with commas while it is changed, the
+    new one first. Unset: a key that lies in the database itself."""
+    webhook_allowed_hosts: Annotated[Listed, AfterValidator(_hosts)] = ()
+    """Names (`host`, `.domain`), addresses and networks (10.1.0.0/16) that webhooks may lead to
+    although they are not of the public network; with commas."""
+    webhook_expose_response_body: Flag = False
+    """Keep the first 4 KiB of what receivers answer."""
+    webhook_url: Text = None
+    """A receiver that is told of all banks."""
+    webhook_secret: Secret = None
+    """What it is signed with."""
+    webhook_event_types: Annotated[
+        tuple[Literal[EVENTS], ...], BeforeValidator(_listed)  # type: ignore[valid-type]
+    ] = ("consolidation.completed",)
+    """What it is told; with commas."""
+    webhook_retention_days: Annotated[float, Field(gt=0, le=3650)] = 30.0
+    """How long deliveries that have ended are kept."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys that open, the one that seals first."""
+        key = self.webhook_secret_key
+        return () if key is None else _listed(key.get_secret_value())
+
+
+class Erasure(Section):
+    """How what is deleted goes for good."""
+
+    erase_after_s: Annotated[float, Field(ge=0, le=31_536_000)] = 86_400.0
+    """What was deleted is gone from segments, caches and logs after this many seconds; 0 = at once.
+    What is asked for by `/erase` never waits."""
+    erasure_ledger: Text = None
+    """A file outside of the database that notes deletions by id, so that a restore does not bring
+    back what was erased. Its folder must be there."""
+    erase_signing_key: Secret = None
+    """Signs the reports of erasures (HMAC-SHA256)."""
+    operation_retention_days: Annotated[float, Field(ge=0, le=3650)] = 30.0
+    """How long operations that have ended are kept; 0 = for ever."""
+
+
+class Audit(Section):
+    """The log of who read or changed what."""
+
+    audit_log_enabled: Flag = False
+    """Note requests about banks; a bank may say otherwise."""
+    audit_log_actions: Listed = ()
+    """Only these actions, with commas; empty: all."""
+    audit_log_bodies: Literal["none", "redacted", "full"] = "redacted"
+    """What is kept of requests and answers. redacted: lengths and keyed hashes in the place of
+    texts; in none are secrets."""
+    audit_log_addresses: Flag = False
+    """Note the caller's address."""
+    audit_log_retention_days: Annotated[float, Field(ge=0, le=36_500)] = 90.0
+    """How long entries are kept; 0 = for ever."""
+
+
 class Autoscale(Section):
     """Replicas follow the queue: enough to work off what waits within `drain_s`."""
 
@@ -455,6 +522,9 @@ class Settings(BaseModel):
     files: Files = Files()
     worker: BackgroundWork = BackgroundWork()
     mcp: MCP = MCP()
+    webhooks: Webhooks = Webhooks()
+    erasure: Erasure = Erasure()
+    audit: Audit = Audit()
     stages: StagePlacement = StagePlacement()
     warnings: tuple[str, ...] = ()
     """What was accepted but has no effect, or was replaced by a default; said at start."""

@@ -182,6 +182,33 @@ RIGHT: Mapping[str, Any] = {
     "update_mental_model": {"name": "n"},
     "create_knowledge_folder": {"name": "n"},
     "update_knowledge_node": {"name": "n"},
+    "create_webhook": {
+        "url": "https://hooks.example.org/x",
+        "secret": "s",
+        "event_types": ["retain.completed"],
+        "enabled": True,
+        "http_config": {
+            "method": "POST",
+            "timeout_seconds": 5,
+            "headers": {"X-A": "b"},
+            "params": {"a": "b"},
+        },
+    },
+    "update_webhook": {"enabled": False},
+    "create_bank_alias": {"alias": f"{BANK} too", "primary": False},
+    "set_bank_alias_primary": {"primary": True},
+    "erase": {
+        "dry_run": True,
+        "document_ids": ["d"],
+        "memory_ids": [NOBODY],
+        "tags": ["t"],
+        "tags_match": "any",
+        "entity_ids": [NOBODY],
+        "metadata": {"a": "b"},
+        "text_contains": "kiln",
+        "observations": "delete",
+    },
+    "purge_invalidated": {"older_than_days": 1},
     "merge_entities": {"others": [NOBODY]},
     "split_entity": {"name": "Bo"},
 }
@@ -240,6 +267,10 @@ class Operation:
             node_id="n",
             page_id="p",
             key="k",
+            webhook_id=NOBODY,
+            delivery_id=NOBODY,
+            log_id=NOBODY,
+            alias="other",
         )
 
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 
 import aiohttp
 import hindsight_client_api
@@ -588,6 +589,49 @@ async def test_the_generated_methods(live: Live, address: str) -> None:
         with pytest.raises(ApiException) as error:
             await call(name, bank, **given)
         assert refused(error.value) == status
+
+    # Webhooks
+    request = make.CreateWebhookRequest(
+        url="https://hooks.example.org/x",
+        secret="s",
+        event_types=["retain.completed"],
+        enabled=False,
+        http_config=make.WebhookHttpConfig(headers={"X-A": "b"}),
+    )
+    hook = await call("WebhooksApi.create_webhook", bank, request)
+    assert (hook.bank_id, hook.secret, hook.http_config.headers) == (bank, None, {"X-A": "b"})
+    change = make.UpdateWebhookRequest(event_types=["document.deleted"])
+    changed = await call("WebhooksApi.update_webhook", bank, hook.id, change)
+    assert (changed.event_types, changed.url) == (["document.deleted"], hook.url)
+    listed = await call("WebhooksApi.list_webhooks", bank, limit=10, offset=0)
+    assert [one.id for one in listed.items] == [hook.id]
+    told = await call("WebhooksApi.list_webhook_deliveries", bank, hook.id, limit=5)
+    assert (told.items, told.next_cursor) == ([], None)
+    assert (await call("WebhooksApi.delete_webhook", bank, hook.id)).success
+
+    # Other names, and what pages show
+    request = make.CreateBankAliasRequest(alias="generated-too", primary=True)
+    found = await call("BanksApi.create_bank_alias", bank, request)
+    assert [(one.alias, one.primary) for one in found.aliases] == [("generated-too", True)]
+    assert (await call("BanksApi.list_bank_aliases", "generated-too")).bank_id == bank
+    listed = await call("BanksApi.list_banks", q="generated-t")
+    assert (listed.banks[0].display_alias, listed.banks[0].matched_aliases) == (
+        "generated-too", ["generated-too"],
+    )  # fmt: skip
+    request = make.SetBankAliasPrimaryRequest(primary=False)
+    found = await call("BanksApi.set_bank_alias_primary", bank, "generated-too", request)
+    assert not found.aliases[0].primary
+    assert (await call("BanksApi.delete_bank_alias", bank, "generated-too")).aliases == []
+    series = await call("BanksApi.get_memories_timeseries", bank, period="7d")
+    assert (len(series.buckets), series.trunc) == (7, "day")
+    drawn = await call("MemoryApi.get_graph", bank, limit=10)
+    assert drawn.total_units == len(drawn.nodes) == len(drawn.table_rows)
+
+    # Audit: it is off here
+    assert (await call("AuditApi.list_audit_logs", bank, limit=5)).items == []
+    assert (await call("AuditApi.audit_log_stats", bank, period="7d")).trunc == "day"
+    with pytest.raises(NotFoundException):
+        await call("AuditApi.get_audit_log", bank, str(uuid4()))
 
     # Ends
     assert (await call("BanksApi.clear_observations", bank)).success

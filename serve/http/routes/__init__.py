@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from serve.http.routes import (
+    aliases,
+    audit,
     banks,
     consolidation,
     directives,
     documents,
     entities,
+    erasure,
     files,
     knowledge,
     llm,
@@ -21,6 +24,7 @@ from serve.http.routes import (
     templates,
     transfer,
     unbuilt,
+    webhooks,
 )
 from serve.http.routing import Router
 
@@ -32,6 +36,7 @@ ROUTERS: tuple[Router, ...] = (
     documents.router,
     entities.router,
     files.router,
+    erasure.router,
     operations.router,
     consolidation.router,
     mental_models.router,
@@ -41,6 +46,9 @@ ROUTERS: tuple[Router, ...] = (
     banks.router,
     templates.router,
     transfer.router,
+    webhooks.router,
+    audit.router,
+    aliases.router,
     service.router,
     unbuilt.router,
 )

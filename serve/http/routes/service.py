@@ -90,7 +90,7 @@ async def version(services: Given) -> Response:
         "file_upload_api": services.settings.files.enable_file_upload_api,
         "document_export_api": services.settings.transfer.enable_document_export_api,
         "document_import_api": services.settings.transfer.enable_document_import_api,
-        "audit_log": False,
+        "audit_log": services.settings.audit.audit_log_enabled,
         "llm_trace": services.settings.llm.trace_enabled,
         "store_document_text": services.settings.retain.store_document_text,
     }

@@ -11,21 +11,7 @@ from serve.http.routing import Router
 router = Router(tags=["not built"])
 
 UNBUILT: tuple[tuple[str, str, str], ...] = (
-    ("GET", f"{BANK}/graph", "the memory graph is not built here: see entities/graph"),
     ("GET", f"{BANK}/attachments/{{attachment_id}}", "attachments are not built here"),
-    ("GET", f"{BANK}/stats/memories-timeseries", "time series are not built here"),
-    ("GET", f"{BANK}/aliases", "aliases of banks are not built here"),
-    ("POST", f"{BANK}/aliases", "aliases of banks are not built here"),
-    ("PATCH", f"{BANK}/aliases/{{alias}}", "aliases of banks are not built here"),
-    ("DELETE", f"{BANK}/aliases/{{alias}}", "aliases of banks are not built here"),
-    ("GET", f"{BANK}/audit-logs", "audit logs are not built here"),
-    ("GET", f"{BANK}/audit-logs/stats", "audit logs are not built here"),
-    ("GET", f"{BANK}/audit-logs/{{log_id}}", "audit logs are not built here"),
-    ("GET", f"{BANK}/webhooks", "webhooks are not built here"),
-    ("POST", f"{BANK}/webhooks", "webhooks are not built here"),
-    ("PATCH", f"{BANK}/webhooks/{{webhook_id}}", "webhooks are not built here"),
-    ("DELETE", f"{BANK}/webhooks/{{webhook_id}}", "webhooks are not built here"),
-    ("GET", f"{BANK}/webhooks/{{webhook_id}}/deliveries", "webhooks are not built here"),
 )
 """(method, path, why)."""
 
