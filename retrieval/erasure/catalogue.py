@@ -81,6 +81,17 @@ TABLES: Mapping[str, Table] = {
     "audit_logs": Table(
         f"{_NAMED} and t.started_at {_BEFORE} and (t.request is not null or t.response is not null)"
     ),
+    "operation_files": Table(
+        "t.bank = e.bank and exists (select from operations o where o.bank = t.bank"
+        f" and o.operation_id = t.operation_id and o.{_ENDED} and o.updated_at {_BEFORE})"
+    ),
+    "stored_files": Table(
+        f"t.bank = e.bank and t.created_at {_BEFORE} and exists (select from operations o"
+        " where o.bank = t.bank and o.operation_id = t.operation_id"
+        f" and (o.type = 'transfer_export' or o.{_ENDED} and o.updated_at {_BEFORE}))",
+        "archives of the bank; what is to be imported from one has not happened yet",
+    ),
+    "extraction_batches": Table(None, "marks and hashes of questions that a provider has"),
     "bank_aliases": Table(None, "other names of the bank"),
 }
 

@@ -263,8 +263,19 @@ async def forget_texts(
 
 
 async def forget_payloads(connection: Connection, bank: int, documents: Sequence[str] = ()) -> int:
-    """Empties what ended operations keep of what they were given; ids of documents that are gone go
-    with it. How many had something."""
+    """Empties what ended operations keep of what they were given, uploads and archives included;
+    ids of documents that are gone go with it. How many had something."""
+    await connection.execute(
+        "delete from operation_files f using operations o where f.bank = $1 and o.bank = $1"
+        " and o.operation_id = f.operation_id and o.status in ('completed', 'failed', 'cancelled')",
+        bank,
+    )
+    await connection.execute(
+        "delete from stored_files f using operations o where f.bank = $1 and o.bank = $1"
+        " and o.operation_id = f.operation_id"
+        " and (o.type = 'transfer_export' or o.status in ('completed', 'failed', 'cancelled'))",
+        bank,
+    )
     status: str = await connection.execute(
         "update operations set payload = '{}', result_metadata = result_metadata - 'errors_sample',"
         "  error_message = case when document_id = any($2) then null else error_message end,"

@@ -40,8 +40,10 @@ def model_lane(model_id: str) -> str:
     return f" mental model {model_id}"
 
 
-_TOLD = frozenset({"retain", "consolidation", "erase"})
-"""Operations whose end webhooks are told, their failure too."""
+_TOLD = {"retain": "retain", "consolidation": "consolidation", "erase": "erase"}
+_MOVES = {"transfer_export": "transfer", "transfer_import": "transfer", "clone": "transfer"}
+"""Operations whose failure webhooks are told, with the name of the event; of moves their success,
+too: whoever does another one tells more of it than is known here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +259,21 @@ async def finish(
     if bank is None:
         raise Conflict(f"operation {claimed.operation_id} was taken over or cancelled")
     await leave_lanes(connection, bank, claimed.operation_id)
+    if claimed.type in _MOVES:
+        await _tell(connection, bank, claimed, {"operation": claimed.type}, "completed")
+
+
+async def _tell(
+    connection: Connection, bank: int, claimed: Claim, data: Mapping[str, Any], status: str
+) -> None:
+    """Queues the event of an operation's end for webhooks; where the bank is given up, nobody's."""
+    row = await connection.fetchrow(
+        f"select {banks.HEAD_COLUMNS} from banks where bank = $1 and state <> 'abandoned'", bank
+    )
+    if row is not None:
+        event = f"{(_TOLD | _MOVES)[claimed.type]}.completed"
+        told = outbox.Event(event, data, claimed.operation_id, status)
+        await outbox.emit(connection, banks.as_head(row, building=True), [told])
 
 
 async def leave_lanes(connection: Connection, bank: int, id: UUID) -> None:
@@ -361,11 +378,9 @@ async def fail(
         if bank is not None and not retry:
             await leave_lanes(connection, bank, claimed.operation_id)
             if claimed.type in _TOLD:
-                head = await banks.head_of(connection, claimed.tenant, claimed.bank_id)
                 data = {"document_id": claimed.document_id}
-                event = f"{claimed.type}.completed"
-                await outbox.emit(
-                    connection, head, [outbox.Event(event, data, claimed.operation_id, "failed")]
-                )
+                await _tell(connection, bank, claimed, data, "failed")
+            elif claimed.type in _MOVES:
+                await _tell(connection, bank, claimed, {"operation": claimed.type}, "failed")
 
     await write(pool, work)

@@ -14,6 +14,7 @@ from serve.settings import Settings, load
 
 if TYPE_CHECKING:
     from retrieval.store.database.pool import Pool
+    from retrieval.transfer.afterwards import Replay
     from retrieval.transfer.backup import Backup
 
 File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True)]
@@ -92,7 +93,7 @@ def add_to(app: typer.Typer, with_pool: WithPool, with_database: Any, fail: Any)
         async def work(pool: Pool, settings: Settings) -> dict[str, Any]:
             found = await backup.restore(file, pool, _dsn(settings), replace=replace)
             await migrate(pool)
-            return {**_told(found), **(await afterwards.mend(pool)).wire()}
+            return {**_told(found), **(await afterwards.mend(pool, _replay(settings))).wire()}
 
         _show(with_database(config, data, work, into), as_json)
 
@@ -103,7 +104,8 @@ def add_to(app: typer.Typer, with_pool: WithPool, with_database: Any, fail: Any)
         """Mend a database that was brought to an earlier moment by other means."""
         from retrieval.transfer import afterwards
 
-        done = with_pool(config, data, lambda pool: afterwards.mend(pool))
+        replay = _replay(load(config))
+        done = with_pool(config, data, lambda pool: afterwards.mend(pool, replay))
         _show(done.wire(), as_json)
 
 
@@ -114,6 +116,20 @@ class _Backup(typer.core.TyperGroup):
         if args and args[0] not in self.commands and args[0] not in ("--help", "-h"):
             args = ["make", *args]
         return super().parse_args(context, args)
+
+
+def _replay(settings: Settings) -> Replay | None:
+    """What erases again what was erased since, by the ledger of the settings; None without one."""
+    from retrieval.erasure import ledger
+
+    path = settings.erasure.erasure_ledger
+    if path is None or not Path(path).exists():
+        return None
+
+    async def replay(pool: Pool) -> int:
+        return (await ledger.replay(pool, Path(path))).entries
+
+    return replay
 
 
 def settings_embedded(config: Path | None) -> bool:
