@@ -10,19 +10,21 @@ this too, and torch alone takes two seconds and 200 MB.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ray import serve
 from ray.serve.config import RequestRouterConfig
 
 from serve.cluster import autoscaling, remote
 from serve.cluster.bank_router import BankRouter
+from serve.cluster.portions import portion
 from serve.cluster.remote import Handle, outcome
-from serve.settings import Settings, parse
+from serve.settings import Settings, SettingsError, parse, secrets
 from serve.settings.model import Stage
 
 if TYPE_CHECKING:
@@ -33,7 +35,12 @@ if TYPE_CHECKING:
     from retrieval.ranking.shortlist import Shortlist
     from retrieval.types import Floats, RecallQuery
 
+log = logging.getLogger(__name__)
+
 APP = "fourfold"
+
+Told: TypeAlias = Mapping[str, Any]
+"""Sections of a configuration file without secrets (see serve.cluster.portions)."""
 
 HEALTH_PERIOD_S = 1.0
 HEALTH_TIMEOUT_S = 10.0
@@ -41,13 +48,16 @@ HEALTH_TIMEOUT_S = 10.0
 
 
 class _Replica:
-    """Resources with the life of a replica: closed in reverse order when it goes."""
+    """Resources with the life of a replica: closed in reverse order when it goes.
 
-    def __init__(self, settings: Settings) -> None:
+    Its settings are what it is `told`, and its own environment and files, where the secrets are.
+    """
+
+    def __init__(self, told: Told) -> None:
         from serve.local import logs
 
-        logs.setup(settings)
-        self._settings = settings
+        self.settings = parse(told, os.environ)
+        logs.setup(self.settings)
         self._stack = AsyncExitStack()
 
     async def __del__(self) -> None:
@@ -79,11 +89,11 @@ class _Model(_Replica):
 
 
 class EmbedderReplica(_Model):
-    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
+    async def __init__(self, told: Told) -> None:  # type: ignore[misc]
         from serve.opening import inference
 
-        super().__init__(settings)
-        self.model = await inference.open_embedder(settings, self._stack)
+        super().__init__(told)
+        self.model = await inference.open_embedder(self.settings, self._stack)
 
     async def describe(self) -> tuple[str, int]:
         return self.model.model_id, self.model.dimension
@@ -108,11 +118,11 @@ class EmbedderReplica(_Model):
 
 
 class RerankerReplica(_Model):
-    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
+    async def __init__(self, told: Told) -> None:  # type: ignore[misc]
         from serve.opening import inference
 
-        super().__init__(settings)
-        self.model = await inference.open_reranker(settings, self._stack)
+        super().__init__(told)
+        self.model = await inference.open_reranker(self.settings, self._stack)
 
     async def describe(self) -> tuple[str, bool]:
         return self.model.name, self.model.reads_text
@@ -135,11 +145,11 @@ class RerankerReplica(_Model):
 class RangesReplica(_Replica):
     """Vectors and postings of ranges of banks that are split."""
 
-    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
+    async def __init__(self, told: Told) -> None:  # type: ignore[misc]
         from serve import composition
 
-        super().__init__(settings)
-        self.ranges = await composition.open_ranges(settings, self._stack)
+        super().__init__(told)
+        self.ranges = await composition.open_ranges(self.settings, self._stack)
 
     async def do(
         self, method: str, args: Sequence[Any], named: Mapping[str, Any], left_s: float | None
@@ -151,11 +161,12 @@ class RangesReplica(_Replica):
 
 class RetrieverReplica(_Replica):
     async def __init__(  # type: ignore[misc]
-        self, settings: Settings, embedder: Handle | None, ranges: Handle | None
+        self, told: Told, embedder: Handle | None, ranges: Handle | None
     ) -> None:
         from serve import composition
 
-        super().__init__(settings)
+        super().__init__(told)
+        settings = self.settings
         stages = composition.Stages(embedder=_embedder(embedder, settings), ranges=_ranges(ranges))
         self.retriever = await composition.open_retriever_alone(settings, stages, self._stack)
 
@@ -169,11 +180,12 @@ class RetrieverReplica(_Replica):
 
 class IngestReplica(_Replica):
     async def __init__(  # type: ignore[misc]
-        self, settings: Settings, embedder: Handle | None, ranges: Handle | None
+        self, told: Told, embedder: Handle | None, ranges: Handle | None
     ) -> None:
         from serve import composition
 
-        super().__init__(settings)
+        super().__init__(told)
+        settings = self.settings
         stages = composition.Stages(embedder=_embedder(embedder, settings), ranges=_ranges(ranges))
         self.writer = await composition.open_writer_alone(settings, stages, self._stack)
 
@@ -188,7 +200,7 @@ class RecallReplica(_Replica):
 
     async def __init__(  # type: ignore[misc]
         self,
-        settings: Settings,
+        told: Told,
         retriever: Handle | None,
         embedder: Handle | None,
         reranker: Handle | None,
@@ -197,7 +209,10 @@ class RecallReplica(_Replica):
     ) -> None:
         from serve import app, composition
 
-        super().__init__(settings)
+        super().__init__(told)
+        settings = self.settings
+        for warning in settings.warnings:
+            log.warning("settings: %s", warning)
         elsewhere = composition.Stages(
             retriever=None if retriever is None else remote.RemoteRetriever(retriever),
             embedder=_embedder(embedder, settings),
@@ -233,19 +248,30 @@ def _ranges(handle: Handle | None) -> remote.RemoteShards | None:
 
 
 def build(args: dict[str, Any]) -> serve.Application:
-    """The application from the sections of a configuration file and the environment."""
-    return application(parse(args, os.environ))
+    """The application from the sections of a configuration file and the environment.
+
+    SettingsError for secrets in it: Ray keeps what it is given, and shows it.
+    """
+    if found := secrets.written(args):
+        raise SettingsError(
+            f"{', '.join(found)}: no secrets here, where Ray keeps them. Name a file that holds it"
+            f" ({found[0]}{secrets.SUFFIX}), or set the variable in the environment of every node"
+        )
+    return application(args)
 
 
-def application(settings: Settings) -> serve.Application:
-    """The application: which stages are deployments, and which run inside their caller."""
+def application(tree: Told) -> serve.Application:
+    """The application: which stages are deployments, and which run inside their caller. `tree`:
+    the sections of a configuration file, without secrets."""
+    settings = parse(tree, os.environ)
     stages = settings.stages
 
     def alone(name: str, replica: type[_Replica], stage: Stage, *args: Any) -> Any:
         """The stage's deployment, bound; None where it runs inside its caller."""
         if stage.placement == "inline":
             return None
-        return _deployed(name, replica, stage, settings).bind(settings, *args)
+        told = portion(tree, name.lower())
+        return _deployed(name, replica, stage, settings).bind(told, *args)
 
     embedder = alone("Embedder", EmbedderReplica, stages.embedder)
     reranker = alone("Reranker", RerankerReplica, stages.reranker)
@@ -254,7 +280,8 @@ def application(settings: Settings) -> serve.Application:
     ingest = alone("Ingest", IngestReplica, stages.ingest, embedder, ranges)
     ingress_stage = stages.recall.model_copy(update={"replicas": settings.server.workers})
     ingress = _deployed("Recall", serve.ingress()(RecallReplica), ingress_stage, settings)
-    return ingress.bind(settings, retriever, embedder, reranker, ingest, ranges)
+    told = portion(tree, "recall")
+    return ingress.bind(told, retriever, embedder, reranker, ingest, ranges)
 
 
 def _deployed(
