@@ -32,6 +32,7 @@ from serve.local.environment import ONE_MACHINE, SHARED
 from serve.local.processes import InUse
 from serve.settings import Settings
 from serve.settings import secrets as secret_settings
+from serve.settings.llm import OPERATIONS
 
 SERVE_STOP_S, RAY_STOP_S, REST_STOP_S = 4.5, 2.0, 0.5
 """Seconds for an orderly stop of each; what is left then is ended."""
@@ -326,6 +327,12 @@ def _say(settings: Settings, data: Path, health: Mapping[str, Any]) -> None:
     server, url = settings.server, _address(settings)
     for warning in settings.warnings:
         print(f"note: {warning}")
+    ruled = [operation for operation in OPERATIONS if settings.llm.chain(operation).by_rules]
+    if ruled:
+        print(
+            f"note: rules stand in for a language model in {', '.join(ruled)} (llm_provider"
+            " extractive): good for trying out, not for use"
+        )
     if health.get("reranker") == "fused":
         print(
             "note: no cross-encoder is available (its weights are not on this machine and the hub"

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Protocol
 from fastapi import Depends, Request
 from starlette.types import Scope
 
+from retrieval.errors import NeedsModel
 from retrieval.mental.schedule import Documents
 from retrieval.protocols import Embedder, Reranker
 from retrieval.recall.engine import Recaller
@@ -17,6 +18,7 @@ from retrieval.reflect.query import Listener, ReflectQuery, ReflectResult
 from retrieval.store import limits, tenants
 from retrieval.store.answers import Key
 from retrieval.store.database.pool import Pool
+from retrieval.store.turns import Line
 from serve.admission.controller import AdmissionController
 from serve.admission.guessing import WrongKeys
 from serve.http import scopes
@@ -48,9 +50,10 @@ class Writer(Protocol):
         document_tags: Sequence[str],
         key: Key | None = None,
         left_s: float | None = None,
+        limit_s: float | None = None,
     ) -> dict[str, Any]:
         """`key`: the same again has the same answer. `left_s`: how long to wait for others who
-        write the same documents."""
+        write the same documents. `limit_s`: how long reading by a language model may take."""
         ...
 
     async def retain_later(
@@ -134,6 +137,12 @@ class Services:
         default_factory=lambda: AdmissionController(32, 64, wait_max_s=30.0)
     )
     """Reflects: they wait for language models, and hold no place of recalls meanwhile."""
+    retain_admission: AdmissionController = field(
+        default_factory=lambda: AdmissionController(128, 64)
+    )
+    """Retains that wait for a language model."""
+    line: Line = field(default_factory=Line)
+    """Retains that wait for others who write the same documents: they hold no place meanwhile."""
     llm: LanguageModels = field(default_factory=LanguageModels)
     """Language models that the endpoints ask themselves."""
     documents: Documents | None = None
@@ -255,6 +264,12 @@ Reader = Annotated[str, Depends(_reading, scope="function")]
 """The tenant, admitted among those that read, until the endpoint is done."""
 Changer = Annotated[str, Depends(_changing, scope="function")]
 """The tenant, admitted among those that write, until the endpoint is done."""
+
+
+def needs_model(able: bool, what: str) -> None:
+    """NeedsModel where no language model could do `what`."""
+    if not able:
+        raise NeedsModel(f"{what} needs a language model and none is configured")
 
 
 async def largest_body(services: Services, tenant: str) -> int:

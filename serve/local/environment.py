@@ -14,6 +14,9 @@ SHARED: Mapping[str, str] = {
     "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
     "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    # Ray puts its workers behind everything else on a machine (niceness 15): a busy client or a
+    # build would then hold up every answer.
+    "RAY_worker_niceness": "0",
     # Between stages: vectors of 3,000 memories, or what a range of some 100,000 says to a question,
     # pass the 4 MiB that are the default.
     "RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH": str(2**31 - 1),

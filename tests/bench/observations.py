@@ -76,10 +76,12 @@ async def found(engine: RecallEngine, asked: RecallQuery, made_of: Mapping[str, 
     return [made_of.get(str(row["id"]), {str(row["id"])}) for row in answer.body["results"]]
 
 
+PREFERRED = "observations preferred"
 KINDS: Mapping[str, tuple[FactType, ...]] = {
     "before there were any": tuple(FactType),
     "memories alone": MEMORIES,
     "with observations": tuple(FactType),
+    PREFERRED: tuple(FactType),
 }
 """What is asked of, in this order."""
 
@@ -103,6 +105,7 @@ async def worth(name: str, banks: int, questions: int) -> None:
                     asked = query(
                         run, bank.name, question.text, question.now or datetime.now(UTC),
                         filters=Filters(types=types), max_tokens=10**6, limit=max(DEPTHS),
+                        prefer_observations=label == PREFERRED,
                     )  # fmt: skip
                     ranked = await found(engine, asked, made_of)
                     gold = {ids[key] for key in question.gold}

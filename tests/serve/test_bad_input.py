@@ -177,6 +177,7 @@ ALL_RIGHT = {
 MAKES_BANKS = {
     "recall_memories": False,
     "retain_memories": True,
+    "file_retain": True,
     "import_memories": True,
     "create_or_update_bank": True,
     "update_bank_disposition": True,

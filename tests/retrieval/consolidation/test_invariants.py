@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from retrieval import timex
 from retrieval.ingest import curation
 from retrieval.llm.grounding import main_script, names_in, numbers, scripts
-from retrieval.store import banks, memories, operations
+from retrieval.store import banks, memories, operation_views
 from retrieval.store.database.pool import Pool
 from tests.retrieval.consolidation.hostile import Hostile
 from tests.retrieval.consolidation.world import World, each
@@ -163,7 +163,9 @@ async def test_hostile_answers(world: World, seed: int) -> None:
         await check(world, before, wide)
         near = sum(1 for one in world.model.asked[asked:] if "very much alike" in one.system)
         results = [
-            (await operations.get(world.pool, world.tenant, world.bank, o["id"]))["result_metadata"]
+            (await operation_views.get(world.pool, world.tenant, world.bank, o["id"]))[
+                "result_metadata"
+            ]
             for o in await world.operations(status="completed", limit=100)
         ]
         for result in results:
