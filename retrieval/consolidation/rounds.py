@@ -238,7 +238,7 @@ class Round:
         if found is None:
             return None
         own, decided = found
-        plan = commit.Plan(own, decided, [], {})
+        plan = commit.Plan(own, decided, [], {}, batch.bank.head.vector_set)
         self.tally.add(await commit.commit(self.deps, self.claimed, plan, self.tally.done))
         taken = {one.fact.id for one in own.facts}
         return [one for one in batch.facts if one.fact.id not in taken]
