@@ -60,6 +60,7 @@ from retrieval.transfer import jobs
 from retrieval.types import RecallQuery
 from serve import metrics
 from serve.admission.controller import AdmissionController
+from serve.admission.guessing import WrongKeys
 from serve.admission.membership import Membership
 from serve.http.services import Services, Writer
 from serve.opening.admission import (
@@ -71,7 +72,7 @@ from serve.opening.admission import (
     write_admission,
 )
 from serve.opening.audit import open_recorder
-from serve.opening.database import keyword_backend, open_database
+from serve.opening.database import keyword_backend, open_stage_database
 from serve.opening.erasure import open_eraser, open_ledger
 from serve.opening.inference import open_embedder, open_reranker
 from serve.opening.llm import LanguageModels, open_models
@@ -144,7 +145,7 @@ async def open_residency(
 
 async def open_ranges(settings: Settings, stack: AsyncExitStack) -> LocalShards:
     """Ranges of split banks, with their own database connections."""
-    pool = await open_database(settings, stack)
+    pool = await open_stage_database(settings, stack)
     host = FlatBackend(surveyed_rows=sys.maxsize)  # all of a range is asked for, always
     ranges = LocalShards(
         pool,
@@ -247,8 +248,10 @@ async def open_writer(
     llm: LanguageModels,
     documents: Documents | None,
     stack: AsyncExitStack,
+    company: Membership,
 ) -> LocalWriter:
-    """The writer, and beside it the workers of queued operations and the upkeep of banks."""
+    """The writer, and beside it the workers of queued operations and the upkeep of banks, which
+    `company` shares."""
     deps = WriteContext(
         pool,
         embedder,
@@ -305,6 +308,7 @@ async def open_writer(
                 operation_retention_days=settings.erasure.operation_retention_days,
                 audit_retention_days=settings.audit.audit_log_retention_days,
             ),
+            share=company.place,
         )
         upkeep.start()
         stack.push_async_callback(upkeep.close)
@@ -351,19 +355,21 @@ def open_documents(
 
 async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitStack) -> Services:
     """Everything that the endpoints call, with what is not `elsewhere` in this process."""
-    pool = await open_database(settings, stack)
+    pool = await open_stage_database(settings, stack)
+    membership = Membership(pool)
+    await membership.join(stack)
     parts: list[Any] = []
     pace = Pace()
     reranker = elsewhere.reranker
     if reranker is None:
-        reranker = await open_reranker(settings, stack)
+        reranker = await open_reranker(settings, stack, membership.part)
         parts.append(reranker)
     llm = await open_models(settings, pool, stack)
     retriever, writer = elsewhere.retriever, elsewhere.writer
     embedder, residency = elsewhere.embedder, None
     if retriever is None or writer is None:
         if embedder is None:
-            embedder = await open_embedder(settings, stack)
+            embedder = await open_embedder(settings, stack, membership.part)
             parts.append(embedder)
         residency = await open_residency(settings, pool, elsewhere.ranges, stack)
         if retriever is None:
@@ -374,12 +380,12 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
     if writer is None:
         assert residency is not None
         assert embedder is not None
-        writer = await open_writer(settings, pool, residency, embedder, llm, documents, stack)
+        writer = await open_writer(
+            settings, pool, residency, embedder, llm, documents, stack, membership
+        )
     # What stands now stays: full collections need not look at it, which takes tenths of a second.
     gc.collect()
     gc.freeze()
-    membership = Membership(pool)
-    await membership.join(stack)
     webhooks = open_webhooks(settings, pool)
     await keep_webhook_of_all(settings, webhooks)
     return Services(
@@ -390,7 +396,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         reflector=reflector,
         recall_admission=recall_admission(settings, pool, membership.share),
         write_admission=write_admission(settings, pool, membership.share),
-        read_admission=read_admission(settings),
+        read_admission=read_admission(settings, pool, membership.share),
         reflect_admission=reflect_admission(settings, pool, membership.share),
         retain_admission=retain_admission(settings, pool, llm, membership.share),
         line=Line(settings.limits.write_queue_max),
@@ -400,10 +406,8 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         note=open_ledger(settings),
         recorder=open_recorder(settings, pool, stack),
         embedder=embedder,
-        models={
-            "embedder": "in the retriever" if embedder is None else embedder.model_id,
-            "reranker": getattr(reranker, "name", "remote"),
-        },
+        wrong_keys=WrongKeys(settings.limits.wrong_keys_per_s),
+        reranker=reranker,
         parts=tuple(parts),
     )
 
@@ -453,23 +457,33 @@ async def open_retriever_alone(
     settings: Settings, elsewhere: Stages, stack: AsyncExitStack
 ) -> LocalRetriever:
     """A retriever with its own database connections and resident banks."""
-    pool = await open_database(settings, stack)
-    embedder = elsewhere.embedder or await open_embedder(settings, stack)
+    pool = await open_stage_database(settings, stack)
+    embedder = elsewhere.embedder
+    if embedder is None:
+        company = Membership(pool, role="retriever")
+        await company.join(stack)
+        embedder = await open_embedder(settings, stack, company.part)
     residency = await open_residency(settings, pool, elsewhere.ranges, stack)
     return open_retriever(settings, pool, residency, embedder, stack)
 
 
 async def open_writer_alone(settings: Settings, elsewhere: Stages, stack: AsyncExitStack) -> Writer:
     """A writer with its own database connections and resident banks."""
-    pool = await open_database(settings, stack)
-    embedder = elsewhere.embedder or await open_embedder(settings, stack)
+    own = settings.banks
+    budget = min(own.bank_memory_bytes, own.ingest_bank_memory_bytes)
+    small = own.model_copy(update={"bank_memory_bytes": budget})
+    settings = settings.model_copy(update={"banks": small})
+    pool = await open_stage_database(settings, stack)
+    company = Membership(pool, role="ingest")
+    await company.join(stack)
+    embedder = elsewhere.embedder or await open_embedder(settings, stack, company.part)
     residency = await open_residency(settings, pool, elsewhere.ranges, stack)
     llm = await open_models(settings, pool, stack)
     retriever, reranker = open_retriever(settings, pool, residency, embedder, stack), Passthrough()
     recaller = RecallEngine(pool, retriever, reranker, settings.recall)
     reflector = open_reflect(settings, pool, retriever, reranker, llm, embedder=embedder)
     documents = open_documents(settings, pool, recaller, llm, reflector)
-    return await open_writer(settings, pool, residency, embedder, llm, documents, stack)
+    return await open_writer(settings, pool, residency, embedder, llm, documents, stack, company)
 
 
 async def check_health(services: Services) -> None:

@@ -18,7 +18,7 @@ from retrieval.protocols import Embedder, Neighbours
 from retrieval.settings import RetainSettings
 from retrieval.store.database.pool import Connection, Pool
 from retrieval.store.erasure import Note
-from retrieval.store.heads import BankHead, vector_set
+from retrieval.store.heads import BankHead, made_by
 from retrieval.store.turns import Turns as DocumentTurns
 
 T = TypeVar("T")
@@ -107,4 +107,4 @@ class WriteContext:
     @property
     def vector_set(self) -> str:
         """The name of the vectors this process makes."""
-        return vector_set(self.embedder.model_id, self.embedder.dimension)
+        return made_by(self.embedder)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
+from retrieval.store import epoch
 from retrieval.store.database.pool import Connection, Pool, write
 
 
@@ -54,6 +55,7 @@ async def mend(pool: Pool, replay: Replay | None = None) -> Mended:
         return Mended(banks, waiting, files, webhooks)
 
     done = await write(pool, work)
+    await epoch.renew(pool)
     if replay is None:
         return done
     return Mended(done.banks, done.operations, done.files, done.webhooks, await replay(pool))

@@ -14,7 +14,7 @@ from retrieval.ingest.context import WriteContext
 from retrieval.ingest.documents.writing import chunk_id
 from retrieval.ingest.facts import Link
 from retrieval.ingest.write import numbering
-from retrieval.ingest.write.enrich import prepare
+from retrieval.ingest.write.enrich import Vectors, prepare
 from retrieval.ingest.write.transaction import Change, write
 from retrieval.store import banks, building, operations
 from retrieval.store.database.pool import Connection, read
@@ -204,7 +204,9 @@ class _Merge:
                 own = [one.fact for one in memories]
                 again = prepared.with_facts(own)
                 if len(own) < len(facts):
-                    vectors = prepared.vectors[[place for place, _ in named]]
+                    vectors = Vectors(
+                        prepared.vectors[[place for place, _ in named]], prepared.vector_set
+                    )
                     again = await prepare(deps, change.settings, own, self._tenant, vectors)
                 links = await self._links(change, bundle, memories)
                 await change.add(again, links)
@@ -395,8 +397,9 @@ class _Merge:
         every = await prepare(deps, settings, [one.fact for one in batch], self._tenant)
         place = {one.fact.text: i for i, one in enumerate(batch)}
 
-        def vectors(found: Sequence[Incoming]) -> Any:
-            return every.vectors[[place[one.fact.text] for one in found]]
+        def vectors(found: Sequence[Incoming]) -> Vectors:
+            rows = every.vectors[[place[one.fact.text] for one in found]]
+            return Vectors(rows, every.vector_set)
 
         return await write(deps, self._tenant, self._bank_id, work)
 

@@ -15,8 +15,9 @@ import asyncpg
 import numpy as np
 import orjson
 
-from retrieval.errors import InvalidInput
+from retrieval.errors import InvalidInput, ModelChanged
 from retrieval.ingest.context import WriteContext
+from retrieval.ingest.write.enrich import Vectors
 from retrieval.store import banks, building, operations
 from retrieval.store.bankconfig import TRAITS
 from retrieval.store.bankconfig import problem as setting_problem
@@ -242,13 +243,15 @@ class _Restore:
         how_far: Mapping[str, Any],
     ) -> None:
         live = sum(map(storing.is_live, lines))
-        held = None
+        held, ours = None, self._deps.vector_set
         if vectors is not None:
-            held = await asyncio.to_thread(self._held, vectors, begin, live)
+            held = Vectors(await asyncio.to_thread(self._held, vectors, begin, live), ours)
         batch = await storing.prepare(self._deps, self._target, lines, held)
+        if batch.prepared.vector_set != ours:
+            raise ModelChanged(ours, batch.prepared.vector_set)
 
         async def store(connection: Connection, target: Target, _: Sequence[Line]) -> None:
-            await storing.store_memories(connection, target, batch, self._deps.vector_set)
+            await storing.store_memories(connection, target, batch)
 
         await self._commit(store, lines, how_far)
 

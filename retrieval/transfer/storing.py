@@ -21,7 +21,7 @@ from retrieval.errors import InvalidInput
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.facts import Fact, Mention, Prepared
 from retrieval.ingest.write import numbering, rows
-from retrieval.ingest.write.enrich import embedded
+from retrieval.ingest.write.enrich import Vectors, embedded
 from retrieval.keyword.analyser import Document
 from retrieval.settings import RetainSettings
 from retrieval.store.database.pool import Connection
@@ -30,7 +30,7 @@ from retrieval.store.segments import table as segments
 from retrieval.store.segments.format import pack
 from retrieval.transfer.archive import BadArchive
 from retrieval.transfer.lines import Line
-from retrieval.types import FactType, Floats, LinkType
+from retrieval.types import FactType, LinkType
 
 VERSION: Final = 1
 """The version that all rows of a built bank come with."""
@@ -239,7 +239,7 @@ def is_live(line: Line) -> bool:
 
 
 async def prepare(
-    deps: WriteContext, target: Target, lines: Sequence[Line], vectors: Floats | None
+    deps: WriteContext, target: Target, lines: Sequence[Line], vectors: Vectors | None
 ) -> Batch:
     """`vectors`: those of the live memories, where the archive has them; else they are made."""
     live = sum(map(is_live, lines))
@@ -255,12 +255,14 @@ async def prepare(
         vectors = (
             await embedded(deps.embedder, facts[:live], target.tenant)
             if live
-            else np.empty((0, deps.embedder.dimension), np.float32)
+            else Vectors(np.empty((0, deps.embedder.dimension), np.float32), deps.vector_set)
         )
     tokens = np.fromiter((_count(line["token_count"]) for line in lines[:live]), np.int32, live)
     signals = [line.get("text_signals") for line in lines[:live]]
     version = deps.analyser(target.settings).version
-    prepared = Prepared(facts[:live], vectors, postings, tokens, signals, version)
+    prepared = Prepared(
+        facts[:live], vectors.rows, vectors.vector_set, postings, tokens, signals, version
+    )
     return Batch(lines, facts, live, prepared, updated)
 
 
@@ -280,9 +282,7 @@ def _count(value: Any) -> int:
     return value
 
 
-async def store_memories(
-    connection: Connection, target: Target, batch: Batch, vector_set: str
-) -> None:
+async def store_memories(connection: Connection, target: Target, batch: Batch) -> None:
     """Rows, and a segment of each kind but links for the live ones."""
     bank, lines, facts, live = target.bank, batch.lines, batch.facts, batch.live
     first = await connection.fetchval("select next_ordinal from banks where bank = $1", bank)
@@ -310,7 +310,7 @@ async def store_memories(
     arrays["updated_at"] = np.fromiter(map(micros, batch.updated[:live]), np.int64, live)
     for kind, content in (
         ("columns", arrays),
-        (f"vectors:{vector_set}", {"vectors": batch.prepared.vectors}),
+        (f"vectors:{batch.prepared.vector_set}", {"vectors": batch.prepared.vectors}),
         (f"postings:{batch.prepared.analyser}", batch.prepared.postings),
     ):
         packed = await asyncio.to_thread(pack, content)

@@ -28,8 +28,10 @@ from pydantic import SecretStr
 from retrieval.store.database.embedded import EmbeddedPostgres
 from serve import metrics
 from serve.local import haproxy, logs, loopback, node, processes, sample
+from serve.local.environment import ONE_MACHINE, SHARED
 from serve.local.processes import InUse
 from serve.settings import Settings
+from serve.settings import secrets as secret_settings
 from serve.settings.llm import OPERATIONS
 
 SERVE_STOP_S, RAY_STOP_S, REST_STOP_S = 4.5, 2.0, 0.5
@@ -42,8 +44,11 @@ OBJECT_STORE_BYTES = 80 * 2**20
 """Ray's shared memory: our calls are small and travel past it."""
 
 
-def run(settings: Settings, data: Path) -> None:
-    """Serves until a signal comes. Raises InUse, and what parts raise that cannot start."""
+def run(settings: Settings, tree: Mapping[str, Any], data: Path) -> None:
+    """Serves until a signal comes. Raises InUse, and what parts raise that cannot start.
+
+    `tree`: the sections of the configuration file that `settings` were read from.
+    """
     data = data.resolve()
     with Signals() as signals, ExitStack() as stack:
         stack.enter_context(processes.owned(data))
@@ -51,6 +56,7 @@ def run(settings: Settings, data: Path) -> None:
         _require_free(settings.server.host, settings.server.port)
         processes.adopt_orphans()
         stack.callback(processes.end_descendants, REST_STOP_S)
+        own_database = settings.database.database_url is None
         first_start = not (data / "postgres").exists()
         os.environ.update(_environment(settings, data, folder))  # Ray reads it when it is imported
         with processes.loading(folder):
@@ -64,7 +70,11 @@ def run(settings: Settings, data: Path) -> None:
             with told("importing Ray"):
                 importing.join()
             os.environ[processes.RUN] = str(folder)  # not PostgreSQL's: that is never just killed
-            signals.beside(lambda: _start_ray(settings, folder, stack, signals.stopped))
+            os.environ["FOURFOLD_PORT"] = str(settings.server.port)
+            if own_database:  # each process reads its settings for itself
+                os.environ["FOURFOLD_DATABASE_URL"] = _dsn(settings)
+            portable = secret_settings.moved_to_files(tree, folder / "secrets")
+            signals.beside(lambda: _start_ray(settings, portable, folder, stack, signals.stopped))
             health = _ready(settings, first_start)
         _say(settings, data, health)
         while not signals.stopped.wait(1.0):
@@ -192,51 +202,20 @@ def _dsn(settings: Settings) -> str:
 def _migrate(settings: Settings) -> None:
     import asyncio
 
-    from retrieval.maintenance import keyword
-    from retrieval.store.database.migrate import migrate
-    from retrieval.store.database.pool import open_pool
-    from serve.opening.database import keyword_backend, pool_settings
+    from serve.opening.database import bring_up_to_date
 
-    async def work() -> None:
-        pool = await open_pool(pool_settings(settings))
-        try:
-            await migrate(pool)
-            if (backend := keyword_backend(settings)) is not None:
-                await keyword.ready(pool, backend)
-        finally:
-            await pool.finish()
-
-    asyncio.run(work())
+    if settings.database.run_migrations_on_startup:
+        asyncio.run(bring_up_to_date(settings))
 
 
 def _environment(settings: Settings, data: Path, folder: Path) -> Mapping[str, str]:
     shared = folder / "metrics"
     shared.mkdir()
     own = {
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": secrets.token_hex(32),
-        "RAY_SERVE_LOG_TO_STDERR": "0",
-        "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
-        "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
-        "RAY_SERVE_PROXY_GRACEFUL_SHUTDOWN_TIMEOUT_S": "1",
-        # What an idle server spends is part of every recall's bill: fewer rounds of bookkeeping.
-        "RAY_SERVE_METRICS_EXPORT_INTERVAL_MS": "1000",
-        "RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "0.25",
-        "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-        # Ray puts its workers behind everything else on a machine (niceness 15): a busy client or a
-        # build would then hold up every answer.
-        "RAY_worker_niceness": "0",
-        # Ray's would abort this process at a SIGTERM, and leave behind what it has started.
-        "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1",
-        # Between stages: vectors of 3,000 memories, or what a range of some 100,000 says to a
-        # question, pass the 4 MiB that are the default.
-        "RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH": str(2**31 - 1),
+        **SHARED,
+        **ONE_MACHINE,
         **loopback.ENVIRONMENT,
-        # Arrays are small: a second thread doubles the cost of a search. Models set their own.
-        "OMP_NUM_THREADS": "1",
-        # A model's threads that wait must not spin on a core that another thread needs.
-        "OMP_WAIT_POLICY": "passive",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
         metrics.MULTIPROCESS: str(shared),
         logs.LOG_FILE: str(data / "server.log"),
         "PYTHONPATH": os.pathsep.join(filter(None, (_checkout(), os.environ.get("PYTHONPATH")))),
@@ -253,7 +232,11 @@ def _checkout() -> str:
 
 
 def _start_ray(
-    settings: Settings, folder: Path, stack: ExitStack, stopped: threading.Event
+    settings: Settings,
+    tree: Mapping[str, Any],
+    folder: Path,
+    stack: ExitStack,
+    stopped: threading.Event,
 ) -> None:
     import ray
     from ray import serve
@@ -287,7 +270,7 @@ def _start_ray(
         return
     with told("opening models and banks"):
         serve.run(
-            application(settings),
+            application(tree),
             name=APP,
             route_prefix="/",
             logging_config={

@@ -1,5 +1,5 @@
 """The `fourfold` command: serve, import, recall, reflect, bank, erase, backup, restore,
-after-restore, mcp, bench, doctor, reembed, reindex, keys, tenants, openapi."""
+after-restore, mcp, bench, doctor, migrate, epoch, reembed, reindex, keys, tenants, openapi."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Annotated, Any, TypeVar
 import orjson
 import typer
 
-from serve.cli import backups, erase, maintain, moving, tenants
+from serve.cli import backups, erase, keys, maintain, moving, schema, tenants
 from serve.cli.options import DEFAULT_DATA, DEFAULT_URL, Config, Data, Key, Url
 from serve.mcp import command as mcp_command
-from serve.settings import Settings, SettingsError, load
+from serve.settings import Settings, SettingsError, load, load_file
 
 T = TypeVar("T")
 
@@ -26,8 +26,6 @@ app = typer.Typer(
     rich_markup_mode=None,  # its boxes break long paths into lines
     help="A recall server for the memory of AI agents.",
 )
-keys = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
-app.add_typer(keys, name="keys")
 
 
 def _fail(message: object) -> typer.Exit:
@@ -59,7 +57,7 @@ def serve(
 
     settings = _settings(config, port)
     try:
-        launcher.run(settings, data)
+        launcher.run(settings, load_file(config) if config else {}, data)
     except (InUse, FourfoldError, RuntimeError, OSError) as error:
         raise _fail(error) from None
 
@@ -261,11 +259,48 @@ def openapi() -> None:
     typer.echo(orjson.dumps(schema, option=orjson.OPT_INDENT_2).decode())
 
 
-def _with_pool(config: Path | None, data: Path, work: Callable[[Any], Awaitable[T]]) -> T:
-    async def migrated(pool: Any, _settings: Settings) -> T:
-        from retrieval.store.database.migrate import migrate
+@app.command()
+def environment(
+    haproxy: Annotated[
+        Path, typer.Option(help="Folder for the program that starts HAProxy; it is made.")
+    ] = Path("/opt/fourfold/haproxy"),
+    as_yaml: Annotated[
+        bool, typer.Option("--yaml", help="As entries of a container's `env`.")
+    ] = False,
+    config: Config = None,
+) -> None:
+    """Print the variables that the pods of a cluster need, and install HAProxy's starter.
 
-        await migrate(pool)
+    Run it while the image is built. The token (RAY_AUTH_TOKEN or a file) is each cluster's own.
+    """
+    import yaml
+
+    from serve.local import haproxy as proxy
+    from serve.local.environment import POD, SHARED
+
+    own = dict(SHARED) | dict(POD)
+    if (binary := proxy.available()) is None:
+        raise _fail("Ray ships no HAProxy for this platform")
+    most = _settings(config).server.max_connections_per_address
+    own |= proxy.pod_environment(binary, haproxy, most)
+    if as_yaml:
+        entries = [{"name": name, "value": value} for name, value in own.items()]
+        typer.echo(yaml.safe_dump(entries, sort_keys=False), nl=False)
+    else:
+        for name, value in own.items():
+            typer.echo(f"{name}={value}")
+
+
+def _with_pool(config: Path | None, data: Path, work: Callable[[Any], Awaitable[T]]) -> T:
+    own = _settings(config).database.database_url is None
+
+    async def migrated(pool: Any, _settings: Settings) -> T:
+        from retrieval.store.database import migrate
+
+        if own:
+            await migrate.migrate(pool)
+        else:  # others run on it, perhaps of another version: its schema is not ours to change
+            await migrate.check(pool)
         return await work(pool)
 
     return _with_database(config, data, migrated)
@@ -301,43 +336,13 @@ def _with_database(
         raise _fail(error) from None
 
 
-@keys.command("create")
-def create_key(
-    tenant: Annotated[str, typer.Option(help="Tenant of the key; created if new.")] = "default",
-    label: Annotated[str, typer.Option(help="A note to recognise the key by.")] = "",
-    config: Config = None,
-    data: Data = DEFAULT_DATA,
-) -> None:
-    """Create a key and print it. It is shown only once."""
-    from retrieval.store import tenants as stored
-
-    typer.echo(_with_pool(config, data, lambda pool: stored.create_key(pool, tenant, label)))
-
-
-@keys.command("list")
-def list_keys(tenant: str | None = None, config: Config = None, data: Data = DEFAULT_DATA) -> None:
-    """List keys by id. The keys themselves are not stored."""
-    from retrieval.store import tenants as stored
-
-    for key in _with_pool(config, data, lambda pool: stored.list_keys(pool, tenant)):
-        state = f"revoked {key.revoked_at}" if key.revoked_at else "valid"
-        typer.echo(f"{key.key_id}  {key.tenant_id}  {key.created_at}  {state}  {key.label}")
-
-
-@keys.command("revoke")
-def revoke_key(key: str, config: Config = None, data: Data = DEFAULT_DATA) -> None:
-    """Revoke a key, given in full or by its id."""
-    from retrieval.store import tenants as stored
-
-    _with_pool(config, data, lambda pool: stored.revoke_key(pool, key))
-    typer.echo("revoked: it stops working within seconds")
-
-
 maintain.add_to(app, _with_pool)
 erase.add_to(app)
-tenants.add_to(app, _with_pool)
 moving.add_to(app, _with_pool, _fail)
 backups.add_to(app, _with_pool, _with_database, _fail)
+keys.add_to(app, _with_pool)
+tenants.add_to(app, _with_pool)
+schema.add_to(app, _settings, _fail, _with_pool)
 mcp_command.add_to(app, DEFAULT_URL)
 
 

@@ -10,19 +10,23 @@ this too, and torch alone takes two seconds and 200 MB.
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
+import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ray import serve
 from ray.serve.config import RequestRouterConfig
 
 from serve.cluster import autoscaling, remote
 from serve.cluster.bank_router import BankRouter
+from serve.cluster.portions import portion
 from serve.cluster.remote import Handle, outcome
-from serve.settings import Settings, parse
+from serve.settings import Settings, SettingsError, parse, secrets
 from serve.settings.model import Stage
 
 if TYPE_CHECKING:
@@ -33,7 +37,12 @@ if TYPE_CHECKING:
     from retrieval.ranking.shortlist import Shortlist
     from retrieval.types import Floats, RecallQuery
 
+log = logging.getLogger(__name__)
+
 APP = "fourfold"
+
+Told: TypeAlias = Mapping[str, Any]
+"""Sections of a configuration file without secrets (see serve.cluster.portions)."""
 
 HEALTH_PERIOD_S = 1.0
 HEALTH_TIMEOUT_S = 10.0
@@ -41,14 +50,20 @@ HEALTH_TIMEOUT_S = 10.0
 
 
 class _Replica:
-    """Resources with the life of a replica: closed in reverse order when it goes."""
+    """Resources with the life of a replica: closed in reverse order when it goes.
 
-    def __init__(self, settings: Settings) -> None:
+    Its settings are what it is `told`, and its own environment and files, where the secrets are.
+    """
+
+    def __init__(self, told: Told) -> None:
         from serve.local import logs
 
-        logs.setup(settings)
-        self._settings = settings
+        self.settings = parse(told, os.environ)
+        logs.setup(self.settings)
         self._stack = AsyncExitStack()
+
+    async def present(self) -> None:
+        """Answers, once the replica is made: its models are warm then."""
 
     async def __del__(self) -> None:
         await self._stack.aclose()
@@ -79,28 +94,40 @@ class _Model(_Replica):
 
 
 class EmbedderReplica(_Model):
-    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
+    async def __init__(self, told: Told) -> None:  # type: ignore[misc]
         from serve.opening import inference
 
-        super().__init__(settings)
-        self.model = await inference.open_embedder(settings, self._stack)
+        super().__init__(told)
+        self.model = await inference.open_embedder(self.settings, self._stack)
 
     async def describe(self) -> tuple[str, int]:
         return self.model.model_id, self.model.dimension
 
     async def embed(
-        self, texts: Sequence[str], passages: bool, tenant: str, left_s: float | None
+        self,
+        texts: Sequence[str],
+        passages: bool,
+        tenant: str,
+        left_s: float | None,
+        wanted: str = "",
     ) -> Floats | FourfoldError:
+        """`wanted` names the vectors that the caller counts on; ModelChanged where these would be
+        others."""
+        from retrieval.errors import ModelChanged
+        from retrieval.store.heads import made_by
+
+        if wanted and wanted != (own := made_by(self.model)):
+            return ModelChanged(wanted, own)
         embed = self.model.embed_passages if passages else self.model.embed_queries
         return await outcome(embed(texts, tenant=tenant, deadline=remote.deadline(left_s)))
 
 
 class RerankerReplica(_Model):
-    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
+    async def __init__(self, told: Told) -> None:  # type: ignore[misc]
         from serve.opening import inference
 
-        super().__init__(settings)
-        self.model = await inference.open_reranker(settings, self._stack)
+        super().__init__(told)
+        self.model = await inference.open_reranker(self.settings, self._stack)
 
     async def describe(self) -> tuple[str, bool]:
         return self.model.name, self.model.reads_text
@@ -123,11 +150,11 @@ class RerankerReplica(_Model):
 class RangesReplica(_Replica):
     """Vectors and postings of ranges of banks that are split."""
 
-    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
+    async def __init__(self, told: Told) -> None:  # type: ignore[misc]
         from serve import composition
 
-        super().__init__(settings)
-        self.ranges = await composition.open_ranges(settings, self._stack)
+        super().__init__(told)
+        self.ranges = await composition.open_ranges(self.settings, self._stack)
 
     async def do(
         self, method: str, args: Sequence[Any], named: Mapping[str, Any], left_s: float | None
@@ -139,12 +166,13 @@ class RangesReplica(_Replica):
 
 class RetrieverReplica(_Replica):
     async def __init__(  # type: ignore[misc]
-        self, settings: Settings, embedder: Handle | None, ranges: Handle | None
+        self, told: Told, embedder: Handle | None, ranges: Handle | None
     ) -> None:
         from serve import composition
 
-        super().__init__(settings)
-        stages = composition.Stages(embedder=await _embedder(embedder), ranges=_ranges(ranges))
+        super().__init__(told)
+        settings = self.settings
+        stages = composition.Stages(embedder=_embedder(embedder, settings), ranges=_ranges(ranges))
         self.retriever = await composition.open_retriever_alone(settings, stages, self._stack)
 
     async def retrieve(
@@ -157,12 +185,13 @@ class RetrieverReplica(_Replica):
 
 class IngestReplica(_Replica):
     async def __init__(  # type: ignore[misc]
-        self, settings: Settings, embedder: Handle | None, ranges: Handle | None
+        self, told: Told, embedder: Handle | None, ranges: Handle | None
     ) -> None:
         from serve import composition
 
-        super().__init__(settings)
-        stages = composition.Stages(embedder=await _embedder(embedder), ranges=_ranges(ranges))
+        super().__init__(told)
+        settings = self.settings
+        stages = composition.Stages(embedder=_embedder(embedder, settings), ranges=_ranges(ranges))
         self.writer = await composition.open_writer_alone(settings, stages, self._stack)
 
     async def do(self, method: str, args: Sequence[Any]) -> dict[str, Any] | FourfoldError:
@@ -176,7 +205,7 @@ class RecallReplica(_Replica):
 
     async def __init__(  # type: ignore[misc]
         self,
-        settings: Settings,
+        told: Told,
         retriever: Handle | None,
         embedder: Handle | None,
         reranker: Handle | None,
@@ -185,15 +214,36 @@ class RecallReplica(_Replica):
     ) -> None:
         from serve import app, composition
 
-        super().__init__(settings)
+        super().__init__(told)
+        settings = self.settings
+        for warning in settings.warnings:
+            log.warning("settings: %s", warning)
         elsewhere = composition.Stages(
             retriever=None if retriever is None else remote.RemoteRetriever(retriever),
-            embedder=await _embedder(embedder),
-            reranker=None if reranker is None else await remote.RemoteReranker(reranker).connect(),
+            embedder=_embedder(embedder, settings),
+            reranker=_reranker(reranker, settings),
             writer=None if ingest is None else remote.RemoteWriter(ingest),
             ranges=_ranges(ranges),
         )
         services = await composition.open_services(settings, elsewhere, self._stack)
+        handles = {
+            "retriever": retriever,
+            "embedder": embedder,
+            "reranker": reranker,
+            "ingest": ingest,
+            "ranges": ranges,
+        }
+        away = {name: one for name, one in handles.items() if one is not None}
+
+        async def absent() -> list[str]:
+            there = await asyncio.gather(*map(remote.answers, away.values()))
+            return [name for name, here in zip(away, there, strict=True) if not here]
+
+        services = dataclasses.replace(services, absent=absent)
+        for model in (elsewhere.embedder, elsewhere.reranker):
+            if isinstance(model, remote.RemoteEmbedder | remote.RemoteReranker):
+                learning = asyncio.create_task(model.learn())
+                self._stack.callback(learning.cancel)
         self._services = services
         self._api = app.create(settings, services)
 
@@ -206,8 +256,14 @@ class RecallReplica(_Replica):
         await composition.check_health(self._services)
 
 
-async def _embedder(handle: Handle | None) -> remote.RemoteEmbedder | None:
-    return None if handle is None else await remote.RemoteEmbedder(handle).connect()
+def _embedder(handle: Handle | None, settings: Settings) -> remote.RemoteEmbedder | None:
+    wait_s = settings.limits.embed_wait_s
+    return None if handle is None else remote.RemoteEmbedder(handle, wait_s)
+
+
+def _reranker(handle: Handle | None, settings: Settings) -> remote.RemoteReranker | None:
+    wait_s = settings.limits.rerank_wait_s
+    return None if handle is None else remote.RemoteReranker(handle, wait_s)
 
 
 def _ranges(handle: Handle | None) -> remote.RemoteShards | None:
@@ -215,19 +271,30 @@ def _ranges(handle: Handle | None) -> remote.RemoteShards | None:
 
 
 def build(args: dict[str, Any]) -> serve.Application:
-    """The application from the sections of a configuration file and the environment."""
-    return application(parse(args, os.environ))
+    """The application from the sections of a configuration file and the environment.
+
+    SettingsError for secrets in it: Ray keeps what it is given, and shows it.
+    """
+    if found := secrets.written(args):
+        raise SettingsError(
+            f"{', '.join(found)}: no secrets here, where Ray keeps them. Name a file that holds it"
+            f" ({found[0]}{secrets.SUFFIX}), or set the variable in the environment of every node"
+        )
+    return application(args)
 
 
-def application(settings: Settings) -> serve.Application:
-    """The application: which stages are deployments, and which run inside their caller."""
+def application(tree: Told) -> serve.Application:
+    """The application: which stages are deployments, and which run inside their caller. `tree`:
+    the sections of a configuration file, without secrets."""
+    settings = parse(tree, os.environ)
     stages = settings.stages
 
     def alone(name: str, replica: type[_Replica], stage: Stage, *args: Any) -> Any:
         """The stage's deployment, bound; None where it runs inside its caller."""
         if stage.placement == "inline":
             return None
-        return _deployed(name, replica, stage, settings).bind(settings, *args)
+        told = portion(tree, name.lower())
+        return _deployed(name, replica, stage, settings).bind(told, *args)
 
     embedder = alone("Embedder", EmbedderReplica, stages.embedder)
     reranker = alone("Reranker", RerankerReplica, stages.reranker)
@@ -236,7 +303,8 @@ def application(settings: Settings) -> serve.Application:
     ingest = alone("Ingest", IngestReplica, stages.ingest, embedder, ranges)
     ingress_stage = stages.recall.model_copy(update={"replicas": settings.server.workers})
     ingress = _deployed("Recall", serve.ingress()(RecallReplica), ingress_stage, settings)
-    return ingress.bind(settings, retriever, embedder, reranker, ingest, ranges)
+    told = portion(tree, "recall")
+    return ingress.bind(told, retriever, embedder, reranker, ingest, ranges)
 
 
 def _deployed(
@@ -249,10 +317,12 @@ def _deployed(
         "graceful_shutdown_wait_loop_s": 0.2,
         "health_check_period_s": HEALTH_PERIOD_S,
         "health_check_timeout_s": HEALTH_TIMEOUT_S,
-        "max_constructor_retry_count": 3,
-        "ray_actor_options": {"num_cpus": stage.cpus, "num_gpus": stage.gpus},
+        "max_constructor_retry_count": 10,
+        "ray_actor_options": _place(stage),
     }
-    if name in ("Retriever", "Ranges"):  # what is asked of a bank goes where its arrays are
+    if stage.max_per_node:
+        options["max_replicas_per_node"] = stage.max_per_node
+    if name in ("Retriever", "Ranges", "Ingest"):  # a bank's calls go where its arrays are
         options["request_router_config"] = RequestRouterConfig(
             request_router_class=BankRouter,  # type: ignore[arg-type]
         )
@@ -261,3 +331,17 @@ def _deployed(
     else:
         options["autoscaling_config"] = autoscaling.config(stage.autoscale)
     return serve.deployment(name=name, **options)(replica)
+
+
+def _place(stage: Stage) -> dict[str, Any]:
+    """What a node must have for a replica of the stage, in Ray's words."""
+    place: dict[str, Any] = {"num_cpus": stage.cpus, "num_gpus": stage.gpus}
+    if stage.memory_bytes:
+        place["memory"] = stage.memory_bytes
+    if stage.labels:
+        place["label_selector"] = dict(stage.labels)
+    if stage.accelerator is not None:
+        place["accelerator_type"] = stage.accelerator
+    if stage.resources:
+        place["resources"] = dict(stage.resources)
+    return place

@@ -25,11 +25,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from retrieval.audit.redaction import BODY_BYTES
 from retrieval.errors import FourfoldError
 from retrieval.store import aliases, answers
-from serve.http import auditing, structure
+from serve.http import auditing, scopes, structure
 from serve.http.bodies import SMALL_BYTES, Bodies, declared
 from serve.http.brake import Brake
 from serve.http.errors import LengthRequired, TooLarge, json_response, problems, refusal
-from serve.http.services import TENANT, authenticate, tenant_of
+from serve.http.services import TENANT, authenticate, require, tenant_of
 from serve.http.structure import Bounds
 
 log = logging.getLogger(__name__)
@@ -142,15 +142,19 @@ class Endpoint(APIRoute):
         handle = super().get_route_handler()
         queries = frozenset(_query_names(self.dependant))
         needs_tenant = _needs_tenant(self.dependant)
+        scope = scopes.needed(self.methods or (), self.path)
         reading = _reading_of(self)
         reads_itself = getattr(self.endpoint, _STREAMED, False)
         action = self.operation_id or self.name
 
         async def prepared(request: StrictRequest) -> Response:
-            tenant = await authenticate(request) if needs_tenant else ""
-            if tenant and "bank_id" in (ids := request.scope["path_params"]):
-                pool = request.app.state.services.pool
-                ids["bank_id"] = await aliases.resolve(pool, tenant, ids["bank_id"])
+            tenant = ""
+            if needs_tenant:
+                tenant = await authenticate(request)
+                require(request, scope)
+                if "bank_id" in (ids := request.scope["path_params"]):
+                    pool = request.app.state.services.pool
+                    ids["bank_id"] = await aliases.resolve(pool, tenant, ids["bank_id"])
             if reading is None:
                 if not reads_itself:
                     _refuse_body(request)

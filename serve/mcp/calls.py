@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Message, Scope
 
 from serve.http.auditing import TRANSPORT
-from serve.http.services import TENANT
+from serve.http.services import SCOPES, TENANT
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,7 @@ async def answer(call: Call, outer: Scope, tenant: str, base: str) -> Answer:
         "headers": headers,
         TENANT: tenant,
         TRANSPORT: "mcp",
+        SCOPES: outer[SCOPES],
     }
     left = [body]
     answered = Collected()

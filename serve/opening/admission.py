@@ -95,10 +95,23 @@ def retain_admission(
     )
 
 
-def read_admission(settings: Settings) -> AdmissionController:
-    """Admission of lists, statistics and single reads: bounds and turns, no rates."""
+def read_admission(
+    settings: Settings, pool: Pool, share: Callable[[], LimitShare] = LimitShare
+) -> AdmissionController:
+    """Admission of lists, statistics and single reads; only tenants with limits of their own have
+    any, beside bounds and turns."""
     common = settings.limits
-    return AdmissionController(common.read_max_concurrent, common.read_queue_max)
+
+    async def limits(tenant: str) -> AdmissionLimits:
+        own = await tenant_limits.of_tenant(pool, tenant)
+        return AdmissionLimits(
+            own.reads_at_once or 0,
+            own.reads_per_s or 0.0,
+            _first(own.read_burst, common.tenant_burst),
+        )
+
+    most, line = common.read_max_concurrent, common.read_queue_max
+    return AdmissionController(most, line, limits=limits, share=share)
 
 
 def _first(own: N | None, common: N) -> N:
