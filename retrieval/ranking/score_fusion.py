@@ -4,9 +4,9 @@ Adding calibrated scores keeps what ranks throw away: by how much a memory is be
 and Ingber, An Analysis of Fusion Functions for Hybrid Retrieval, 2023). The fused score is
 
     score = sum of what the signals of a memory are worth to this question (scoring_model.py)
-          + 5.0 if the question asks for all that happened in its window, and it touches that
-          - 1.5 if the question asks about now and the memory does not hold now
-          - 4.0 if it is known not to hold at the time that the question means
+          + 7.5 if the question asks for all that happened in its window, and it touches that
+          - 2.5 if the question asks about now and the memory does not hold now
+          - 6.0 if it is known not to hold at the time that the question means
           + what the graph walk handed to it, which lifts it to a step behind the memory that it
             comes from at most: what fits the question by itself stays ahead of what it leads to
 
@@ -28,9 +28,9 @@ from retrieval.topk import places
 from retrieval.types import Doubles
 
 _LONGEST_PATH = 3
-_HAPPENED = 5.0
-_SUPERSEDED = 1.5
-_OUTSIDE = 4.0
+_HAPPENED = 7.5
+_SUPERSEDED = 2.5
+_OUTSIDE = 6.0
 _SHARPNESS = 0.5
 """What no evaluation set asks for often enough to be fitted: chosen by hand, in the unit of the
 score."""

@@ -73,9 +73,9 @@ def test_support_never_lowers() -> None:
 @pytest.mark.parametrize(
     ("worse", "by"),
     [
-        ({"superseded": np.array([False, True])}, 1.5),
-        ({"outside": np.array([False, True])}, 4.0),
-        ({"timely": np.array([True, False]), "happened": True}, 5.0),
+        ({"superseded": np.array([False, True])}, 2.5),
+        ({"outside": np.array([False, True])}, 6.0),
+        ({"timely": np.array([True, False]), "happened": True}, 7.5),
     ],
 )
 def test_what_time_takes_and_gives(worse: dict[str, Any], by: float) -> None:
