@@ -10,11 +10,11 @@ import asyncio
 import gc
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -30,11 +30,13 @@ from retrieval.bank.vectors.ivf import IvfBackend
 from retrieval.bank.vectors.partitioned import PartitionedBackend
 from retrieval.consolidation import by_rules, queue, rounds
 from retrieval.consolidation.deps import ConsolidationDeps
+from retrieval.erasure.replicas import Sweeper
 from retrieval.errors import FourfoldError
 from retrieval.ingest.context import WriteContext, analyser_for
-from retrieval.ingest.operations.worker import HANDLERS, Worker
+from retrieval.ingest.extract.by_batch import BatchExtractor
+from retrieval.ingest.operations.worker import HANDLERS, SLOTS, Worker
 from retrieval.keyword.analyser import Analyser
-from retrieval.maintenance.upkeep import Upkeep
+from retrieval.maintenance.upkeep import Upkeep, UpkeepSettings
 from retrieval.mental import schedule
 from retrieval.mental.by_reflect import ReflectWriter, StoredDirectives, StoredModels
 from retrieval.mental.editor import ModelEditor, RulesEditor
@@ -49,33 +51,43 @@ from retrieval.reflect.engine import ReflectEngine
 from retrieval.reflect.searches import QUERY_TOKENS
 from retrieval.reflect.stored import Database
 from retrieval.store import banks
-from retrieval.store import limits as tenant_limits
 from retrieval.store.database.pool import Connection, Pool
 from retrieval.store.heads import BankHead
-from retrieval.store.mental_models import REFRESH
+from retrieval.store.refreshes import REFRESH
 from retrieval.store.tenants import DEFAULT_TENANT
+from retrieval.store.turns import Line
+from retrieval.transfer import jobs
 from retrieval.types import RecallQuery
 from serve import metrics
-from serve.admission.controller import AdmissionController, AdmissionLimits, LimitShare
+from serve.admission.controller import AdmissionController
 from serve.admission.membership import Membership
 from serve.http.services import Services, Writer
+from serve.opening.admission import (
+    REFLECT_WAIT_S,
+    read_admission,
+    recall_admission,
+    reflect_admission,
+    retain_admission,
+    write_admission,
+)
+from serve.opening.audit import open_recorder
 from serve.opening.database import keyword_backend, open_database
+from serve.opening.erasure import open_eraser, open_ledger
 from serve.opening.inference import open_embedder, open_reranker
 from serve.opening.llm import LanguageModels, open_models
+from serve.opening.webhooks import keep_webhook_of_all, open_deliverer, open_webhooks
 from serve.settings import Settings
 from serve.writer import LocalWriter
 
 log = logging.getLogger(__name__)
-
-N = TypeVar("N", int, float)
 
 ARRAY_THREADS = 2
 """Threads for array work over large banks; its kernels let go of the interpreter."""
 
 REPORT_PERIOD_S = 1.0
 
-REFLECT_WAIT_S = 30.0
-"""Longest wait in the line of reflects, each of which takes seconds."""
+TRANSFERS_AT_ONCE = 2
+"""Banks that a process moves at once, each of another tenant."""
 SEARCHES_AT_ONCE = 8
 """Recalls of reflects that run at once in a process, beside those of clients."""
 SEARCHES_WAITING = 1024
@@ -126,6 +138,7 @@ async def open_residency(
     split = None if ranges is None else ScatterGather(ranges, settings.banks.bank_shard_rows)
     residency = Residency(pool, sizes, split=split)
     _attend(residency, stack)
+    _sweep(pool, residency, stack)
     return residency
 
 
@@ -140,6 +153,7 @@ async def open_ranges(settings: Settings, stack: AsyncExitStack) -> LocalShards:
         threads=ARRAY_THREADS,
     )
     _attend(ranges, stack)
+    _sweep(pool, ranges, stack)
     return ranges
 
 
@@ -156,6 +170,13 @@ def _attend(cache: SnapshotCache[Any], stack: AsyncExitStack) -> None:
     stack.push_async_callback(cache.close)
     reporting = asyncio.create_task(_report(cache))
     stack.callback(reporting.cancel)
+
+
+def _sweep(pool: Pool, cache: SnapshotCache[Any], stack: AsyncExitStack) -> None:
+    """Lets go of what is outdated, and tells erasures so."""
+    sweeper = Sweeper(pool, [cache])
+    sweeper.start()
+    stack.push_async_callback(sweeper.close)
 
 
 async def _report(cache: SnapshotCache[Any]) -> None:
@@ -235,17 +256,22 @@ async def open_writer(
         settings.retain,
         extractor=llm.extractor,
         committed=residency.refresh,
+        note=open_ledger(settings),
     )
     consolidation = open_consolidation(settings, deps, residency, llm)
     if consolidation.able:
         deps = consolidation.ingest
     if settings.worker.worker_enabled:
         poll_s = settings.worker.worker_poll_interval_ms / 1000
-        workers = [Worker(deps, handlers=HANDLERS, poll_s=poll_s)]
+        slots = settings.worker.worker_max_slots or max(SLOTS, llm.retains_at_once)
+        deliverer = open_deliverer(settings, pool, poll_s)
+        deliverer.start()
+        stack.push_async_callback(deliverer.close)
+        workers = [Worker(deps, handlers=HANDLERS, slots=slots, poll_s=poll_s)]
         # Apart: nobody's retain is to wait behind what a model writes.
         if consolidation.able:
             rounds_of = {queue.TYPE: rounds.handler(consolidation)}
-            workers.append(Worker(deps, handlers=rounds_of, poll_s=poll_s))
+            workers.append(Worker(deps, handlers=rounds_of, slots=1, poll_s=poll_s))
             keeping = asyncio.create_task(queue.keep_queued(pool, settings.consolidation))
             stack.callback(keeping.cancel)
         if documents is not None:
@@ -254,16 +280,32 @@ async def open_writer(
                 Worker(
                     deps,
                     handlers={REFRESH: schedule.handler(documents)},
+                    slots=own.mental_model_refresh_concurrency,
                     poll_s=poll_s,
-                    at_once=own.mental_model_refresh_concurrency,
                 )
             )
             scheduling = asyncio.create_task(schedule.keep_scheduled(pool, own))
             stack.callback(scheduling.cancel)
+        moves = jobs.handlers(settings.transfer)
+        workers.append(Worker(deps, handlers=moves, slots=TRANSFERS_AT_ONCE, poll_s=poll_s))
+        tidying = asyncio.create_task(jobs.keep_tidy(pool))
+        stack.callback(tidying.cancel)
+        if isinstance(deps.extractor, BatchExtractor):
+            sweeping = asyncio.create_task(deps.extractor.keep_swept(pool))
+            stack.callback(sweeping.cancel)
+        # Apart as well: an erasure waits for replicas.
+        workers.append(Worker(deps, handlers=open_eraser(settings), poll_s=4 * poll_s))
         for worker in workers:
             await worker.start()
             stack.push_async_callback(worker.stop)
-        upkeep = Upkeep(deps)
+        upkeep = Upkeep(
+            deps,
+            UpkeepSettings(
+                erase_after_s=settings.erasure.erase_after_s,
+                operation_retention_days=settings.erasure.operation_retention_days,
+                audit_retention_days=settings.audit.audit_log_retention_days,
+            ),
+        )
         upkeep.start()
         stack.push_async_callback(upkeep.close)
     return LocalWriter(deps, consolidation)
@@ -307,65 +349,6 @@ def open_documents(
     return Documents(refresher, settings.mental_models)
 
 
-def recall_admission(
-    settings: Settings, pool: Pool, share: Callable[[], LimitShare] = LimitShare
-) -> AdmissionController:
-    """Admission of recalls; a tenant's own limits win over those of the settings."""
-    most, line = settings.recall.recall_max_concurrent, settings.limits.recall_queue_max
-    return AdmissionController(most, line, limits=_recall_limits(settings, pool), share=share)
-
-
-def _recall_limits(settings: Settings, pool: Pool) -> Callable[[str], Awaitable[AdmissionLimits]]:
-    common = settings.limits
-
-    async def limits(tenant: str) -> AdmissionLimits:
-        own = await tenant_limits.of_tenant(pool, tenant)
-        return AdmissionLimits(
-            _first(own.recalls_at_once, common.tenant_max_concurrent),
-            _first(own.recalls_per_s, common.tenant_requests_per_s),
-            _first(own.recall_burst, common.tenant_burst),
-        )
-
-    return limits
-
-
-def write_admission(
-    settings: Settings, pool: Pool, share: Callable[[], LimitShare] = LimitShare
-) -> AdmissionController:
-    """Admission of writes; only tenants with limits of their own have any."""
-
-    async def limits(tenant: str) -> AdmissionLimits:
-        own = await tenant_limits.of_tenant(pool, tenant)
-        return AdmissionLimits(
-            own.writes_at_once or 0,
-            own.writes_per_s or 0.0,
-            _first(own.write_burst, settings.limits.tenant_burst),
-        )
-
-    most, line = settings.limits.write_max_concurrent, settings.limits.write_queue_max
-    return AdmissionController(most, line, limits=limits, share=share)
-
-
-def reflect_admission(
-    settings: Settings, pool: Pool, share: Callable[[], LimitShare] = LimitShare
-) -> AdmissionController:
-    """Admission of reflects; a tenant's limits are those of its recalls."""
-    most, line = settings.reflect.reflect_max_concurrent, settings.limits.recall_queue_max
-    return AdmissionController(
-        most, line, wait_max_s=REFLECT_WAIT_S, limits=_recall_limits(settings, pool), share=share
-    )
-
-
-def read_admission(settings: Settings) -> AdmissionController:
-    """Admission of lists, statistics and single reads: bounds and turns, no rates."""
-    common = settings.limits
-    return AdmissionController(common.read_max_concurrent, common.read_queue_max)
-
-
-def _first(own: N | None, common: N) -> N:
-    return common if own is None else own
-
-
 async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitStack) -> Services:
     """Everything that the endpoints call, with what is not `elsewhere` in this process."""
     pool = await open_database(settings, stack)
@@ -397,6 +380,8 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
     gc.freeze()
     membership = Membership(pool)
     await membership.join(stack)
+    webhooks = open_webhooks(settings, pool)
+    await keep_webhook_of_all(settings, webhooks)
     return Services(
         settings=settings,
         pool=pool,
@@ -407,8 +392,13 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         write_admission=write_admission(settings, pool, membership.share),
         read_admission=read_admission(settings),
         reflect_admission=reflect_admission(settings, pool, membership.share),
+        retain_admission=retain_admission(settings, pool, llm, membership.share),
+        line=Line(settings.limits.write_queue_max),
         llm=llm,
         documents=documents,
+        webhooks=webhooks,
+        note=open_ledger(settings),
+        recorder=open_recorder(settings, pool, stack),
         embedder=embedder,
         models={
             "embedder": "in the retriever" if embedder is None else embedder.model_id,

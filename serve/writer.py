@@ -8,6 +8,9 @@ from typing import Any
 
 from retrieval.consolidation import preview
 from retrieval.consolidation.deps import ConsolidationDeps
+from retrieval.erasure import removal
+from retrieval.erasure.removal import Observations
+from retrieval.erasure.selection import Selectors
 from retrieval.ingest import curation, importing
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.entities import curation as entity_curation
@@ -31,6 +34,7 @@ class LocalWriter:
         document_tags: Sequence[str],
         key: Key | None = None,
         left_s: float | None = None,
+        limit_s: float | None = None,
     ) -> dict[str, Any]:
         usage = await retain(
             self._deps,
@@ -40,6 +44,7 @@ class LocalWriter:
             document_tags=document_tags,
             key=key,
             deadline=None if left_s is None else time.monotonic() + left_s,
+            until=None if limit_s is None else time.monotonic() + limit_s,
         )
         return dict(usage)
 
@@ -129,3 +134,10 @@ class LocalWriter:
             run=run,
             deadline=None if left_s is None else time.monotonic() + left_s,
         )
+
+    async def preview_erasure(
+        self, tenant: str, bank_id: str, selectors: Mapping[str, Any], observations: str
+    ) -> dict[str, Any]:
+        wanted = Selectors.of(selectors)
+        kind: Observations = "keep_supported" if observations == "keep_supported" else "delete"
+        return await removal.preview(self._deps, tenant, bank_id, wanted, kind)

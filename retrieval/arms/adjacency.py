@@ -56,8 +56,19 @@ class Adjacency(Protocol):
         ...
 
     @property
+    def living(self) -> int:
+        """How many memories there are, without those that are gone."""
+        ...
+
+    @property
     def frequency(self) -> Ints:
         """How many live memories mention each entity, int32 (entities,)."""
+        ...
+
+    @property
+    def mentioning(self) -> int:
+        """Of how many live memories `frequency` counts: all but observations without mentions,
+        which would make everybody rare as a bank is consolidated."""
         ...
 
     @property

@@ -217,6 +217,10 @@ class SnapshotCache(ABC, Generic[S]):
         held = self._snapshots.get((bank, part))
         return held.snapshot if held is not None else None
 
+    def generations(self) -> dict[Key, int]:
+        """What is held, and of which generation."""
+        return {key: held.snapshot.head.generation for key, held in self._snapshots.items()}
+
     def evict(self, bank: int, part: int = 0) -> bool:
         """Forget a snapshot; True if it was held. Searches that hold it go on."""
         held = self._snapshots.pop((bank, part), None)

@@ -24,6 +24,7 @@ from retrieval.consolidation.actions import Decided, Reader
 from retrieval.consolidation.batch import SMALL_BANK, Batch, gather
 from retrieval.consolidation.dedup import twins
 from retrieval.consolidation.deps import ConsolidationDeps
+from retrieval.consolidation.restated import evidence
 from retrieval.errors import (
     DeadlineExceeded,
     InvalidInput,
@@ -38,14 +39,15 @@ from retrieval.errors import (
 )
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.facts import Fact
-from retrieval.ingest.operations.worker import Handler, Parked
+from retrieval.ingest.operations.parking import Parked
+from retrieval.ingest.operations.worker import Handler
 from retrieval.ingest.scopes import scope_key
 from retrieval.ingest.write.enrich import embedded
 from retrieval.ingest.write.stored import Stored, load
 from retrieval.llm.asking import Asker
 from retrieval.llm.reading import Unreadable
 from retrieval.settings.consolidation import ConsolidationSettings
-from retrieval.store import banks, operations
+from retrieval.store import banks, operations, outbox
 from retrieval.store.database.pool import Connection, read, write
 from retrieval.store.operations import Claim
 from retrieval.types import FactType, Floats
@@ -106,6 +108,12 @@ class BatcherStats:
         if asker is not None:
             usage |= asker.usage.wire()
         return {**counts, "errors_sample": self.errors[:5], "usage": usage}
+
+    def told(self, claimed: Claim) -> outbox.Event:
+        """What webhooks are told: counts."""
+        names = [name for name in self.__slots__ if name != "errors"]
+        counts = {name: getattr(self, name) for name in names}
+        return outbox.Event("consolidation.completed", counts, claimed.operation_id)
 
 
 class Round:
@@ -204,6 +212,10 @@ class Round:
             self.tally.waiting += len(facts)
             return
         self.tally.waiting += len(facts) - len(batch.facts)
+        if rest := await self._restated(batch):
+            await self._batch(scope, rest, settings)
+        if rest is not None:
+            return
         reader = Reader(batch, translated=language(self.deps, batch) is not None)
         try:
             decided = await decide(self.deps, self.asker, batch, reader, settings)
@@ -220,6 +232,21 @@ class Round:
                      not in written.waiting]  # fmt: skip
             if again:
                 await self._batch(scope, again, settings)
+
+    async def _restated(self, batch: Batch) -> list[Stored] | None:
+        """Commits what needs nobody's decision; the facts that are left then, None where there was
+        none of that kind."""
+        ingest = self.deps.ingest
+        if batch.bank.head.vector_set != ingest.vector_set:
+            return None
+        found = await evidence(ingest.pool, batch)
+        if found is None:
+            return None
+        own, decided = found
+        plan = commit.Plan(own, decided, [], {})
+        self.tally.add(await commit.commit(self.deps, self.claimed, plan, self.tally.done))
+        taken = {one.fact.id for one in own.facts}
+        return [one for one in batch.facts if one.fact.id not in taken]
 
     async def _gathered(
         self, scope: frozenset[str], facts: Sequence[Stored], settings: ConsolidationSettings
@@ -281,6 +308,7 @@ class Round:
         claimed, tally = self.claimed, self.tally
         head = await banks.lock(connection, claimed.tenant, claimed.bank_id)
         await operations.finish(connection, claimed, tally.wire(self.asker))
+        await outbox.emit(connection, head, [tally.told(claimed)])
         only = self._only()
         where, values = narrowed(only)
         more = await connection.fetchval(

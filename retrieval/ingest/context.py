@@ -12,10 +12,12 @@ from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from retrieval.ingest.extract.extraction import FactExtractor
+from retrieval.ingest.progress import Progress
 from retrieval.keyword.analyser import Analyser
 from retrieval.protocols import Embedder, Neighbours
 from retrieval.settings import RetainSettings
 from retrieval.store.database.pool import Connection, Pool
+from retrieval.store.erasure import Note
 from retrieval.store.heads import BankHead, vector_set
 from retrieval.store.turns import Turns as DocumentTurns
 
@@ -81,7 +83,10 @@ class WriteContext:
 
     `extractor` may be None: chunks are then stored as they are. `committed` is told the head of
     a bank after each write to it; it must return at once. `ripens` is told inside the transaction
-    of a write that leaves memories to be consolidated."""
+    of a write that leaves memories to be consolidated. `builds`: the bank that is written is still
+    being built. `progress` is told how far a write is: an operation has its own, the rest nobody
+    looks at. `note` keeps, outside of the database, what a deletion takes away; it is awaited
+    before the commit."""
 
     pool: Pool
     embedder: Embedder
@@ -95,6 +100,9 @@ class WriteContext:
     run: Run = in_thread
     committed: Callable[[BankHead], None] = lambda head: None
     ripens: Callable[[Connection, BankHead], Awaitable[None]] | None = None
+    builds: bool = False
+    progress: Progress = field(default_factory=Progress)
+    note: Note | None = None
 
     @property
     def vector_set(self) -> str:

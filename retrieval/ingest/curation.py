@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from retrieval.errors import Conflict, InvalidInput, NotFound
 from retrieval.ingest import fields
 from retrieval.ingest.context import WriteContext
+from retrieval.ingest.entities import forgetting
 from retrieval.ingest.facts import Fact
 from retrieval.ingest.importing import settings_of
 from retrieval.ingest.scopes import check_combinations, resolved
@@ -17,9 +19,19 @@ from retrieval.ingest.write import stored
 from retrieval.ingest.write.enrich import prepare
 from retrieval.ingest.write.stored import Stored
 from retrieval.ingest.write.transaction import Change, write
-from retrieval.store import banks, documents, ledger, memories, mental_models, payloads
+from retrieval.store import (
+    banks,
+    documents,
+    erasure,
+    ledger,
+    memories,
+    mental_models,
+    outbox,
+    payloads,
+)
 from retrieval.store.database.pool import Connection, read
 from retrieval.store.edge import as_uuid
+from retrieval.store.erasure import Entry
 from retrieval.store.history import Event, Kind, record
 from retrieval.types import FactType
 
@@ -152,12 +164,28 @@ async def delete_memory(
         found = await stored.load(change.connection, change.bank, [id])
         if not found:
             raise NotFound(f"there is no memory {id}")
-        count = await change.remove([id])
+        count = await _end(change, [id])
         await _note(change, found[0].fact, "fact_deleted", removed=1)
         return count
 
     count = await write(deps, tenant, bank_id, work)
     return {"success": True, "deleted_count": count}
+
+
+async def _end(change: Change, ids: Sequence[UUID], documents: Sequence[str] = ()) -> int:
+    """Deletes memories with what was made from them and the texts they were made from; how many."""
+    connection, bank = change.connection, change.bank
+    places = await erasure.places(connection, bank, ids)
+    mentioned = await forgetting.mentioned(change, ids)
+    count = await change.remove(ids)
+    await erasure.cut_documents(connection, bank, places, ends=False)
+    await forgetting.forget(change, mentioned)
+    await erasure.forget_history(connection, bank, ids)
+    change.erases = True
+    if change.deps.note is not None:
+        held = change.held
+        await change.deps.note(Entry(held.tenant, held.bank_id, change.now, ids, documents))
+    return count
 
 
 async def delete_derived(
@@ -202,16 +230,15 @@ async def clear(
         )
         await payloads.forget(change.connection, change.bank)
         await ledger.forget(change.connection, tenant, bank_id)
-        return await change.remove([row["id"] for row in rows])
+        return await _end(change, [row["id"] for row in rows])
 
     return {"success": True, "deleted_count": await write(deps, tenant, bank_id, work)}
 
 
 async def _clear_all(change: Change) -> int:
     connection, bank = change.connection, change.bank
-    count: int = await connection.fetchval(
-        "select count(*) from memory_units where bank = $1", bank
-    )
+    rows = await connection.fetch("select id from memory_units where bank = $1", bank)
+    gone = await connection.fetch("select document_id from documents where bank = $1", bank)
     for table in (
         "links", "unit_entities", "observation_history", "memory_units", "chunks", "documents",
         "entity_aliases", "entity_cooccurrences", "entities", "tags", "segments", "tombstones",
@@ -222,10 +249,14 @@ async def _clear_all(change: Change) -> int:
     await connection.execute(
         "update banks set generation = generation + 1, version = version + 1, next_ordinal = 0,"
         " next_entity = 0, next_tag = 0, next_document = 0, vector_set = '', analyser = '',"
-        " updated_at = now(), last_write_at = now() where bank = $1",
+        " updated_at = now(), last_write_at = now(), erase_since = now() where bank = $1",
         bank,
     )
-    return count
+    if change.deps.note is not None:
+        held = change.held
+        ids, documents = [row["id"] for row in rows], [row["document_id"] for row in gone]
+        await change.deps.note(Entry(held.tenant, held.bank_id, change.now, ids, documents))
+    return len(rows)
 
 
 async def delete_document(
@@ -239,7 +270,7 @@ async def delete_document(
             change.bank,
             document_id,
         )
-        await change.remove([row["id"] for row in rows])
+        ids = [row["id"] for row in rows]
         gone = await change.connection.fetchval(
             "delete from documents where bank = $1 and document_id = $2 returning true",
             change.bank,
@@ -247,8 +278,11 @@ async def delete_document(
         )
         if not gone:
             raise documents.unknown(document_id)
+        await _end(change, ids, [document_id])
         await payloads.forget(change.connection, change.bank, document_id)
         await ledger.forget(change.connection, tenant, bank_id, document_id)
+        told = {"document_id": document_id, "memory_unit_count": len(rows)}
+        await outbox.emit(change.connection, change.held, [outbox.Event("document.deleted", told)])
         change.touch()
         return len(rows)
 

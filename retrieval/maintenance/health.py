@@ -22,13 +22,15 @@ LATELY = 50
 @dataclass(frozen=True, slots=True)
 class BankHealth:
     """fragmented: has enough small segments to merge. sparse: enough dead ordinals to compact.
-    buried: version of the newest tombstone, -1 without any. work: the long job that it needs,
+    buried: version of the newest tombstone, -1 without any. erases: what was deleted is to be gone
+    by now. work: the long job that it needs,
     one of KINDS, or ""."""
 
     head: BankHead
     fragmented: bool
     sparse: bool
     buried: int
+    erases: bool
     work: str
 
 
@@ -38,6 +40,7 @@ select {banks.HEAD_COLUMNS},
         as fragmented,
     coalesce((select max(t.version) from tombstones t where t.bank = b.bank), -1) as buried,
     (select count(*) from tombstones t where t.bank = b.bank) as dead,
+    coalesce(erase_since <= now() - $4 * interval '1 second', false) as erases,
     next_ordinal > (select coalesce(sum(s.count), 0) from segments s
         where s.bank = b.bank and s.kind = 'postings:' || b.analyser) as unlisted,
     next_ordinal > (select coalesce(sum(s.count), 0) from segments s
@@ -49,12 +52,16 @@ select {banks.HEAD_COLUMNS},
         and not exists (select from operations l where l.bank = o.bank and l.type = o.type
             and l.payload->>'target' = o.payload->>'target' and l.created_at > o.created_at)
         ) as fatal
-from banks b where b.bank = any($1) and b.bank <> all($2)
+from banks b where b.bank = any($1) and b.bank <> all($2) and b.state = 'open'
 """
 
 
 async def examine(
-    deps: WriteContext, after: int, page: int, skip: Sequence[int] = ()
+    deps: WriteContext,
+    after: int,
+    page: int,
+    skip: Sequence[int] = (),
+    erase_after_s: float = 86_400.0,
 ) -> tuple[list[BankHealth], int]:
     """(banks that want something, where to go on): of the banks written last and of the `page`
     ones after number `after`; the way through all banks begins again at 0."""
@@ -69,14 +76,18 @@ async def examine(
             "select bank from banks where bank > $1 order by bank limit $2", after, page
         )
         numbers = dict.fromkeys(row["bank"] for row in (*lately, *following))
-        rows = await connection.fetch(_SELECT, list(numbers), list(skip), MERGE_FAN)
+        rows = await connection.fetch(_SELECT, list(numbers), list(skip), MERGE_FAN, erase_after_s)
         found = [_health(deps, row) for row in rows]
         place = following[-1]["bank"] if len(following) == page else 0
-        wanting = [c for c in found if c.fragmented or c.sparse or c.buried >= 0 or c.work]
+        wanting = [c for c in found if _wants(c)]
         order = {bank: i for i, bank in enumerate(numbers)}
         return sorted(wanting, key=lambda c: order[c.head.bank]), place
 
     return await read(deps.pool, work)
+
+
+def _wants(found: BankHealth) -> bool:
+    return bool(found.fragmented or found.sparse or found.buried >= 0 or found.erases or found.work)
 
 
 def _health(deps: WriteContext, row: Mapping[str, Any]) -> BankHealth:
@@ -86,6 +97,7 @@ def _health(deps: WriteContext, row: Mapping[str, Any]) -> BankHealth:
         row["fragmented"],
         row["dead"] >= COMPACT_LEAST and row["dead"] > COMPACT_SHARE * head.next_ordinal,
         row["buried"],
+        row["erases"],
         _work(deps, head, row["unlisted"], row["unseen"] and not row["moving"], row["fatal"]),
     )
 

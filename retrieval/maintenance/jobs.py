@@ -91,7 +91,7 @@ async def waiting(pool: Pool, limit: int = 20) -> list[tuple[BankHead, str, str]
         pool,
         lambda connection: connection.fetch(
             f"select {banks.HEAD_COLUMNS}, o.type, o.payload->>'target' as target from operations o"
-            " join banks b using (bank) where o.type = any($1)"
+            " join banks b using (bank) where o.type = any($1) and b.state = 'open'"
             " and ((o.status = 'pending' and coalesce(o.next_retry_at, now()) <= now())"
             "  or (o.status = 'processing' and o.leased_until <= now()))"
             " order by o.created_at limit $2",

@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 
+from retrieval.erasure.settling import settle
 from retrieval.errors import Conflict, FourfoldError, NotFound
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.entities.curation import prune_entities
@@ -26,7 +27,9 @@ from retrieval.maintenance import jobs
 from retrieval.maintenance.health import BankHealth, examine
 from retrieval.maintenance.reembed import reembed
 from retrieval.maintenance.reindex import reindex
+from retrieval.store import audit
 from retrieval.store.database.pool import Connection, write
+from retrieval.store.erasure import forget_ended
 from retrieval.store.heads import BankHead
 from retrieval.store.rebuilds import REEMBED
 from retrieval.store.segments import table as segments
@@ -40,12 +43,17 @@ _LOCK = 5
 @dataclass(frozen=True, slots=True)
 class UpkeepSettings:
     """Every `period_s` at most `page` banks are looked at, those written lately first, and chores
-    are done for `budget_s`. `rest`: seconds of rest per second of work."""
+    are done for `budget_s`. `rest`: seconds of rest per second of work. What was deleted is gone
+    for good after `erase_after_s`. Operations that ended and audit logs are kept for so many days;
+    0: for ever."""
 
     period_s: float = 5.0
     page: int = 500
     budget_s: float = 20.0
     rest: float = 1.0
+    erase_after_s: float = 86_400.0
+    operation_retention_days: float = 30.0
+    audit_retention_days: float = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +81,7 @@ class _Seen:
     failed: dict[int, float] = field(default_factory=dict)
 
 
+TIDY_S = 3600.0
 RETRY_S = 300.0
 """A bank whose upkeep failed is left alone for so long."""
 
@@ -87,6 +96,7 @@ class Upkeep:
         self._metrics = UpkeepMetrics()
         self._seen = _Seen()
         self._after = 0
+        self._tidy_at = 0.0
         self._task: asyncio.Task[None] | None = None
         self._job: asyncio.Task[None] | None = None
 
@@ -135,9 +145,16 @@ class Upkeep:
             return False
         now = time.monotonic()
         self._seen.failed = {b: t for b, t in self._seen.failed.items() if now - t < RETRY_S}
+        if now >= self._tidy_at:
+            self._tidy_at = now + TIDY_S
+            await self._tidy()
         await jobs.bury(self._pool)  # before it is seen that the bank still wants them
         found, self._after = await examine(
-            self._deps, self._after, self._settings.page, skip=list(self._seen.failed)
+            self._deps,
+            self._after,
+            self._settings.page,
+            list(self._seen.failed),
+            self._settings.erase_after_s,
         )
         for health in found:
             if time.monotonic() - now > self._settings.budget_s:
@@ -150,13 +167,25 @@ class Upkeep:
         self._count(rounds=1)
         return True
 
+    async def _tidy(self) -> None:
+        """Lets go what is kept for some days."""
+
+        async def work(connection: Connection) -> None:
+            await forget_ended(connection, self._settings.operation_retention_days)
+            await audit.forget(connection, self._settings.audit_retention_days)
+
+        await write(self._pool, work)
+
     async def _look_after(self, found: BankHealth) -> None:
         head, seen = found.head, self._seen
         if found.fragmented and seen.merged.get(head.bank) != head.version:
             gone = await self._chore(head, lambda: segments.merge(self._pool, head.bank))
             self._count(merged_segments=gone)
             _remember(seen.merged, head)
-        if found.sparse:
+        if found.erases:
+            gone = await self._chore(head, lambda: settle(self._deps, head.tenant, head.bank_id))
+            self._count(dropped_ordinals=gone)
+        elif found.sparse:
             gone = await self._chore(
                 head, lambda: segments.compact(self._pool, head.tenant, head.bank_id)
             )

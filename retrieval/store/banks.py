@@ -10,16 +10,18 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from retrieval.errors import Conflict, InvalidInput, NotFound
-from retrieval.store import bankconfig
+from retrieval.errors import Conflict, InvalidInput, NotFound, Unavailable
+from retrieval.store import bankconfig, outbox
 from retrieval.store.bankconfig import Settings
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.store.edge import clean, iso, listing, page
+from retrieval.store.erasure import Entry, Note
 from retrieval.store.heads import BankHead
 from retrieval.text.folding import fold
 
 HEAD_COLUMNS = (
-    "bank, tenant_id, bank_id, version, generation, next_ordinal, vector_set, analyser, config"
+    "bank, tenant_id, bank_id, version, generation, next_ordinal, vector_set, analyser, config,"
+    " state"
 )
 _HEAD = f"select {HEAD_COLUMNS} from banks where tenant_id = $1 and bank_id = $2"
 _ID_LIMIT, _ID_BYTES = 512, 1536
@@ -28,7 +30,16 @@ _ID_LIMIT, _ID_BYTES = 512, 1536
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def as_head(row: Mapping[str, Any]) -> BankHead:
+BUILDING_S = 5.0
+"""When to ask again for a bank that is being built."""
+
+
+def as_head(row: Mapping[str, Any], *, building: bool = False) -> BankHead:
+    """Unavailable for a bank that is still being built, except for whoever builds it."""
+    if row["state"] != "open" and not building:
+        raise Unavailable(
+            f"bank {row['bank_id'][:100]!r}", "it is still being imported", BUILDING_S
+        )
     return BankHead(
         bank=row["bank"],
         tenant=row["tenant_id"],
@@ -83,12 +94,29 @@ async def head_of(connection: Connection, tenant: str, bank_id: str) -> BankHead
     return as_head(row)
 
 
-async def lock(connection: Connection, tenant: str, bank_id: str) -> BankHead:
+async def lock(
+    connection: Connection, tenant: str, bank_id: str, *, building: bool = False
+) -> BankHead:
     """The bank's head, with its row locked until the transaction ends: what a writer holds."""
     row = await connection.fetchrow(_HEAD + " for no key update", tenant, bank_id)
     if row is None:
         raise unknown(bank_id)
-    return as_head(row)
+    return as_head(row, building=building)
+
+
+async def number_of(connection: Connection, tenant: str, bank_id: str) -> int:
+    """The bank's number, also while it is being built: for its operations. A bank that was never
+    built has those that say why."""
+    bank: int | None = await connection.fetchval(
+        "select bank from banks where tenant_id = $1 and (bank_id = $2"
+        " or (state = 'abandoned' and former_id = $2)) order by state = 'abandoned', bank desc"
+        " limit 1",
+        tenant,
+        bank_id,
+    )
+    if bank is None:
+        raise unknown(bank_id)
+    return bank
 
 
 async def ensure(target: Pool | Connection, tenant: str, bank_id: str) -> BankHead:
@@ -101,7 +129,7 @@ async def ensure(target: Pool | Connection, tenant: str, bank_id: str) -> BankHe
             " on conflict do nothing",
             tenant,
             bank_id,
-            _search_key(bank_id, bank_id),
+            search_key(bank_id, bank_id),
         )
         return await head_of(connection, tenant, bank_id)
 
@@ -110,7 +138,7 @@ async def ensure(target: Pool | Connection, tenant: str, bank_id: str) -> BankHe
     return await make(target)
 
 
-def _search_key(bank_id: str, name: str) -> str:
+def search_key(bank_id: str, name: str) -> str:
     return f"{fold(bank_id)}\n{fold(name)}"
 
 
@@ -122,7 +150,7 @@ async def fill_search_keys(connection: Connection) -> None:
             "update banks b set search_key = n.key"
             " from unnest($1::bigint[], $2::text[]) n (bank, key) where b.bank = n.bank",
             [row["bank"] for row in rows],
-            [_search_key(row["bank_id"], row["name"]) for row in rows],
+            [search_key(row["bank_id"], row["name"]) for row in rows],
         )
 
 
@@ -148,6 +176,7 @@ async def profile(pool: Pool, tenant: str, bank_id: str) -> dict[str, Any]:
     )
     if row is None:
         raise unknown(bank_id)
+    as_head(row)
     return _profile(row)
 
 
@@ -173,6 +202,11 @@ async def put(pool: Pool, tenant: str, bank_id: str, body: Mapping[str, Any]) ->
         return await _apply(connection, tenant, bank_id, change)
 
     return await write(pool, work)
+
+
+async def apply(connection: Connection, tenant: str, bank_id: str, body: Mapping[str, Any]) -> None:
+    """As `patch`, in the caller's transaction."""
+    await _apply(connection, tenant, bank_id, _change(body))
 
 
 async def patch(pool: Pool, tenant: str, bank_id: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,7 +266,7 @@ async def _apply(
         change.get("mission"),
         change["disposition"],
         config,
-        None if change.get("name") is None else _search_key(bank_id, change["name"]),
+        None if change.get("name") is None else search_key(bank_id, change["name"]),
     )
     return _profile(row)
 
@@ -260,7 +294,12 @@ async def list_banks(
     wanted = fold(clean(q)) if q else None
 
     async def work(connection: Connection) -> dict[str, Any]:
-        where = "tenant_id = $1 and ($2::text is null or strpos(search_key, $2) > 0)"
+        where = (
+            "tenant_id = $1 and state = 'open'"
+            " and ($2::text is null or strpos(search_key, $2) > 0 or exists"
+            " (select from bank_aliases a where a.bank = banks.bank"
+            "  and strpos(lower(a.alias), $2) > 0))"
+        )
         total = await connection.fetchval(
             f"select count(*) from banks where {where}", tenant, wanted
         )
@@ -268,7 +307,10 @@ async def list_banks(
             f"with found as (select * from banks where {where}"
             " order by last_write_at desc nulls last, created_at desc, bank limit $3 offset $4)"
             " select found.*, (select count(*) from memory_units m"
-            "  where m.bank = found.bank and m.ordinal is not null) as facts from found"
+            "  where m.bank = found.bank and m.ordinal is not null) as facts,"
+            " (select alias from bank_aliases a where a.bank = found.bank and is_primary)"
+            "  as display_alias, array(select alias from bank_aliases a where a.bank = found.bank"
+            "  and strpos(lower(a.alias), $2) > 0 order by alias) as matched_aliases from found"
             " order by last_write_at desc nulls last, created_at desc, bank",
             tenant,
             wanted,
@@ -286,6 +328,8 @@ async def list_banks(
                 "fact_count": row["facts"],
                 "last_document_at": iso(row["last_document_at"]),
                 "last_write_at": iso(row["last_write_at"]),
+                "display_alias": row["display_alias"],
+                "matched_aliases": row["matched_aliases"],
             }
             for row in rows
         ]
@@ -294,8 +338,11 @@ async def list_banks(
     return await read(pool, work)
 
 
-async def delete(pool: Pool, tenant: str, bank_id: str) -> dict[str, Any]:
-    """Ends a bank and everything in it: {success, message, deleted_count}."""
+async def delete(
+    pool: Pool, tenant: str, bank_id: str, *, note: Note | None = None
+) -> dict[str, Any]:
+    """Ends a bank and everything in it: {success, message, deleted_count}. `note` keeps that it was
+    deleted, before the commit."""
 
     async def work(connection: Connection) -> int:
         held = await connection.fetchrow(_HEAD + " for update", tenant, bank_id)
@@ -308,10 +355,14 @@ async def delete(pool: Pool, tenant: str, bank_id: str) -> dict[str, Any]:
             " + (select count(*) from documents where bank = $1)",
             bank,
         )
-        # Children first, in bulk: a cascade would go row by row.
-        for table in ("links", "unit_entities", "observation_history", "memory_units", "chunks"):
-            await connection.execute(f"delete from {table} where bank = $1", bank)
+        await outbox.emit(
+            connection, as_head(held), [outbox.Event("bank.deleted", {"deleted_count": count})]
+        )
+        await empty(connection, bank)
         await connection.execute("delete from banks where bank = $1", bank)
+        if note is not None:
+            now = await connection.fetchval("select now()")
+            await note(Entry(tenant, bank_id, now, whole=True))
         return count
 
     count = await write(pool, work)
@@ -320,6 +371,15 @@ async def delete(pool: Pool, tenant: str, bank_id: str) -> dict[str, Any]:
         "message": f"bank {bank_id!r} and its contents were deleted",
         "deleted_count": count,
     }
+
+
+async def empty(connection: Connection, bank: int) -> None:
+    """Takes out what most of a bank is, in bulk, children first: a cascade would go row by row."""
+    for table in (
+        "links", "unit_entities", "observation_history", "memory_units", "chunks", "documents",
+        "segments",
+    ):  # fmt: skip
+        await connection.execute(f"delete from {table} where bank = $1", bank)
 
 
 # Settings

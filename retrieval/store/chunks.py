@@ -67,7 +67,8 @@ async def get(pool: Pool, tenant: str, chunk_id: str) -> dict[str, Any]:
         pool,
         lambda connection: connection.fetchrow(
             "select c.*, b.bank_id from chunks c join banks b using (bank)"
-            " where c.chunk_id = $1 and b.tenant_id = $2 order by c.bank limit 1",
+            " where c.chunk_id = $1 and b.tenant_id = $2 and b.state = 'open'"
+            " order by c.bank limit 1",
             chunk_id,
             tenant,
         ),

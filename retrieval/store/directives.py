@@ -80,24 +80,29 @@ async def create(
     async def work(connection: Connection) -> dict[str, Any]:
         await banks.ensure(connection, tenant, bank_id)
         bank = (await banks.lock(connection, tenant, bank_id)).bank
-        if await connection.fetchval(
-            "select count(*) >= $2 from directives where bank = $1", bank, MOST
-        ):
-            raise Conflict(f"a bank has at most {MOST:,} directives")
-        row = await connection.fetchrow(
-            "insert into directives (bank, id, name, content, priority, is_active, tags)"
-            " values ($1, $2, $3, $4, $5, $6, $7) returning *",
-            bank,
-            uuid4(),
-            fields["name"],
-            fields["content"],
-            fields["priority"],
-            fields["is_active"],
-            list(fields["tags"]),
-        )
-        return _view(bank_id, row)
+        return _view(bank_id, await put(connection, bank, fields))
 
     return await write(pool, work)
+
+
+async def put(connection: Connection, bank: int, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A new directive's row, as `create`. The bank's row is locked."""
+    if await connection.fetchval(
+        "select count(*) >= $2 from directives where bank = $1", bank, MOST
+    ):
+        raise Conflict(f"a bank has at most {MOST:,} directives")
+    row: Mapping[str, Any] = await connection.fetchrow(
+        "insert into directives (bank, id, name, content, priority, is_active, tags)"
+        " values ($1, $2, $3, $4, $5, $6, $7) returning *",
+        bank,
+        uuid4(),
+        fields["name"],
+        fields["content"],
+        fields["priority"],
+        fields["is_active"],
+        list(fields["tags"]),
+    )
+    return row
 
 
 async def get(pool: Pool, tenant: str, bank_id: str, directive_id: str) -> dict[str, Any]:
@@ -156,26 +161,32 @@ async def patch(
     pool: Pool, tenant: str, bank_id: str, directive_id: str, changes: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Changes the named fields. InvalidInput where none is named."""
-    named = [name for name in _CHANGEABLE if name in changes]
-    if not named:
+    if not any(name in changes for name in _CHANGEABLE):
         raise InvalidInput(f"nothing to change: give {', '.join(_CHANGEABLE)}")
     id = _id(directive_id)
-    sets = ", ".join(f"{name} = ${place}" for place, name in enumerate(named, 3))
 
     async def work(connection: Connection) -> dict[str, Any]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
-        row = await connection.fetchrow(
-            f"update directives set {sets}, updated_at = now() where bank = $1 and id = $2"
-            " returning *",
-            bank,
-            id,
-            *(changes[name] for name in named),
-        )
-        if row is None:
-            raise unknown(directive_id)
-        return _view(bank_id, row)
+        return _view(bank_id, await change(connection, bank, id, changes))
 
     return await write(pool, work)
+
+
+async def change(
+    connection: Connection, bank: int, id: UUID, changes: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Changes the named fields, of which there is one; the row then. NotFound."""
+    named = [name for name in _CHANGEABLE if name in changes]
+    sets = ", ".join(f"{name} = ${place}" for place, name in enumerate(named, 3))
+    row: Mapping[str, Any] | None = await connection.fetchrow(
+        f"update directives set {sets}, updated_at = now() where bank = $1 and id = $2 returning *",
+        bank,
+        id,
+        *(changes[name] for name in named),
+    )
+    if row is None:
+        raise unknown(str(id))
+    return row
 
 
 async def delete(pool: Pool, tenant: str, bank_id: str, directive_id: str) -> dict[str, Any]:

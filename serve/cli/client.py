@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
@@ -48,13 +49,81 @@ class Api:
         """Safe to repeat: a memory with a known key is replaced by itself."""
         return self._post(bank, "memories/import", {"memories": memories})
 
+    def retain(self, bank: str, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Safe to repeat: a document with a known id is replaced by itself."""
+        return self._post(bank, "memories", {"items": items})
+
+    def patch_memory(self, bank: str, id: str, change: Mapping[str, Any]) -> dict[str, Any]:
+        return self._ask(lambda: self._http.patch(_address(bank, f"memories/{id}"), json=change))
+
+    def erase(self, bank: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Safe to repeat: what is gone is not found again."""
+        return self._post(bank, "erase", body)
+
+    def banks(self) -> list[str]:
+        """The ids of all banks."""
+        found: list[str] = []
+        while True:
+            page = self.get("/v1/default/banks", {"limit": 1000, "offset": len(found)})
+            found += [bank["bank_id"] for bank in page["banks"]]
+            if not page["banks"] or len(found) >= page["total"]:
+                return found
+
+    def get(self, address: str, query: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        return self._ask(lambda: self._http.get(address, params=query))
+
+    def post(
+        self, bank: str, path: str, body: Mapping[str, Any] | None, query: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        address = _address(bank, path)
+        return self._ask(lambda: self._http.post(address, json=body, params=query))
+
+    def operation(self, bank: str, id: str) -> dict[str, Any]:
+        return self.get(_address(bank, f"operations/{id}"))
+
+    def upload(self, bank: str, path: str, file: Path, query: Mapping[str, Any]) -> dict[str, Any]:
+        """Sends a file, as a stream."""
+
+        def send() -> httpx.Response:
+            with file.open("rb") as source:
+                parts = {"file": (file.name, source, "application/zip")}
+                return self._http.post(_address(bank, path), files=parts, params=query)
+
+        return self._ask(send)
+
+    def download(self, address: str, into: Path) -> None:
+        """Appends to a file what it lacks; an interruption is gone on from."""
+        for attempt in range(ATTEMPTS):
+            have = into.stat().st_size if into.exists() else 0
+            headers = {"Range": f"bytes={have}-"} if have else {}
+            try:
+                with self._http.stream("GET", address, headers=headers) as answer:
+                    if answer.status_code == 416:  # all of it is there
+                        return
+                    if answer.status_code not in (200, 206):
+                        answer.read()
+                        raise ApiError(f"{answer.status_code}: {_detail(answer)}")
+                    whole = have if answer.status_code == 206 else 0
+                    with into.open("ab") as out:
+                        out.truncate(whole)
+                        for data in answer.iter_bytes():
+                            out.write(data)
+                return
+            except httpx.TransportError as error:
+                if attempt == ATTEMPTS - 1:
+                    raise ApiError(f"the download broke off at {self._url} ({error})") from None
+                time.sleep(0.5 * 2**attempt)
+
     def _post(self, bank: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        address = f"/v1/default/banks/{quote(bank, safe='')}/{path}"
+        address = _address(bank, path)
+        return self._ask(lambda: self._http.post(address, json=body))
+
+    def _ask(self, send: Callable[[], httpx.Response]) -> dict[str, Any]:
         for attempt in range(ATTEMPTS):
             wait = 0.5 * 2**attempt * random.uniform(0.5, 1)
             last = attempt == ATTEMPTS - 1
             try:
-                answer = self._http.post(address, json=body)
+                answer = send()
             except httpx.TransportError as error:
                 if last:
                     raise ApiError(f"no server answers at {self._url} ({error})") from None
@@ -69,6 +138,10 @@ class Api:
                 wait = max(wait, float(answer.headers.get("retry-after", 0)))
             time.sleep(wait)
         raise AssertionError("unreachable")
+
+
+def _address(bank: str, path: str) -> str:
+    return f"/v1/default/banks/{quote(bank, safe='')}/{path}"
 
 
 def _detail(answer: httpx.Response) -> str:

@@ -1,19 +1,19 @@
-"""The `fourfold` command: serve, import, recall, reflect, mcp, bench, doctor, reembed, reindex,
-keys, tenants, openapi."""
+"""The `fourfold` command: serve, import, recall, reflect, bank, erase, backup, restore,
+after-restore, mcp, bench, doctor, reembed, reindex, keys, tenants, openapi."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import orjson
 import typer
 
-from serve.cli import maintain, tenants
+from serve.cli import backups, erase, maintain, moving, tenants
 from serve.cli.options import DEFAULT_DATA, DEFAULT_URL, Config, Data, Key, Url
 from serve.mcp import command as mcp_command
 from serve.settings import Settings, SettingsError, load
@@ -21,7 +21,6 @@ from serve.settings import Settings, SettingsError, load
 T = TypeVar("T")
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its boxes break long paths into lines
@@ -67,25 +66,94 @@ def serve(
 
 @app.command("import")
 def import_file(
-    bank: str,
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True)],
+    bank: Annotated[str, typer.Argument(help="A bank's id; with --bank the file.")],
+    file: Annotated[Path | None, typer.Argument(help="A file, for some kinds a folder.")] = None,
     url: Url = DEFAULT_URL,
     api_key: Key = None,
+    kind: Annotated[
+        str,
+        typer.Option(
+            "--from", help="jsonl, mem0, zep, graphiti, chatgpt, claude, langgraph or markdown."
+        ),
+    ] = "jsonl",
+    into: Annotated[str | None, typer.Option("--bank", help="The bank's id.")] = None,
     batch: Annotated[int, typer.Option(min=1, max=10_000, help="Memories per request.")] = 200,
     again: Annotated[
         bool, typer.Option(help="Also send memories that were imported before.")
     ] = False,
+    bank_per: Annotated[
+        str | None, typer.Option(help="A bank for each user, agent or namespace.")
+    ] = None,
+    text_path: Annotated[
+        str | None, typer.Option(help="Where the text lies in a value, such as a.b (langgraph).")
+    ] = None,
+    summaries: Annotated[bool, typer.Option(help="Summaries of entities, too (zep).")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Only show what would be sent.")] = False,
 ) -> None:
-    """Import memories from a JSONL file, one per line. An interrupted import resumes."""
+    """Import memories: our own JSONL, one per line, or what another system exports.
+
+    An interrupted import resumes.
+    """
     from serve.cli.client import Api, ApiError
     from serve.cli.importer import BadLine, import_jsonl
 
+    if (into is None) == (file is None):
+        raise _fail("give a bank and a file, or a file and --bank")
+    name = into if into is not None else bank
+    source = file if file is not None else Path(bank)
+    if not source.exists():
+        raise _fail(f"there is no {source}")
+    if kind != "jsonl":
+        options = {"text_path": text_path, "summaries": summaries}
+        _fill(kind, url, api_key, name, source, batch, bank_per, options, dry_run=dry_run)
+        return
     try:
         with Api(url, api_key) as api:
-            done = import_jsonl(api, bank, file, batch=batch, again=again)
+            done = import_jsonl(api, name, source, batch=batch, again=again)
     except (ApiError, BadLine) as error:
         raise _fail(error) from None
     typer.echo(f"{done.imported} imported, {done.skipped} already there")
+
+
+def _fill(
+    kind: str,
+    url: str,
+    key: str | None,
+    bank: str,
+    source: Path,
+    batch: int,
+    per: str | None,
+    options: Mapping[str, Any],
+    *,
+    dry_run: bool,
+) -> None:
+    """Fills a bank from another system's export; exit 2 where something was rejected."""
+    from serve.cli.client import Api, ApiError
+    from serve.cli.filling import Filling
+    from serve.cli.sources import READERS
+    from serve.cli.sources.records import Options
+
+    if kind not in READERS:
+        raise _fail(f"--from must be jsonl, {', '.join(READERS)}")
+    try:
+        with Api(url, key) as api:
+            filling = Filling(api, bank, source, READERS[kind], Options(**options), batch, per)
+            if dry_run:
+                done, shown = filling.preview()
+                for one in shown:
+                    typer.echo(orjson.dumps(dict(one.fields)).decode())
+            else:
+                done = filling.run()
+    except (ApiError, ValueError) as error:
+        raise _fail(error) from None
+    typer.echo(
+        f"{done.memories} memories, {done.documents} documents,"
+        f" {done.unchanged} unchanged, {done.rejected} rejected"
+    )
+    for why, count in done.left_out.most_common():
+        typer.echo(f"left out: {count} ({why})")
+    if done.rejected:
+        raise typer.Exit(2)
 
 
 @app.command()
@@ -194,24 +262,41 @@ def openapi() -> None:
 
 
 def _with_pool(config: Path | None, data: Path, work: Callable[[Any], Awaitable[T]]) -> T:
+    async def migrated(pool: Any, _settings: Settings) -> T:
+        from retrieval.store.database.migrate import migrate
+
+        await migrate(pool)
+        return await work(pool)
+
+    return _with_database(config, data, migrated)
+
+
+def _with_database(
+    config: Path | None,
+    data: Path,
+    work: Callable[[Any, Settings], Awaitable[T]],
+    dsn: str | None = None,
+) -> T:
+    """The database as it is: that of the settings, or of `dsn`."""
     from retrieval.errors import FourfoldError
     from serve.cli import launcher
 
-    async def run(dsn: Settings) -> T:
-        from retrieval.store.database.migrate import migrate
+    async def run(settings: Settings) -> T:
         from retrieval.store.database.pool import open_pool
         from serve.opening.database import pool_settings
 
-        pool = await open_pool(pool_settings(dsn))
+        pool = await open_pool(pool_settings(settings))
         try:
-            await migrate(pool)
-            return await work(pool)
+            return await work(pool, settings)
         finally:
             await pool.finish()
 
     try:
-        with launcher.database(_settings(config), data) as settings:
-            return asyncio.run(run(settings))
+        settings = _settings(config)
+        if dsn is not None:
+            settings = launcher.with_dsn(settings, dsn)
+        with launcher.database(settings, data) as found:
+            return asyncio.run(run(found))
     except FourfoldError as error:
         raise _fail(error) from None
 
@@ -249,7 +334,10 @@ def revoke_key(key: str, config: Config = None, data: Data = DEFAULT_DATA) -> No
 
 
 maintain.add_to(app, _with_pool)
+erase.add_to(app)
 tenants.add_to(app, _with_pool)
+moving.add_to(app, _with_pool, _fail)
+backups.add_to(app, _with_pool, _with_database, _fail)
 mcp_command.add_to(app, DEFAULT_URL)
 
 

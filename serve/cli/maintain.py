@@ -172,7 +172,8 @@ async def _chosen(
     rows = await read(
         pool,
         lambda connection: connection.fetch(
-            "select tenant_id, bank_id from banks where next_ordinal > 0 order by bank"
+            "select tenant_id, bank_id from banks where next_ordinal > 0 and state = 'open'"
+            " order by bank"
         ),
     )
     return [(row["tenant_id"], row["bank_id"]) for row in rows]

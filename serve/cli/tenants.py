@@ -23,6 +23,8 @@ def add_to(app: typer.Typer, with_pool: WithPool) -> None:
         for tenant, keys, own in with_pool(config, data, limits.listed):
             typer.echo(f"{tenant}  {keys} keys  {_said(own)}")
 
+    _delete(commands, with_pool)
+
     @commands.command("limit")
     def limit(
         tenant: str,
@@ -74,6 +76,31 @@ def add_to(app: typer.Typer, with_pool: WithPool) -> None:
         changes |= {name.replace("-", "_"): None for name in unset or ()}
         own = with_pool(config, data, lambda pool: limits.change(pool, tenant, changes))
         typer.echo(f"{tenant}  {_said(own)}")
+
+
+def _delete(commands: typer.Typer, with_pool: WithPool) -> None:
+    @commands.command("delete")
+    def delete(
+        tenant: str,
+        erase: Annotated[
+            bool, typer.Option("--erase", help="Really: keys, banks and all that is in them.")
+        ] = False,
+        config: Config = None,
+        data: Data = DEFAULT_DATA,
+    ) -> None:
+        """End a tenant with everything that is his. His keys stop working within 5 seconds."""
+        from retrieval.erasure.running import erase_tenant
+        from retrieval.store.tenants import DEFAULT_TENANT
+        from serve.opening.erasure import open_ledger
+        from serve.settings import load
+
+        if tenant == DEFAULT_TENANT or not erase:
+            why = "cannot be deleted" if erase else "stays: add --erase to end him for good"
+            typer.secho(f"error: tenant {tenant} {why}", err=True, fg="red")
+            raise typer.Exit(1)
+        note = open_ledger(load(config))
+        done = with_pool(config, data, lambda pool: erase_tenant(pool, tenant, note))
+        typer.echo(f"{tenant}: {done['banks']} banks and {done['keys']} keys are gone")
 
 
 def _said(own: Mapping[str, Any]) -> str:

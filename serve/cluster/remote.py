@@ -274,8 +274,9 @@ class RemoteWriter:
         document_tags: Sequence[str],
         key: Key | None = None,
         left_s: float | None = None,
+        limit_s: float | None = None,
     ) -> dict[str, Any]:
-        return await self._do("retain", tenant, bank_id, items, document_tags, key, left_s)
+        return await self._do("retain", tenant, bank_id, items, document_tags, key, left_s, limit_s)
 
     async def retain_later(
         self,
@@ -338,6 +339,11 @@ class RemoteWriter:
         memory_ids: Sequence[str] | None,
     ) -> dict[str, Any]:
         return await self._do("split_entity", tenant, bank_id, entity_id, name, memory_ids)
+
+    async def preview_erasure(
+        self, tenant: str, bank_id: str, selectors: Mapping[str, Any], observations: str
+    ) -> dict[str, Any]:
+        return await self._do("preview_erasure", tenant, bank_id, selectors, observations)
 
     async def preview_consolidation(
         self,

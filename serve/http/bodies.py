@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 import zlib
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
@@ -105,6 +105,24 @@ class Bodies:
         with self.memory.holding(tenant) as hold:
             yield await _read(request, limit, hold, whose)
 
+    async def stream(
+        self, request: Request, tenant: str, limit: int
+    ) -> AsyncGenerator[bytes, None]:
+        """The body in pieces, which nobody holds together: at most `limit` bytes, within its time.
+
+        TooLarge, SlowBody; UnsupportedEncoding where it is compressed.
+        """
+        own, whose = await largest_body(request.app.state.services, tenant), ""
+        if own and own < limit:
+            limit, whose = own, "this tenant's "
+        if _decoder(encoding := request.headers.get("content-encoding", "")) is not None:
+            raise UnsupportedEncoding(encoding[:100])
+        length = declared(request.headers)
+        if length is not None and length > limit:
+            raise TooLarge(limit, whose)
+        async for part in parts(request, limit, whose):
+            yield part
+
 
 async def _read(request: Request, limit: int, hold: Hold, whose: str) -> bytes:
     length = declared(request.headers)
@@ -112,25 +130,25 @@ async def _read(request: Request, limit: int, hold: Hold, whose: str) -> bytes:
         raise TooLarge(limit, whose)
     hold.reach(length or 0)
     decoder = _decoder(request.headers.get("content-encoding", ""))
-    parts: list[bytes] = []
+    read: list[bytes] = []
     size = 0
-    async for part in _parts(request, limit, whose):
+    async for part in parts(request, limit, whose):
         pieces = [part] if decoder is None else decoder.feed(part, limit)
         for piece in pieces:
             size += len(piece)
             if size > limit:
                 raise TooLarge(limit, whose)
             hold.reach(size)
-            parts.append(piece)
+            read.append(piece)
             if decoder is not None and len(piece) >= _SLICE_BYTES:
                 await asyncio.sleep(0)
     if decoder is not None and size + (length or 0):
         decoder.finish()
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return read[0] if len(read) == 1 else b"".join(read)
 
 
-async def _parts(request: Request, limit: int, whose: str) -> AsyncIterator[bytes]:
-    """What comes over the wire, within its time and at most `limit` bytes."""
+async def parts(request: Request, limit: int, whose: str) -> AsyncIterator[bytes]:
+    """What comes over the wire, within its time and at most `limit` bytes. TooLarge, SlowBody."""
     begin, received, more = time.monotonic(), 0, True
     while more:
         left = GRACE_S + received / BYTES_PER_S - (time.monotonic() - begin)

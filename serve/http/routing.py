@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Callable, Coroutine, Sequence
+from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote, unquote
 
 import orjson
@@ -20,13 +22,17 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from retrieval.store import answers
-from serve.http import structure
+from retrieval.audit.redaction import BODY_BYTES
+from retrieval.errors import FourfoldError
+from retrieval.store import aliases, answers
+from serve.http import auditing, structure
 from serve.http.bodies import SMALL_BYTES, Bodies, declared
 from serve.http.brake import Brake
 from serve.http.errors import LengthRequired, TooLarge, json_response, problems, refusal
 from serve.http.services import TENANT, authenticate, tenant_of
 from serve.http.structure import Bounds
+
+log = logging.getLogger(__name__)
 
 IGNORED_HEADER = "X-Ignored-Params"
 _NAMED_AT_MOST = 20
@@ -37,7 +43,7 @@ DEPTH_MAX = 64
 SMALL_BOUNDS = Bounds(DEPTH_MAX, containers=25_000, values=25_000)
 LARGE_BOUNDS = Bounds(DEPTH_MAX, containers=250_000, values=500_000)
 """Of bodies of all routes, and of those that store memories in bulk. At their bounds they are
-parsed in about 3 and 50 ms."""
+parsed in about 3 and 50 ms, the latter in pieces of 5."""
 ERRORS_MAX = 1_000
 """Of more problems than this none is described: each description costs some microseconds."""
 
@@ -45,6 +51,8 @@ ERRORS_MAX = 1_000
 class StrictRequest(Request):
     """A request whose body was read by its route, before the framework asks for it."""
 
+    noted: bytes = b""
+    """The body as far as the audit log keeps it."""
     ignored: Sequence[str] = ()
     """Unknown names at the top of the body, the first ones."""
 
@@ -83,8 +91,7 @@ class BodyReader:
     def __call__(self, body: bytes) -> tuple[BaseModel, list[str]]:
         """The body as the route's model, and names that it ignored. RequestValidationError."""
         try:
-            structure.check(body, self._bounds)
-            content = orjson.loads(body)
+            content = structure.loads(body, self._bounds)
         except structure.TooMuch as error:
             raise _invalid("body_too_complex", ("body",), f"the body {error}") from None
         except orjson.JSONDecodeError as error:
@@ -117,6 +124,16 @@ def _without_nul(value: Any) -> Any:
     return [_without_nul(part) for part in value] if isinstance(value, list) else value
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+_STREAMED = "fourfold_streamed"
+
+
+def streamed(endpoint: F) -> F:
+    """Marks an endpoint that reads its body itself, in pieces."""
+    setattr(endpoint, _STREAMED, True)
+    return endpoint
+
+
 class Endpoint(APIRoute):
     """A route that knows whose a request is before it reads anything, reads strictly, answers every
     error by the table, and names what it ignored."""
@@ -126,11 +143,17 @@ class Endpoint(APIRoute):
         queries = frozenset(_query_names(self.dependant))
         needs_tenant = _needs_tenant(self.dependant)
         reading = _reading_of(self)
+        reads_itself = getattr(self.endpoint, _STREAMED, False)
+        action = self.operation_id or self.name
 
         async def prepared(request: StrictRequest) -> Response:
             tenant = await authenticate(request) if needs_tenant else ""
+            if tenant and "bank_id" in (ids := request.scope["path_params"]):
+                pool = request.app.state.services.pool
+                ids["bank_id"] = await aliases.resolve(pool, tenant, ids["bank_id"])
             if reading is None:
-                _refuse_body(request)
+                if not reads_itself:
+                    _refuse_body(request)
                 return await handle(request)
             bodies: Bodies = request.app.state.bodies
             async with bodies.read(request, tenant, large=reading.large) as body:
@@ -140,6 +163,7 @@ class Endpoint(APIRoute):
                     request.took(body, *reading(body))
                 else:
                     request.took(body, *await asyncio.to_thread(reading, body))
+                request.noted = body if len(body) <= BODY_BYTES + 1 else body[: BODY_BYTES + 1]
                 if answers.FIELD in request.headers:
                     request.state.digest = await asyncio.to_thread(_digest, body)
                 del body
@@ -165,16 +189,33 @@ class Endpoint(APIRoute):
 
         async def answer(request: Request) -> Response:
             request = StrictRequest(request.scope, request.receive)
+            started = datetime.now(UTC)
             try:
                 response = await answered(request)
             except ClientDisconnect:
                 return Response(status_code=499)  # nobody reads it
+            response = await _audited(request, response, action, started)
             if response.status_code >= 400:
                 brake: Brake = request.app.state.brake
                 await brake.hold(request.scope.get(TENANT, ""))
             return response
 
         return answer
+
+
+async def _audited(
+    request: StrictRequest, response: Response, action: str, started: datetime
+) -> Response:
+    """The response, once the request is in the audit log; what cannot be noted counts as lost."""
+    services = request.app.state.services
+    recorder = None if services is None else services.recorder
+    if recorder is not None and response.status_code < 500:
+        try:
+            await auditing.note(recorder, request, response, action, started)
+        except FourfoldError as error:
+            log.error("not in the audit log: %s", error)
+            recorder.lost += 1
+    return response
 
 
 def _digest(body: bytes) -> bytes:

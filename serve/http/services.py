@@ -9,6 +9,8 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
 
+from retrieval.audit.recorder import Recorder
+from retrieval.errors import NeedsModel
 from retrieval.mental.schedule import Documents
 from retrieval.protocols import Embedder
 from retrieval.recall.engine import Recaller
@@ -16,6 +18,9 @@ from retrieval.reflect.query import Listener, ReflectQuery, ReflectResult
 from retrieval.store import limits, tenants
 from retrieval.store.answers import Key
 from retrieval.store.database.pool import Pool
+from retrieval.store.erasure import Note
+from retrieval.store.turns import Line
+from retrieval.webhooks.registry import Webhooks
 from serve.admission.controller import AdmissionController
 from serve.http.errors import Unauthorized
 from serve.opening.llm import LanguageModels
@@ -45,9 +50,10 @@ class Writer(Protocol):
         document_tags: Sequence[str],
         key: Key | None = None,
         left_s: float | None = None,
+        limit_s: float | None = None,
     ) -> dict[str, Any]:
         """`key`: the same again has the same answer. `left_s`: how long to wait for others who
-        write the same documents."""
+        write the same documents. `limit_s`: how long reading by a language model may take."""
         ...
 
     async def retain_later(
@@ -111,6 +117,12 @@ class Writer(Protocol):
         """What a consolidation would do and cost; it changes nothing."""
         ...
 
+    async def preview_erasure(
+        self, tenant: str, bank_id: str, selectors: Mapping[str, Any], observations: str
+    ) -> dict[str, Any]:
+        """What an erasure would do; it changes nothing."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Services:
@@ -127,10 +139,26 @@ class Services:
         default_factory=lambda: AdmissionController(32, 64, wait_max_s=30.0)
     )
     """Reflects: they wait for language models, and hold no place of recalls meanwhile."""
+    upload_admission: AdmissionController = field(
+        default_factory=lambda: AdmissionController(4, 8, wait_max_s=30.0)
+    )
+    """Archives on their way in: they take long to come, and lie on the disk meanwhile."""
+    retain_admission: AdmissionController = field(
+        default_factory=lambda: AdmissionController(128, 64)
+    )
+    """Retains that wait for a language model."""
+    line: Line = field(default_factory=Line)
+    """Retains that wait for others who write the same documents: they hold no place meanwhile."""
     llm: LanguageModels = field(default_factory=LanguageModels)
     """Language models that the endpoints ask themselves."""
     documents: Documents | None = None
     """What keeps mental models up to date; None where nobody could write one."""
+    webhooks: Webhooks | None = None
+    """Who is told what happens; None: nobody can be."""
+    recorder: Recorder | None = None
+    """Notes requests in the audit log."""
+    note: Note | None = None
+    """Keeps deletions outside of the database."""
     embedder: Embedder | None = None
     """Makes vectors for what the endpoints search themselves, where this process can."""
     models: Mapping[str, Any] = field(default_factory=dict)
@@ -207,6 +235,12 @@ Reader = Annotated[str, Depends(_reading, scope="function")]
 """The tenant, admitted among those that read, until the endpoint is done."""
 Changer = Annotated[str, Depends(_changing, scope="function")]
 """The tenant, admitted among those that write, until the endpoint is done."""
+
+
+def needs_model(able: bool, what: str) -> None:
+    """NeedsModel where no language model could do `what`."""
+    if not able:
+        raise NeedsModel(f"{what} needs a language model and none is configured")
 
 
 async def largest_body(services: Services, tenant: str) -> int:

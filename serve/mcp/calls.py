@@ -12,6 +12,7 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Message, Scope
 
+from serve.http.auditing import TRANSPORT
 from serve.http.services import TENANT
 
 
@@ -74,6 +75,7 @@ async def answer(call: Call, outer: Scope, tenant: str, base: str) -> Answer:
         "query_string": _query(call.query),
         "headers": headers,
         TENANT: tenant,
+        TRANSPORT: "mcp",
     }
     left = [body]
     answered = Collected()

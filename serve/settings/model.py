@@ -23,6 +23,9 @@ from models.settings import EMBEDDER_PROVIDERS, RERANKER_PROVIDERS
 from retrieval.settings import RecallSettings, ReflectSettings, RetainSettings
 from retrieval.settings.consolidation import ConsolidationSettings
 from retrieval.settings.mental import MentalSettings
+from retrieval.settings.transfer import TransferSettings
+from retrieval.store.outbox import EVENTS
+from retrieval.webhooks.guard import Guard
 from serve.settings.llm import LLMSection
 
 
@@ -53,6 +56,11 @@ def _listed(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def _hosts(value: tuple[str, ...]) -> tuple[str, ...]:
+    Guard.of(value)
+    return value
 
 
 Flag = Annotated[bool, BeforeValidator(_boolean)]
@@ -340,10 +348,24 @@ class ServerLimits(Section):
     read_queue_max: Count = 64
     """Reads of one tenant that may wait in one process; above it 503."""
     refusals_per_s: Count = 50
-    """Refusals (4xx, 503) that one tenant, or all without a key, get at once; each one beyond is
-    held back for a second. 0 = none is."""
+    """Refusals (4xx, 503) that one tenant, or all without a key, get in a second; those beyond wait
+    for their time, 5 seconds at most. 0 = none does."""
     require_api_key: Flag = False
     """true: a request needs a key made with `fourfold keys`; its tenant is the key's."""
+
+
+class Files(Section):
+    """Uploaded files."""
+
+    enable_file_upload_api: Flag = True
+    """false answers 404 on files/retain."""
+    file_conversion_max_batch_size: Annotated[int, Field(ge=1, le=1000)] = 10
+    """Most files of one upload."""
+    file_conversion_max_batch_size_mb: Annotated[int, Field(ge=1, le=2000)] = 100
+    """Most MiB of one upload; they lie on disk while it comes, and in the database until they are
+    read."""
+    file_waiting_mb: Annotated[int, Field(ge=1, le=1_000_000)] = 1024
+    """MiB of one tenant's files that may wait to be read; above it 429."""
 
 
 class BackgroundWork(Section):
@@ -353,6 +375,11 @@ class BackgroundWork(Section):
     """Run queued operations in this process."""
     worker_poll_interval_ms: Positive = 500
     """How often to look for work."""
+    worker_max_slots: Annotated[
+        int | None, BeforeValidator(_blank_is_unset), Field(ge=1, le=1000)
+    ] = None
+    """Operations at once in this process; unset: 4, or as many as the language model of retains may
+    be asked at once."""
     worker_http_port: Annotated[int, Field(ge=1, le=65535)] = 8889
     """Accepted for compatibility: the worker has no port of its own."""
 
@@ -373,6 +400,66 @@ class MCP(Section):
     """A token that opens MCP to the default tenant, beside the keys where these are required."""
     mcp_bank_id: Annotated[str, Field(min_length=1, max_length=512)] = "default"
     """The bank of a request to /mcp that names none. HINDSIGHT_MCP_BANK_ID is read, too."""
+
+
+class Webhooks(Section):
+    """What others are told of banks, and to where."""
+
+    webhook_secret_key: Secret = None
+    """Seals the secrets of webhooks in the database; several with commas while it is changed, the
+    new one first. Unset: a key that lies in the database itself."""
+    webhook_allowed_hosts: Annotated[Listed, AfterValidator(_hosts)] = ()
+    """Names (`host`, `.domain`), addresses and networks (10.1.0.0/16) that webhooks may lead to
+    although they are not of the public network; with commas."""
+    webhook_expose_response_body: Flag = False
+    """Keep the first 4 KiB of what receivers answer."""
+    webhook_url: Text = None
+    """A receiver that is told of all banks."""
+    webhook_secret: Secret = None
+    """What it is signed with."""
+    webhook_event_types: Annotated[
+        tuple[Literal[EVENTS], ...], BeforeValidator(_listed)  # type: ignore[valid-type]
+    ] = ("consolidation.completed",)
+    """What it is told; with commas."""
+    webhook_retention_days: Annotated[float, Field(gt=0, le=3650)] = 30.0
+    """How long deliveries that have ended are kept."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys that open, the one that seals first."""
+        key = self.webhook_secret_key
+        return () if key is None else _listed(key.get_secret_value())
+
+
+class Erasure(Section):
+    """How what is deleted goes for good."""
+
+    erase_after_s: Annotated[float, Field(ge=0, le=31_536_000)] = 86_400.0
+    """What was deleted is gone from segments, caches and logs after this many seconds; 0 = at once.
+    What is asked for by `/erase` never waits."""
+    erasure_ledger: Text = None
+    """A file outside of the database that notes deletions by id, so that a restore does not bring
+    back what was erased. Its folder must be there."""
+    erase_signing_key: Secret = None
+    """Signs the reports of erasures (HMAC-SHA256)."""
+    operation_retention_days: Annotated[float, Field(ge=0, le=3650)] = 30.0
+    """How long operations that have ended are kept; 0 = for ever."""
+
+
+class Audit(Section):
+    """The log of who read or changed what."""
+
+    audit_log_enabled: Flag = False
+    """Note requests about banks; a bank may say otherwise."""
+    audit_log_actions: Listed = ()
+    """Only these actions, with commas; empty: all."""
+    audit_log_bodies: Literal["none", "redacted", "full"] = "redacted"
+    """What is kept of requests and answers. redacted: lengths and keyed hashes in the place of
+    texts; in none are secrets."""
+    audit_log_addresses: Flag = False
+    """Note the caller's address."""
+    audit_log_retention_days: Annotated[float, Field(ge=0, le=36_500)] = 90.0
+    """How long entries are kept; 0 = for ever."""
 
 
 class Autoscale(Section):
@@ -429,10 +516,15 @@ class Settings(BaseModel):
     consolidation: ConsolidationSettings = ConsolidationSettings()
     reflect: ReflectSettings = ReflectSettings()
     mental_models: MentalSettings = MentalSettings()
+    transfer: TransferSettings = TransferSettings()
     llm: LLMSection = LLMSection()
     limits: ServerLimits = ServerLimits()
+    files: Files = Files()
     worker: BackgroundWork = BackgroundWork()
     mcp: MCP = MCP()
+    webhooks: Webhooks = Webhooks()
+    erasure: Erasure = Erasure()
+    audit: Audit = Audit()
     stages: StagePlacement = StagePlacement()
     warnings: tuple[str, ...] = ()
     """What was accepted but has no effect, or was replaced by a default; said at start."""

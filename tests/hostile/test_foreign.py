@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -35,7 +36,8 @@ class Two:
 
     async def state(self) -> list[Any]:
         """What the victim sees of his bank."""
-        paths = ("memories/list", "documents", "entities", "operations", "tags", "config", "stats")
+        paths = ("memories/list", "documents", "entities", "operations", "tags", "config", "stats",
+                 "webhooks", "aliases")  # fmt: skip
         return [(await self.victim.get(f"{B}/{OWNED}/{path}")).json() for path in paths]
 
 
@@ -80,14 +82,24 @@ async def two(dsn: str) -> AsyncIterator[Two]:
             # A model and a page need a language model to be made: names that nobody has.
             "mental_model_id": f"m-{SECRET}",
             "page_id": f"p-{SECRET}",
+            "key": f"exports/{SECRET}.zip",
+            "log_id": str(uuid4()),
+            "alias": f"alias-{SECRET}",
         }
         for name, path, body in (
             ("directive_id", "directives", {"name": SECRET, "content": f"Say {SECRET}."}),
             ("node_id", "knowledge-base/folders", {"name": SECRET}),
+            ("webhook_id", "webhooks", {"url": f"https://{SECRET}.example/", "enabled": False}),
         ):
             answer = await found.victim.post(f"{B}/{OWNED}/{path}", json=body)
             assert answer.status_code < 300, answer.text
             found.ids[name] = answer.json()["id"]
+        hook = f"{B}/{OWNED}/webhooks/{found.ids['webhook_id']}"
+        answer = await found.victim.post(f"{hook}/test")
+        found.ids["delivery_id"] = answer.json()["id"]
+        alias = {"alias": found.ids["alias"]}
+        answer = await found.victim.post(f"{B}/{OWNED}/aliases", json=alias)
+        assert answer.status_code == 201, answer.text
         answer = await found.stranger.post(
             f"{B}/own/memories", json={"items": [{"content": "Bo rows.", "document_id": "own"}]}
         )

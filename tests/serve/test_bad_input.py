@@ -161,10 +161,54 @@ RIGHT: Mapping[str, Any] = {
         "is_active": True,
         "tags": ["t"],
     },
+    "import_bank_template": {
+        "version": "1",
+        "bank": {"recall_budget_fixed_low": 50, "disposition_empathy": 4},
+        "mental_models": [
+            {
+                "id": "m",
+                "name": "n",
+                "source_query": "q",
+                "tags": ["t"],
+                "max_tokens": 300,
+                "trigger": {"mode": "full"},
+            }
+        ],
+        "directives": [
+            {"name": "n", "content": "c", "priority": 1, "is_active": True, "tags": ["t"]}
+        ],
+    },
     "update_directive": {"name": "n"},
     "update_mental_model": {"name": "n"},
     "create_knowledge_folder": {"name": "n"},
     "update_knowledge_node": {"name": "n"},
+    "create_webhook": {
+        "url": "https://hooks.example.org/x",
+        "secret": "s",
+        "event_types": ["retain.completed"],
+        "enabled": True,
+        "http_config": {
+            "method": "POST",
+            "timeout_seconds": 5,
+            "headers": {"X-A": "b"},
+            "params": {"a": "b"},
+        },
+    },
+    "update_webhook": {"enabled": False},
+    "create_bank_alias": {"alias": f"{BANK} too", "primary": False},
+    "set_bank_alias_primary": {"primary": True},
+    "erase": {
+        "dry_run": True,
+        "document_ids": ["d"],
+        "memory_ids": [NOBODY],
+        "tags": ["t"],
+        "tags_match": "any",
+        "entity_ids": [NOBODY],
+        "metadata": {"a": "b"},
+        "text_contains": "kiln",
+        "observations": "delete",
+    },
+    "purge_invalidated": {"older_than_days": 1},
     "merge_entities": {"others": [NOBODY]},
     "split_entity": {"name": "Bo"},
 }
@@ -177,6 +221,7 @@ ALL_RIGHT = {
 MAKES_BANKS = {
     "recall_memories": False,
     "retain_memories": True,
+    "file_retain": True,
     "import_memories": True,
     "create_or_update_bank": True,
     "update_bank_disposition": True,
@@ -185,8 +230,15 @@ MAKES_BANKS = {
     "create_mental_model": True,
     "create_knowledge_folder": True,
     "create_knowledge_page": True,
+    "import_bank_template": True,
+    "import_bank_transfer": True,
+    "import_documents": True,
 }
-WITHOUT_BANK = {"reflect", "regenerate_entity_observations"}
+WITHOUT_BANK = {
+    "reflect",
+    "regenerate_entity_observations",
+    "export_documents_sync_removed",
+}
 """Refused whatever the bank."""
 
 
@@ -214,6 +266,11 @@ class Operation:
             mental_model_id="m",
             node_id="n",
             page_id="p",
+            key="k",
+            webhook_id=NOBODY,
+            delivery_id=NOBODY,
+            log_id=NOBODY,
+            alias="other",
         )
 
 

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
 
 import aiohttp
 import hindsight_client_api
@@ -286,6 +288,15 @@ async def test_the_convenience_methods(
         by_document = await call("list_memories", bank, document_id="d/2")
         assert by_document.total == 2
 
+        await moved(live, call, bank)
+        note = tmp_path / "note.txt"
+        note.write_text("Gerda mends the nets.")
+        uploaded = await call("retain_files", bank, [note], context="harbour")
+        assert len(uploaded.operation_ids) == 1
+        async with asyncio.timeout(20):
+            while not (await call("list_memories", bank, search_query="nets")).total:
+                pass
+
         for wrong in ({"query": "?"}, {"query": "x", "types": ["wish"]}):
             with pytest.raises(ApiException) as error:
                 await call("recall", bank, **wrong)
@@ -306,6 +317,37 @@ async def test_the_convenience_methods(
                 await call(name, **given)
             assert refused(unbuilt.value) == 501, name
         assert call.called | documents | {"close"} == CONVENIENT
+
+
+async def ended(live: Live, bank: str, operation: str) -> dict[str, Any]:
+    """An operation, once it has ended."""
+    url = f"/v1/default/banks/{quote(bank, safe='')}/operations/{operation}"
+    async with asyncio.timeout(60):
+        while True:
+            found: dict[str, Any] = (await live.http.get(url)).json()
+            if found["status"] in ("completed", "failed", "cancelled"):
+                return found
+            await asyncio.sleep(0.05)
+
+
+async def moved(live: Live, call: Calls, bank: str) -> None:
+    """The client's methods that move banks."""
+    texts = {one.text for one in (await call("list_memories", bank)).items}
+    archive = await call("export_bank", bank, include_history=True, poll_interval=0.1)
+    done = await ended(
+        live, bank, await call("import_bank", bank, archive, target_bank_id=f"{bank}-in")
+    )
+    assert done["status"] == "completed", done
+    assert done["result_metadata"]["documents_imported"] == 3
+    done = await ended(live, bank, await call("clone_bank", bank, f"{bank}-clone"))
+    assert done["status"] == "completed", done
+    for target in (f"{bank}-in", f"{bank}-clone"):
+        assert {one.text for one in (await call("list_memories", target)).items} == texts
+        found = await call("recall", target, "What does Dora mend?")
+        assert next(iter(found)).text.startswith("Dora mends nets.")
+        assert (await call("delete_bank", target)).success
+    documents = await call("export_documents", bank, document_ids=["d/1"], poll_interval=0.1)
+    assert documents[:2] == b"PK"
 
 
 GENERATED: dict[str, type] = {
@@ -454,6 +496,54 @@ async def test_the_generated_methods(live: Live, address: str) -> None:
         assert refused(error.value) == 409
     assert (await call("OperationsApi.delete_operation", bank, queued.operation_id)).success
 
+    # Moving banks and documents
+    made = await call("BankTransferApi.export_bank_transfer", bank, include_history=True)
+    result = (await ended(live, bank, made.operation_id))["result_metadata"]
+    key = result["storage_key"]
+    archive = bytes(await call("DocumentTransferApi.download_file", key))
+    assert (len(archive), result["filename"]) == (result["byte_size"], "generated.zip")
+    made = await call(
+        "BankTransferApi.import_bank_transfer", bank, archive, target_bank_id="generated-in"
+    )
+    assert (await ended(live, bank, made.operation_id))["status"] == "completed"
+    made = await call("BankTransferApi.clone_bank", bank, "generated-clone")
+    assert (await ended(live, bank, made.operation_id))["status"] == "completed"
+    made = await call("DocumentTransferApi.export_documents", bank, document_id=["g/1"])
+    result = (await ended(live, bank, made.operation_id))["result_metadata"]
+    archive = bytes(await call("DocumentTransferApi.download_file", result["storage_key"]))
+    made = await call(
+        "DocumentTransferApi.import_documents", "generated-in", archive, on_conflict="new-id"
+    )
+    result = (await ended(live, "generated-in", made.operation_id))["result_metadata"]
+    assert result["remapped_document_ids"] == {"g/1": "g/1-2"}
+    for target in ("generated-in", "generated-clone"):
+        assert (await call("BanksApi.delete_bank", target)).success
+    with pytest.raises(ApiException) as error:
+        await call("DocumentTransferApi.export_documents_sync_removed", bank)
+    assert refused(error.value) == 410
+
+    # Templates
+    schema = await call("BankTemplatesApi.get_bank_template_schema")
+    assert "mental_models" in schema["properties"]
+    request = make.BankTemplateManifest(
+        version="1",
+        bank=make.BankTemplateConfig(recall_budget_max=3000, disposition_empathy=5),
+        mental_models=[make.BankTemplateMentalModel(id="m", name="M", source_query="Who?")],
+        directives=[make.BankTemplateDirective(name="D", content="Be short.", priority=2)],
+    )
+    done = await call("BankTemplatesApi.import_bank_template", "generated-t", request, dry_run=True)
+    assert (done.dry_run, done.mental_models_created) == (True, ["m"])
+    with pytest.raises(NotFoundException):
+        await call("BankTemplatesApi.export_bank_template", "generated-t")
+    done = await call("BankTemplatesApi.import_bank_template", "generated-t", request)
+    assert (done.config_applied, done.directives_created) == (True, ["D"])
+    told = await call("BankTemplatesApi.export_bank_template", "generated-t")
+    assert (told.bank.recall_budget_max, told.bank.disposition_empathy) == (3000, 5)
+    assert told.mental_models[0].source_query == "Who?"
+    done = await call("BankTemplatesApi.import_bank_template", "generated-t", told)
+    assert (done.mental_models_updated, done.directives_updated) == ([], [])
+    assert (await call("BanksApi.delete_bank", "generated-t")).success
+
     # Language models: there is none here
     request = make.DryRunExtractRequest(content=make.Content("Ann likes tea."))
     found = await call("MemoryApi.dry_run_extract_memories", bank, request)
@@ -473,6 +563,21 @@ async def test_the_generated_methods(live: Live, address: str) -> None:
     request = make.ConsolidationStrategiesPreviewRequest(strategies=[draft])
     found = await call("MemoryApi.preview_consolidation_strategies", bank, request)
     assert (found.strategies[0].active, found.complete) == (True, True)
+    # Files
+    uploads = [("note.txt", b"Gerda mends the nets."), ("more.csv", b"name,city\nAnn,Lisbon")]
+    said = json.dumps({"files_metadata": [{"document_id": "g/note", "tags": ["f"]}, {}]})
+    sent = await call("FilesApi.file_retain", bank, uploads, said)
+    for id in sent.operation_ids:
+        async with asyncio.timeout(20):
+            while (
+                state := await call("OperationsApi.get_operation_status", bank, id)
+            ).status != "completed":
+                assert state.status in ("pending", "processing"), state
+                await asyncio.sleep(0.05)
+        assert state.operation_type == "file_convert_retain"
+    with pytest.raises(ApiException) as error:
+        await call("FilesApi.file_retain", bank, [b"\x89PNG\r\n\x1a\n"], "{}")
+    assert refused(error.value) == 422
 
     # Refusals that are not "not built"
     request = make.ReflectRequest(query="q")
@@ -484,6 +589,49 @@ async def test_the_generated_methods(live: Live, address: str) -> None:
         with pytest.raises(ApiException) as error:
             await call(name, bank, **given)
         assert refused(error.value) == status
+
+    # Webhooks
+    request = make.CreateWebhookRequest(
+        url="https://hooks.example.org/x",
+        secret="s",
+        event_types=["retain.completed"],
+        enabled=False,
+        http_config=make.WebhookHttpConfig(headers={"X-A": "b"}),
+    )
+    hook = await call("WebhooksApi.create_webhook", bank, request)
+    assert (hook.bank_id, hook.secret, hook.http_config.headers) == (bank, None, {"X-A": "b"})
+    change = make.UpdateWebhookRequest(event_types=["document.deleted"])
+    changed = await call("WebhooksApi.update_webhook", bank, hook.id, change)
+    assert (changed.event_types, changed.url) == (["document.deleted"], hook.url)
+    listed = await call("WebhooksApi.list_webhooks", bank, limit=10, offset=0)
+    assert [one.id for one in listed.items] == [hook.id]
+    told = await call("WebhooksApi.list_webhook_deliveries", bank, hook.id, limit=5)
+    assert (told.items, told.next_cursor) == ([], None)
+    assert (await call("WebhooksApi.delete_webhook", bank, hook.id)).success
+
+    # Other names, and what pages show
+    request = make.CreateBankAliasRequest(alias="generated-too", primary=True)
+    found = await call("BanksApi.create_bank_alias", bank, request)
+    assert [(one.alias, one.primary) for one in found.aliases] == [("generated-too", True)]
+    assert (await call("BanksApi.list_bank_aliases", "generated-too")).bank_id == bank
+    listed = await call("BanksApi.list_banks", q="generated-t")
+    assert (listed.banks[0].display_alias, listed.banks[0].matched_aliases) == (
+        "generated-too", ["generated-too"],
+    )  # fmt: skip
+    request = make.SetBankAliasPrimaryRequest(primary=False)
+    found = await call("BanksApi.set_bank_alias_primary", bank, "generated-too", request)
+    assert not found.aliases[0].primary
+    assert (await call("BanksApi.delete_bank_alias", bank, "generated-too")).aliases == []
+    series = await call("BanksApi.get_memories_timeseries", bank, period="7d")
+    assert (len(series.buckets), series.trunc) == (7, "day")
+    drawn = await call("MemoryApi.get_graph", bank, limit=10)
+    assert drawn.total_units == len(drawn.nodes) == len(drawn.table_rows)
+
+    # Audit: it is off here
+    assert (await call("AuditApi.list_audit_logs", bank, limit=5)).items == []
+    assert (await call("AuditApi.audit_log_stats", bank, period="7d")).trunc == "day"
+    with pytest.raises(NotFoundException):
+        await call("AuditApi.get_audit_log", bank, str(uuid4()))
 
     # Ends
     assert (await call("BanksApi.clear_observations", bank)).success
@@ -532,7 +680,10 @@ async def test_what_the_client_can_send_is_read(live: Live) -> None:
         for name in methods(kind) & built.keys():
             operation = built[name]
             known = {parameter["name"] for parameter in operation.get("parameters", ())}
-            content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+            bodies = operation.get("requestBody", {}).get("content", {})
+            content = bodies.get("application/json")
+            form = bodies.get("multipart/form-data", {}).get("schema", {})
+            known |= set(form.get("properties", ()))
             for given, parameter in list(inspect.signature(getattr(kind, name)).parameters.items()):
                 if given in ("self", "authorization") or given.startswith("_"):
                     continue

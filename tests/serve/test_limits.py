@@ -13,9 +13,10 @@ import pytest
 from retrieval.recall.engine import RecallResult
 from retrieval.store import limits, tenants
 from retrieval.types import RecallQuery
-from serve import app, composition
+from serve import app
 from serve.admission.controller import AdmissionController, AdmissionLimits
 from serve.http.services import Services
+from serve.opening import admission
 from tests.serve.conftest import B, Live, settings_for
 
 pytestmark = pytest.mark.integration
@@ -135,12 +136,12 @@ async def test_a_tenants_own_limits_are_in_the_database(live: Live) -> None:
     other = await tenants.create_key(pool, "unbounded", "test")
     recaller = Held()
     recaller.go.set()
-    controller = composition.recall_admission(settings, pool)
+    controller = admission.recall_admission(settings, pool)
     async with served(
         live,
         recaller,
         controller,
-        composition.write_admission(settings, pool),
+        admission.write_admission(settings, pool),
         require_api_key=True,
     ) as http:
         assert (await ask(http, key)).status_code == 200

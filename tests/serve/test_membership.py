@@ -15,9 +15,9 @@ from retrieval.errors import RateLimited
 from retrieval.store import heartbeats, limits, tenants
 from retrieval.store.database.migrate import migrate
 from retrieval.store.database.pool import Pool, PoolSettings, open_pool
-from serve import composition
 from serve.admission.controller import LimitShare
 from serve.admission.membership import Membership
+from serve.opening import admission
 from tests.serve.conftest import settings_for
 
 pytestmark = pytest.mark.integration
@@ -124,7 +124,7 @@ async def test_two_processes_keep_a_tenants_limit(pool: Pool, dsn: str) -> None:
         for member in members:
             await member.join(stack)
         await soon(lambda: all(member.share().world_size == 2 for member in members))
-        recalls = [composition.recall_admission(settings, pool, one.share) for one in members]
+        recalls = [admission.recall_admission(settings, pool, one.share) for one in members]
         passed = 0
         for _ in range(5):
             for controller in recalls:
@@ -135,5 +135,5 @@ async def test_two_processes_keep_a_tenants_limit(pool: Pool, dsn: str) -> None:
                     continue
         assert passed == 4
         for one in members:  # one write at once each: never nothing
-            async with composition.write_admission(settings, pool, one.share).enter("shared"):
+            async with admission.write_admission(settings, pool, one.share).enter("shared"):
                 pass

@@ -106,7 +106,7 @@ def test_the_chain_ends_at_the_first_gap_and_inherits_nothing() -> None:
             "HINDSIGHT_API_RERANKER_TEI_URL": "http://one",
             "HINDSIGHT_API_RERANKER_TEI_HTTP_TIMEOUT": "7",
             "HINDSIGHT_API_RERANKER_1_PROVIDER": "cohere",
-            "HINDSIGHT_API_RERANKER_1_COHERE_API_KEY": "secret",
+            "HINDSIGHT_API_RERANKER_1_COHERE_API_KEY": "sesame",
             "HINDSIGHT_API_RERANKER_2_PROVIDER": "  ",
             "HINDSIGHT_API_RERANKER_3_PROVIDER": "rrf",
         },
@@ -114,7 +114,7 @@ def test_the_chain_ends_at_the_first_gap_and_inherits_nothing() -> None:
     first, second = settings.rerankers.members
     assert (first.provider, first.tei_url, first.tei_http_timeout_s) == ("tei", "http://one", 7)
     assert (second.provider, second.tei_url) == ("cohere", None)
-    assert "secret" not in repr(settings)
+    assert "sesame" not in repr(settings)
 
 
 def test_a_secret_is_not_in_an_error() -> None:

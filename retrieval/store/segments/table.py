@@ -215,6 +215,11 @@ async def compact(pool: Pool, tenant: str, bank_id: str, *, force: bool = False)
         )
         dead = held.next_ordinal - len(live)
         due = dead >= COMPACT_LEAST and dead > COMPACT_SHARE * held.next_ordinal
+        if force and not dead:
+            await _prune_tags(connection, held.bank)
+            await connection.execute(
+                "update banks set erase_since = null where bank = $1", held.bank
+            )
         if not dead or not (due or force):
             return 0
         await connection.execute("select pg_advisory_xact_lock(4, $1::int)", _slot(held.bank))
@@ -236,15 +241,25 @@ async def compact(pool: Pool, tenant: str, bank_id: str, *, force: bool = False)
             held.bank,
         )
         await connection.execute("delete from tombstones where bank = $1", held.bank)
+        await _prune_tags(connection, held.bank)
         await connection.execute(
             "update banks set generation = generation + 1, version = version + 1,"
-            " next_ordinal = $2, updated_at = now() where bank = $1",
+            " next_ordinal = $2, erase_since = null, updated_at = now() where bank = $1",
             held.bank,
             len(live),
         )
         return dead
 
     return await write(pool, work)
+
+
+async def _prune_tags(connection: Connection, bank: int) -> None:
+    """Forgets tags that no memory has any more."""
+    await connection.execute(
+        "delete from tags where bank = $1 and tag not in"
+        " (select unnest(tags) from memory_units where bank = $1)",
+        bank,
+    )
 
 
 async def _renumber_segments(connection: Connection, held: BankHead, renumber: Ints) -> None:

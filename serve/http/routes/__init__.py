@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from serve.http.routes import (
+    aliases,
+    audit,
     banks,
     consolidation,
     directives,
     documents,
     entities,
+    erasure,
+    files,
     knowledge,
     llm,
     memories,
@@ -17,7 +21,10 @@ from serve.http.routes import (
     reflect,
     retain,
     service,
+    templates,
+    transfer,
     unbuilt,
+    webhooks,
 )
 from serve.http.routing import Router
 
@@ -28,6 +35,8 @@ ROUTERS: tuple[Router, ...] = (
     memories.router,
     documents.router,
     entities.router,
+    files.router,
+    erasure.router,
     operations.router,
     consolidation.router,
     mental_models.router,
@@ -35,6 +44,11 @@ ROUTERS: tuple[Router, ...] = (
     knowledge.router,
     llm.router,
     banks.router,
+    templates.router,
+    transfer.router,
+    webhooks.router,
+    audit.router,
+    aliases.router,
     service.router,
     unbuilt.router,
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from retrieval.store import banks, stats
+from retrieval.store import banks, stats, timeseries
 from serve.http.errors import json_response
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router
@@ -45,7 +47,7 @@ async def patch_bank(bank_id: str, body: BankBody, tenant: Changer, services: Gi
 @router.delete(BANK, operation_id="delete_bank")
 async def delete_bank(bank_id: str, tenant: Changer, services: Given) -> Response:
     """Ends a bank and all that it holds."""
-    return json_response(await banks.delete(services.pool, tenant, bank_id))
+    return json_response(await banks.delete(services.pool, tenant, bank_id, note=services.note))
 
 
 @router.get(f"{BANK}/profile", operation_id="get_bank_profile", deprecated=True)
@@ -102,6 +104,26 @@ async def reset_config(bank_id: str, tenant: Changer, services: Given) -> Respon
     return json_response(
         await banks.reset_config(services.pool, tenant, bank_id, *settings.of_banks)
     )
+
+
+@router.get(f"{BANK}/stats/memories-timeseries", operation_id="get_memories_timeseries")
+async def memories_timeseries(
+    bank_id: str,
+    tenant: Reader,
+    services: Given,
+    period: str = "7d",
+    time_field: str = "created_at",
+) -> Response:
+    """How many memories came when, by type."""
+    found = await timeseries.memories(
+        services.pool,
+        tenant,
+        bank_id,
+        period=period,
+        time_field=time_field,
+        now=datetime.now(UTC),
+    )
+    return json_response(found)
 
 
 @router.get(f"{BANK}/stats", operation_id="get_agent_stats")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
+from fastapi import Query
 from starlette.responses import Response
 
 from retrieval.errors import InvalidInput
-from retrieval.store import memories, tags
+from retrieval.store import memories, memory_graph, tags
 from retrieval.types import FactType, TagsMatch
 from serve.http.errors import json_response
 from serve.http.routes.recall import BANK
@@ -58,6 +59,36 @@ async def list_memories(
             tags_match=tags_match,
             limit=limit,
             offset=offset,
+        )
+    )
+
+
+@router.get(f"{BANK}/graph", operation_id="get_graph")
+async def get_graph(
+    bank_id: str,
+    tenant: Reader,
+    services: Given,
+    type: str | None = None,
+    limit: Annotated[int, Query(ge=0, le=memory_graph.LIMIT_MAX)] = 1000,
+    q: str | None = None,
+    tags: TagList = None,
+    tags_match: TagsMatch = TagsMatch.ALL_STRICT,
+    document_id: str | None = None,
+    chunk_id: str | None = None,
+) -> Response:
+    """Memories as nodes, and what links those that are shown."""
+    return json_response(
+        await memory_graph.graph(
+            services.pool,
+            tenant,
+            bank_id,
+            type=type,
+            q=q,
+            tags=tags,
+            tags_match=tags_match,
+            document_id=document_id,
+            chunk_id=chunk_id,
+            limit=limit,
         )
     )
 

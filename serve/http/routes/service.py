@@ -87,10 +87,10 @@ async def version(services: Given) -> Response:
         "worker": services.settings.worker.worker_enabled,
         "bank_config_api": services.settings.server.enable_bank_config_api,
         "bank_llm_health": services.settings.llm.enable_bank_llm_health,
-        "file_upload_api": False,
-        "document_export_api": False,
-        "document_import_api": False,
-        "audit_log": False,
+        "file_upload_api": services.settings.files.enable_file_upload_api,
+        "document_export_api": services.settings.transfer.enable_document_export_api,
+        "document_import_api": services.settings.transfer.enable_document_import_api,
+        "audit_log": services.settings.audit.audit_log_enabled,
         "llm_trace": services.settings.llm.trace_enabled,
         "store_document_text": services.settings.retain.store_document_text,
     }
@@ -112,6 +112,7 @@ async def scrape(request: Request, services: Given) -> Response:
     for name, admission in (
         ("recall", services.recall_admission),
         ("write", services.write_admission),
+        ("retain", services.retain_admission),
         ("read", services.read_admission),
     ):
         metrics.RUNNING.labels(name).set(admission.running)

@@ -10,35 +10,8 @@ from serve.http.routing import Router
 
 router = Router(tags=["not built"])
 
-_TRANSFER = "moving banks and documents between servers is not built here"
-
 UNBUILT: tuple[tuple[str, str, str], ...] = (
-    ("POST", f"{BANK}/files/retain", "reading files is not built here: send their text to retain"),
-    ("GET", "/v1/default/files/download/{key:path}", "stored files are not built here"),
-    ("GET", f"{BANK}/graph", "the memory graph is not built here: see entities/graph"),
     ("GET", f"{BANK}/attachments/{{attachment_id}}", "attachments are not built here"),
-    ("GET", f"{BANK}/stats/memories-timeseries", "time series are not built here"),
-    ("GET", f"{BANK}/aliases", "aliases of banks are not built here"),
-    ("POST", f"{BANK}/aliases", "aliases of banks are not built here"),
-    ("PATCH", f"{BANK}/aliases/{{alias}}", "aliases of banks are not built here"),
-    ("DELETE", f"{BANK}/aliases/{{alias}}", "aliases of banks are not built here"),
-    ("GET", "/v1/bank-template-schema", "bank templates are not built here"),
-    ("GET", f"{BANK}/export", "bank templates are not built here"),
-    ("POST", f"{BANK}/import", "bank templates are not built here: see memories/import"),
-    ("POST", f"{BANK}/clone", _TRANSFER),
-    ("POST", f"{BANK}/transfer/export", _TRANSFER),
-    ("POST", f"{BANK}/transfer/import", _TRANSFER),
-    ("GET", f"{BANK}/document-transfer", _TRANSFER),
-    ("POST", f"{BANK}/document-transfer", _TRANSFER),
-    ("POST", f"{BANK}/document-transfer/export", _TRANSFER),
-    ("GET", f"{BANK}/audit-logs", "audit logs are not built here"),
-    ("GET", f"{BANK}/audit-logs/stats", "audit logs are not built here"),
-    ("GET", f"{BANK}/audit-logs/{{log_id}}", "audit logs are not built here"),
-    ("GET", f"{BANK}/webhooks", "webhooks are not built here"),
-    ("POST", f"{BANK}/webhooks", "webhooks are not built here"),
-    ("PATCH", f"{BANK}/webhooks/{{webhook_id}}", "webhooks are not built here"),
-    ("DELETE", f"{BANK}/webhooks/{{webhook_id}}", "webhooks are not built here"),
-    ("GET", f"{BANK}/webhooks/{{webhook_id}}/deliveries", "webhooks are not built here"),
 )
 """(method, path, why)."""
 

@@ -55,7 +55,7 @@ class SmallGraph:
         documents: Sequence[str | None] | None = None,
         sources: dict[int, Sequence[int]] | None = None,
     ) -> None:
-        self.size = len(mentions)
+        self.size = self.living = len(mentions)
         self.names: dict[str, int] = {}
         held = [
             [self.names.setdefault(n, len(self.names)) for n in dict.fromkeys(names)]
@@ -78,6 +78,7 @@ class SmallGraph:
         told = sources or {}
         self._sources = _Lists([told.get(i, ()) for i in range(self.size)])
         self._observations = self._sources.inverted(self.size)
+        self.mentioning = sum(bool(held[i]) or i not in told for i in range(self.size))
 
     def of_units(self, ordinals: Ints) -> tuple[Ints, Ints]:
         return self._mentions.take(ordinals)

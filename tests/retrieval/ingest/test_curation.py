@@ -337,7 +337,7 @@ async def test_merging_and_splitting_entities(world: World) -> None:
 
 
 async def test_entities_that_nothing_mentions_are_forgotten(world: World) -> None:
-    await curation.delete_memory(world.deps, "default", world.bank, world.ids["b"])
+    await patch(world, "b", entities=["Ann"])
     assert await prune_entities(world.deps, "default", world.bank) == 1
     listed = await entities.list_entities(world.pool, "default", world.bank)
     assert [item["canonical_name"] for item in listed["items"]] == ["Ann"]
@@ -346,6 +346,10 @@ async def test_entities_that_nothing_mentions_are_forgotten(world: World) -> Non
     )
     world.ids.update(ids["ids"])
     assert await _names(world, "z") == ["Bo"]
+    # What is deleted takes them along at once.
+    await curation.delete_memory(world.deps, "default", world.bank, world.ids["z"])
+    listed = await entities.list_entities(world.pool, "default", world.bank)
+    assert [item["canonical_name"] for item in listed["items"]] == ["Ann"]
 
 
 async def test_how_entities_appear_together(world: World) -> None:

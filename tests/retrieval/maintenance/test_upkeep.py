@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from retrieval.ingest.context import WriteContext
-from retrieval.ingest.curation import clear, delete_document
+from retrieval.ingest.curation import clear
 from retrieval.ingest.importing import import_memories
+from retrieval.ingest.write.transaction import Change, write
 from retrieval.keyword.analyser import Analyser
 from retrieval.maintenance import jobs
 from retrieval.maintenance.health import examine
@@ -89,7 +90,14 @@ async def test_dead_ordinals_and_orphans_go(pool: Pool, monkeypatch: pytest.Monk
     ingest = deps(pool)
     await fill(ingest, "a", 4, document="kept")
     await fill(ingest, "a", 9, document="gone")
-    await delete_document(ingest, "default", "a", "gone")
+
+    async def replaced(change: Change) -> None:  # as a retain of the document does it
+        rows = await change.connection.fetch(
+            "select id from memory_units where document_id = 'gone'"
+        )
+        await change.remove([row["id"] for row in rows])
+
+    await write(ingest, "default", "a", replaced)
     left = await contents(pool, "a")
     assert await count(pool, "entities") == 9
     upkeep = Upkeep(ingest, QUICK)

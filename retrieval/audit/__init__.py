@@ -1,0 +1,1 @@
+"""Who read or changed what, noted without what was said unless the operator wants that."""

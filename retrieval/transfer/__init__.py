@@ -1,0 +1,1 @@
+"""How banks leave a server and come into one: archives, copies, templates, backups."""

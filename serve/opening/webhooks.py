@@ -1,0 +1,49 @@
+"""Webhooks as the settings want them."""
+
+from __future__ import annotations
+
+import logging
+
+from retrieval.errors import FourfoldError
+from retrieval.store.database.pool import Pool
+from retrieval.webhooks.delivery import Deliverer
+from retrieval.webhooks.guard import Guard
+from retrieval.webhooks.registry import OfAll, Webhooks
+from retrieval.webhooks.vault import Vault
+from serve.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+def open_webhooks(settings: Settings, pool: Pool) -> Webhooks:
+    """The registry of webhooks."""
+    own = settings.webhooks
+    return Webhooks(pool, Vault(pool, own.keys), Guard.of(own.webhook_allowed_hosts))
+
+
+async def keep_webhook_of_all(settings: Settings, webhooks: Webhooks) -> None:
+    """Brings what the database knows of the settings' own webhook in line with them."""
+    own = settings.webhooks
+    secret = own.webhook_secret
+    of_all = OfAll(
+        own.webhook_url,
+        None if secret is None else secret.get_secret_value(),
+        own.webhook_event_types,
+    )
+    try:
+        await webhooks.keep(of_all)
+    except FourfoldError as error:
+        log.warning("the webhook of all banks is not set: %s", error)
+
+
+def open_deliverer(settings: Settings, pool: Pool, poll_s: float) -> Deliverer:
+    """What tells receivers."""
+    own = settings.webhooks
+    return Deliverer(
+        pool,
+        Vault(pool, own.keys),
+        Guard.of(own.webhook_allowed_hosts),
+        keeps_bodies=own.webhook_expose_response_body,
+        poll_s=poll_s,
+        kept_days=own.webhook_retention_days,
+    )
