@@ -10,7 +10,7 @@ the filter. (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -27,13 +27,18 @@ B: Final = 0.75
 
 @dataclass(frozen=True, slots=True)
 class ScoredMatches:
-    """Every live memory that matches: ordinals int32 ascending, scores float32 > 0."""
+    """Every live memory that matches: ordinals int32 ascending, scores float32 > 0.
+
+    ceilings float32 (terms,): what each term of the query gives at most, whether or not a memory
+    has it; empty where a back-end does not say.
+    """
 
     ordinals: Ints
     scores: Floats
     terms: int = 0
     _runs: tuple[tuple[int, Ints, Floats], ...] = ()
     """(term, documents ascending, impacts): the live postings of each term and tier."""
+    ceilings: Floats = field(default_factory=lambda: np.empty(0, np.float32))
 
     def __len__(self) -> int:
         return len(self.ordinals)
@@ -133,11 +138,12 @@ def weighed(
 ) -> ScoredMatches:
     """The scores that this evidence gives; all its ordinals are below `end`."""
     document = found.document
-    if not len(document):
-        return ScoredMatches(np.empty(0, np.int32), np.empty(0, np.float32), len(query))
     df = np.bincount(found.owners, found.sizes, len(query))
     idf = np.log1p((found.documents - df + 0.5) / (df + 0.5))
     weight = (query.weights * idf * (k1 + 1.0)).astype(np.float32)
+    if not len(document):
+        none = np.empty(0, np.int32), np.empty(0, np.float32)
+        return ScoredMatches(*none, len(query), ceilings=weight)
     average = found.total_length / max(found.documents, 1)
     norm = found.length * np.float32(k1 * b / average if average else 0.0)
     norm += np.float32(k1 * (1.0 - b))
@@ -152,7 +158,7 @@ def weighed(
         )
         if size
     )
-    return _summed(document, norm, end, len(query), runs)
+    return replace(_summed(document, norm, end, len(query), runs), ceilings=weight)
 
 
 def _summed(

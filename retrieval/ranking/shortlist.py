@@ -103,11 +103,12 @@ class Shortlist:
     """Candidates in fusion order with all that ranking reads of them; c candidates.
 
     `proximity` float64 (c,), NaN where the temporal arm did not surface the candidate; `fused`
-    float64 (c,) in (0, 1], the score that orders the list when nothing reranks; candidate i was
-    made from the memories at `source_ordinals[source_ptr[i]:source_ptr[i + 1]]` (observations
-    only). `vectors` only where near-duplicates are to be grouped, `texts` only where a reranker
-    reads, `query_vector` and `arms` only for a trace. `dropped`: how many the cut to `cap` left
-    out.
+    float64 (c,) in (0, 1], the score that orders the list when nothing reranks, and `parts` float64
+    (c, score_fusion.PARTS) what its logarithm is the sum of, only where it is to be explained;
+    candidate i was made from the memories at `source_ordinals[source_ptr[i]:source_ptr[i + 1]]`
+    (observations only). `vectors` only where near-duplicates are to be grouped, `texts` only where
+    a reranker reads, `query_vector` and `arms` only for a trace. `dropped`: how many the cut to
+    `cap` left out.
     """
 
     head: BankHead
@@ -120,6 +121,7 @@ class Shortlist:
     source_ptr: Ints
     source_ordinals: Ints
     paths: Paths
+    parts: Doubles | None = None
     outside: Bools | None = None
     """bool (c,): which are known not to hold at the time that the question means; None: none."""
     texts: tuple[tuple[str, str | None, datetime | None], ...] | None = None

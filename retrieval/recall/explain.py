@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.arms.adjacency import PathLink
+from retrieval.ranking.score_fusion import PARTS
 from retrieval.ranking.shortlist import Shortlist
 from retrieval.ranking.weights import Ranked
-from retrieval.types import Arm, Floats, Ints
+from retrieval.types import Arm, Doubles, Floats, Ints
 
 _ARMS = tuple(arm.wire for arm in Arm)
 _LINKS = tuple(link.wire for link in PathLink)
@@ -49,6 +50,7 @@ def accounts(
     Each holds, per arm that surfaced the memory, [rank, score]; its place and score in the fusion;
     who ordered the list and the base score; the signals of recency, time and proof; the path by
     which the graph arm came to it, if it did; and whether something else than its score lifted it.
+    `contributions` are the parts of the fused score: they add up to its logarithm, `fused_log`.
     """
     found, paths = shortlist.found, shortlist.paths
     columns = zip(
@@ -74,6 +76,8 @@ def accounts(
             "temporal": temporal,
             "proof": proof,
         }
+        if shortlist.parts is not None:
+            why["fused_log"], why["contributions"] = _contributions(shortlist.parts[position])
         if hop:
             why["path"] = _path(shortlist, position, hop)
         if lifted:
@@ -93,6 +97,12 @@ def _by_arm(ranks: Ints, scores: Floats) -> list[dict[str, list[float]]]:
     ):
         found[i][_ARMS[a]] = [rank, score]
     return found
+
+
+def _contributions(parts: Doubles) -> tuple[float, dict[str, float]]:
+    """(their sum, {part: value}), the sum that of the values as they are shown."""
+    values = np.round(parts, 6).tolist()
+    return round(sum(values), 6), dict(zip(PARTS, values, strict=True))
 
 
 def _path(shortlist: Shortlist, position: int, hop: int) -> dict[str, Any]:

@@ -20,13 +20,16 @@ _NOW = re.compile(
     r"\b(now|currently|current|right now|at the moment|at present|presently|nowadays|these days"
     r"|still|jetzt|derzeit|aktuell|momentan|maintenant|actuellement|ahora|actualmente|adesso"
     r"|attualmente|agora|atualmente|nu|tegenwoordig|сейчас|теперь|şimdi|şu an)\b"
-    r"|现在|目前|現在|今は|지금|현재|अभी|الآن|حاليا",
+    r"|现在|目前|現在|今[はのも]|今でも|지금|현재|अभी|الآن|حاليا",
     re.IGNORECASE,
 )
 # Where those words say nothing of the present: "now that he is gone", "until now", "still life",
-# and a past that is asked about ("was she still there?").
+# a word that only opens a sentence ("Now, what did he say?"), and a past that is asked about ("was
+# she still there?").
 _NOT_NOW = re.compile(
     r"\bnow (?:that|and (?:then|again))\b"
+    r"|^\s*(?:(?:so|and|but|well|okay|ok|right),? )?now,? "
+    r"(?=(?:who|what|when|where|which|why|how|tell|let|did|was|were)\b)"
     r"|\b(?:until|till|up to|before|from|by|just|every|for) now\b"
     r"|\bstill (?:lifes?|images?|photos?|frames?|water|wines?|another|more|born)\b"
     r"|\b(?:sit|sat|stand|stood|hold|held|keep|kept|lie|lay|better|worse) still\b"
@@ -39,6 +42,13 @@ _NOT_NOW = re.compile(
     r"|\bnu (?:dat|när|att)\b|\b(?:tot|fram till|hittills) nu\b|\b(?:до сих пор|теперь,? когда)\b",
     re.IGNORECASE,
 )
+# Somebody tells of themselves: what they say is so now is no question about it.
+_TELLS = re.compile(
+    r"\b(?:i|i['’]m|i['’]ve|i['’]d|i['’]ll|we|we['’]re|we['’]ve|ich|wir|je|j['’]\w+|nous|yo|nosotros|io|noi|eu"
+    r"|nós|ik|wij|jag|vi|я|мы|ben|biz)\b",
+    re.IGNORECASE,
+)
+_STATED = (".", "!", "。", "！", "…")
 _SENTENCE = re.compile(r"[^.!?\n;。！？]{1,1000}[.!?\n;。！？]?")
 _ASKING = re.compile(
     r"\s*(?:[¿]|(?:and |but |so |or )?(?:who|whom|whose|what|when|where|which|why|how|is|are|am|do"
@@ -94,17 +104,22 @@ def asks_about_now(question: str) -> bool:
     """The question wants the present state: what is over by now counts for less.
 
     Of a text that also states something ("I work at Acme now. Where did I work before?") only what
-    asks is read.
+    asks is read; of one that only states ("I have a dog now", "He is still away."), nothing.
     """
     asked = _NOT_NOW.sub(" ", _asking(question[:MAX_CHARACTERS]))
     return _NOW.search(asked) is not None
 
 
 def _asking(text: str) -> str:
-    """The sentences of a text that ask; all of it, where none does."""
+    """The sentences of a text that ask; where none does, those that are only words to look for
+    ("her job now")."""
     sentences = _SENTENCE.findall(text)
     asking = [s for s in sentences if s.endswith(("?", "？")) or _ASKING.match(s)]
-    return " ".join(asking) if asking else text
+    return " ".join(asking or (s for s in sentences if not _states(s)))
+
+
+def _states(sentence: str) -> bool:
+    return sentence.rstrip().endswith(_STATED) or _TELLS.search(sentence) is not None
 
 
 def asks_what_happened(question: str) -> bool:

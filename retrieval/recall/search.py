@@ -20,10 +20,11 @@ from retrieval.bank.probe import NO_TERMS, Probe, ProbeResult
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors.flat import Scan
 from retrieval.keyword import bm25
-from retrieval.ranking import boosts, fusion, score_fusion
+from retrieval.ranking import boosts, fusion, signals
 from retrieval.ranking.fusion import Candidates
-from retrieval.ranking.score_fusion import Scale, spread
+from retrieval.ranking.score_fusion import Fused, fused_scores
 from retrieval.ranking.shortlist import ArmList, Facts, Question, Shortlist
+from retrieval.ranking.signals import Pool, Scale, spread
 from retrieval.recall import event, features, intent, validity
 from retrieval.settings import RecallSettings
 from retrieval.text.subject import ASKS
@@ -82,7 +83,7 @@ class _QueryContext:
         return self.scan.at(ordinals).astype(np.float64)
 
     def affinity(self, ordinals: Ints) -> Doubles:
-        return score_fusion.affinity(self.scan.at(ordinals), self.matches.at(ordinals), self.scale)
+        return signals.affinity(self.scan.at(ordinals), self.matches.at(ordinals), self.scale)
 
 
 class _Lists:
@@ -126,10 +127,12 @@ def run(bank: ResidentBank, plan: Plan) -> Shortlist:
         "rerank_prefilter", lambda: boosts.cut(found, strategy, plan.cap, by_rank=by_rank)
     )
     paths = features.paths(bank, kept.ordinals, walked)
-    fused = kept.rrf
-    if settings.fusion == "rrf":
+    fused, parts = kept.rrf, None
+    if settings.fusion != "interleave":
         evidence = paths.evidence, paths.support
-        fused = lists.timed("score_fusion", lambda: _fused(senses, plan, kept.ordinals, *evidence))
+        found_out = lists.timed("score_fusion", lambda: _fused(senses, plan, kept, *evidence))
+        fused = found_out.score
+        parts = found_out.parts if plan.query.explain or plan.query.trace else None
     source_ptr, source_ordinals = features.sources(bank, kept.ordinals)
     return Shortlist(
         head=bank.head,
@@ -139,6 +142,7 @@ def run(bank: ResidentBank, plan: Plan) -> Shortlist:
         facts=features.facts(bank, kept.ordinals),
         proximity=features.proximity(kept.ordinals, timely),
         fused=fused,
+        parts=parts,
         source_ptr=source_ptr,
         source_ordinals=source_ordinals,
         paths=paths,
@@ -164,6 +168,7 @@ def picked(shortlist: Shortlist, index: Ints) -> Shortlist:
         facts=Facts(**{f: getattr(facts, f)[index] for f in Facts.__slots__}),
         proximity=shortlist.proximity[index],
         fused=shortlist.fused[index],
+        parts=None if shortlist.parts is None else shortlist.parts[index],
         source_ptr=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
         source_ordinals=np.concatenate([np.empty(0, np.int32), *values]).astype(np.int32),
         paths=shortlist.paths.take(index),
@@ -333,14 +338,21 @@ def _merged(
         return fusion.interleave(arms)
     found = fusion.gather(arms)
     evidence, support = features.evidence(found.ordinals, walked)
-    return fusion.by_score(found, _fused(senses, plan, found.ordinals, evidence, support))
+    return fusion.by_score(found, _fused(senses, plan, found, evidence, support).score)
 
 
 def _fused(
-    senses: _QueryContext, plan: Plan, ordinals: Ints, evidence: Floats, support: Ints
-) -> Doubles:
-    bank, columns = senses.bank, senses.bank.columns
-    window = score_fusion.windows(ordinals, bank.previous, bank.next)
+    senses: _QueryContext, plan: Plan, found: Candidates, evidence: Floats, support: Ints
+) -> Fused:
+    return fused_scores(pool(senses, plan, found, evidence, support))
+
+
+def pool(
+    senses: _QueryContext, plan: Plan, found: Candidates, evidence: Floats, support: Ints
+) -> Pool:
+    """What the fused score reads of these candidates."""
+    bank, columns, ordinals = senses.bank, senses.bank.columns, found.ordinals
+    window = signals.windows(ordinals, bank.previous, bank.next)
     flat = np.maximum(window, 0).ravel()
     named = np.zeros(len(ordinals), np.bool_)
     if len(senses.named):
@@ -352,11 +364,13 @@ def _fused(
         timely = features.timely(bank, ordinals, window_asked)
     if intent.asks_about_now(plan.question.text):
         superseded = validity.superseded(bank, ordinals, _now(plan), senses.visible)
-    return score_fusion.fused_scores(
-        window,
-        senses.scan.at(flat).reshape(window.shape),
-        senses.matches.terms_at(flat).reshape(senses.matches.terms, *window.shape),
-        senses.scale,
+    return Pool(
+        window=window,
+        similarity=senses.scan.at(flat).reshape(window.shape),
+        terms=senses.matches.terms_at(flat).reshape(senses.matches.terms, *window.shape),
+        ceilings=senses.matches.ceilings,
+        scale=senses.scale,
+        ranks=found.ranks,
         document=columns.document[ordinals],
         tokens=columns.tokens[ordinals],
         named=named,

@@ -11,6 +11,10 @@ recall@5/10/20/50, all@5 (every relevant memory within five), MRR and nDCG@10 of
     final, no graph / no temporal      what it answers with that arm off
 
 An arm's list is read after the cut to the reranker's cap (300 of the fused candidates).
+
+`--all` prints one table over all sets for nDCG@10, R@5, R@10 and MRR: the final list with its 95 %
+interval (bootstrap over questions), each arm, the fusions by rank, and, with `--against` the file
+that a former commit's run wrote, what that one answered.
 """
 
 from __future__ import annotations
@@ -65,6 +69,11 @@ MARGINS: Mapping[str, Mapping[str, float]] = {
     "hotpotqa": {"R@5": 0.05, "all@5": 0.10},
 }
 """By how much the final list has to be better than the best baseline, by measure."""
+
+
+COMPARED = ("nDCG@10", "R@5", "R@10", "MRR")
+OTHERS = ("semantic", "bm25", "graph", "temporal", "words + vectors", "rrf")
+RESAMPLES, SEED = 2_000, 19
 
 
 class Recorder:
@@ -198,6 +207,19 @@ def measured(answers: Sequence[Answers]) -> dict[str, dict[str, dict[str, float]
     return table
 
 
+def intervals(answers: Sequence[Answers]) -> dict[str, tuple[float, float]]:
+    """measure -> where the mean of the final list lies in 95 % of resampled sets of questions."""
+    rankings = [ranking for part in answers for ranking in part.rankings["final"]]
+    gold = [question.gold for part in answers for question in part.questions]
+    values = _measures(*metrics.gains(rankings, gold, DEPTH))
+    drawn = np.random.default_rng(SEED).integers(0, len(gold), (RESAMPLES, len(gold)))
+    found = {}
+    for measure in COMPARED:
+        low, high = np.percentile(np.nanmean(values[measure][drawn], axis=1), [2.5, 97.5])
+        found[measure] = (float(low), float(high))
+    return found
+
+
 def _measures(found: Doubles, ideal: Doubles) -> dict[str, Doubles]:
     return {
         **{f"R@{k}": metrics.recall(found, ideal, k) for k in (5, 10, 20, 50)},
@@ -239,20 +261,22 @@ async def measure(
         "import_cpu_ms_each": 1000 * cpu / data.memories,
         "recall_p50_ms": 1000 * float(np.median(seconds)),
         "measures": measures,
+        "intervals": intervals(answers),
         "verdicts": verdicts(data.name, measures["all"], len(seconds)),
         "reference": PEER.get(data.name, {}),
     }
 
 
 async def bench(
-    names: Sequence[str], *, reranker: str, budget: Budget, most: int
+    names: Sequence[str], *, reranker: str, budget: Budget, most: int, brief: bool = False
 ) -> list[dict[str, Any]]:
     reports = []
     async with system() as run:
         for name in names:
             data = sets.load(name)
             reports.append(await measure(run, data, reranker=reranker, budget=budget, most=most))
-            print_report(reports[-1])
+            if not brief:
+                print_report(reports[-1])
     return reports
 
 
@@ -272,12 +296,49 @@ def print_report(found: Mapping[str, Any]) -> None:
         print(f"{word:6} {verdict['what']}: {verdict['reached']:.3f}, goal {verdict['goal']:.3f}")
 
 
+def comparison(
+    reports: Sequence[Mapping[str, Any]], former: Sequence[Mapping[str, Any]], measure: str
+) -> dict[str, dict[str, float]]:
+    """set -> list -> the measure over all its questions; `former` holds the reports of another
+    run."""
+    before = {found["set"]: found["measures"]["all"]["final"][measure] for found in former}
+    rows = {}
+    for found in reports:
+        lists = found["measures"]["all"]
+        low, high = found["intervals"][measure]
+        rows[found["set"]] = {
+            "final": lists["final"][measure],
+            "from": low,
+            "to": high,
+            **{name: lists[name][measure] for name in OTHERS},
+        }
+        if found["set"] in before:
+            rows[found["set"]]["former"] = before[found["set"]]
+    return rows
+
+
+def print_comparison(
+    reports: Sequence[Mapping[str, Any]], former: Sequence[Mapping[str, Any]]
+) -> None:
+    for measure in COMPARED:
+        rows = comparison(reports, former, measure)
+        report.table(measure, ("final", "from", "to", *OTHERS, "former"), rows)
+        below = [
+            f"{name} ({row['final']:.3f} below {max(row[arm] for arm in OTHERS[:4]):.3f})"
+            for name, row in rows.items()
+            if row["final"] < max(row[arm] for arm in OTHERS[:4])
+        ]
+        print(f"below the best arm in {measure}: {', '.join(below) or 'none'}")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="bench quality", description=__doc__.split("\n")[0])
     parser.add_argument("--set", action="append", choices=list(sets.LOADERS), dest="names")
     parser.add_argument("--reranker", default="fused", choices=("fused", "rrf"))
     parser.add_argument("--budget", default="mid", choices=[b.value for b in Budget])
     parser.add_argument("--questions", type=int, default=0, help="about so many per bank; 0 = all")
+    parser.add_argument("--all", action="store_true", help="one table over all sets")
+    parser.add_argument("--against", type=Path, help="the --json file of a former commit")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
     reports = asyncio.run(
@@ -286,8 +347,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             reranker=given.reranker,
             budget=Budget(given.budget),
             most=given.questions,
+            brief=given.all,
         )
     )
+    if given.all:
+        former = json.loads(given.against.read_text())["reports"] if given.against else []
+        print_comparison(reports, former)
     if given.json:
         given.json.write_text(json.dumps({**report.machine(), "reports": reports}, indent=1))
 

@@ -192,6 +192,34 @@ def _collection(name: str) -> Callable[[Path], Iterator[Bank]]:
     return load_collection
 
 
+def _plain(
+    name: str, bank: Callable[[str], bool] | None = None
+) -> Callable[[Path], Iterator[Bank]]:
+    """A set in the plain format: memories and questions that name their bank. `bank` picks some of
+    its banks by name."""
+
+    def load_plain(data: Path) -> Iterator[Bank]:
+        memories: dict[str, list[Memory]] = {}
+        questions: dict[str, list[Question]] = {}
+        for row in _rows(data / name / "memories.jsonl.gz"):
+            memories.setdefault(row.pop("bank"), []).append(row)
+        for row in _rows(data / name / "questions.jsonl"):
+            asked = row.get("asked_at")
+            questions.setdefault(row["bank"], []).append(
+                Question(
+                    row["question"],
+                    dict.fromkeys(row["evidence"], 1.0),
+                    row["category"],
+                    None if asked is None else datetime.fromisoformat(asked),
+                )
+            )
+        for one, rows in memories.items():
+            if bank is None or bank(one):
+                yield Bank(one, tuple(rows), tuple(questions.get(one, ())))
+
+    return load_plain
+
+
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
     if not path.is_file():
         raise DataMissing(f"no file {path}")
@@ -213,4 +241,14 @@ LOADERS: Mapping[str, Callable[[Path], Iterator[Bank]]] = {
     "scifact": _collection("scifact"),
     "cranfield": _collection("cranfield"),
     "cisi": _collection("cisi"),
+    "qmsum": _plain("qmsum"),
+    "madial-en": _plain("madial", lambda bank: bank == "madial-en"),
+    "madial-zh": _plain("madial", lambda bank: bank == "madial-zh"),
+    "morehop": _plain("morehop"),
+    "entailment": _plain("entailment"),
+    "timeqa": _plain("timeqa"),
+    "chronoqa": _plain("chronoqa"),
+    "xquad-en": _plain("xquad", lambda bank: bank == "xquad-en"),
+    "xquad": _plain("xquad", lambda bank: bank != "xquad-en"),
+    "jsquad": _plain("jsquad"),
 }

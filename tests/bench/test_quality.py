@@ -40,6 +40,24 @@ def test_verdicts_compare_with_the_best_baseline() -> None:
     assert found["R@5 of final against no graph"]["met"]
 
 
+@pytest.mark.unit
+def test_sets_are_compared_with_their_arms_and_a_former_run() -> None:
+    asked = answers(["a", "x", "b"], ["x", "c"])
+    low, high = quality.intervals([asked])["MRR"]
+    assert low == 0.5
+    assert high == 1.0
+    lists = {name: dict.fromkeys(quality.MEASURES, 0.5) for name in quality.LISTS}
+    lists["bm25"]["MRR"] = 0.9
+    report = {"set": "made", "measures": {"all": lists}, "intervals": {"MRR": (low, high)}}
+    before = {"set": "made", "measures": {"all": {"final": {"MRR": 0.4}}}}
+    rows = quality.comparison([report], [before], "MRR")
+    assert (
+        rows["made"] | {"final": 0.5, "from": 0.5, "to": 1.0, "bm25": 0.9, "former": 0.4}
+        == (rows["made"])
+    )
+    assert "former" not in quality.comparison([report], [], "MRR")["made"]
+
+
 @pytest.mark.integration
 async def test_the_benchmark_finds_what_was_asked_for() -> None:
     """Questions made of a memory's own rare words must find it, in every list that reads words."""

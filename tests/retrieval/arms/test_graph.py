@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from retrieval.arms import graph
 from retrieval.arms.graph import GraphHits, GraphSettings, PathLink
-from retrieval.ranking.score_fusion import Scale, affinity, fused_scores, windows
+from retrieval.ranking.score_fusion import fused_scores
+from retrieval.ranking.signals import Pool, Scale, affinity, windows
 from retrieval.types import Bools, Doubles, Hits, Ints, LinkType
 from tests.retrieval.arms.small_graph import SmallGraph
 
@@ -370,14 +371,22 @@ class TestScenarios:
         evidence[found.hits.ordinals] = found.evidence
         support[found.hits.ordinals] = found.support
         window = windows(candidates, bank.previous, bank.next)
-        fused = fused_scores(
-            window, similarity[np.maximum(window, 0)], keyword[np.maximum(window, 0)][None], scale,
-            document=np.full(len(candidates), -1, np.int32),
-            tokens=np.full(len(candidates), 10, np.int32),
+        count = len(candidates)
+        pool = Pool(
+            window=window,
+            similarity=similarity[np.maximum(window, 0)],
+            terms=keyword[np.maximum(window, 0)][None],
+            ceilings=np.array([keyword.max(initial=0.0)], np.float32),
+            scale=scale,
+            ranks=np.zeros((count, 4), np.int32),
+            document=np.full(count, -1, np.int32),
+            tokens=np.full(count, 10, np.int32),
             named=np.isin(bank.subject[candidates], [bank.names[x] for x in named]),
             evidence=evidence[candidates],
             support=support[candidates],
-        )  # fmt: skip
+            asks=np.zeros((count, 2), np.bool_),
+        )
+        fused = fused_scores(pool).score
         return candidates[np.argsort(-fused, kind="stable")].tolist(), found
 
     def test_an_outage_two_hops_from_a_person(self) -> None:

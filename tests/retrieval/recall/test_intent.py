@@ -38,6 +38,20 @@ pytestmark = pytest.mark.unit
         ("I work at Acme now. Where did I work before?", False, False),
         ("I am still looking for it! What was the name of the shop?", False, False),
         ("I moved last year. Where do I live now?", False, True),
+        # only told: nothing is asked about the present
+        ("Now I have a dog of my own", False, False),
+        ("Omar: I am so happy now! Ines: We still have to tell Tom.", False, False),
+        ("He is still away.", False, False),
+        ("Ich wohne jetzt in Bonn", False, False),
+        ("Ines: 我现在很开心！", False, False),
+        # the word only opens what is said
+        ("So now, how did the minister respond?", False, False),
+        ("Now what did he say about the budget?", False, False),
+        # words to look for, and questions of those who ask about themselves
+        ("her job now", False, True),
+        ("今の仕事は", False, True),
+        ("where do I work now", False, True),
+        ("Now where does she live now?", False, True),
     ],
 )
 def test_cues(question: str, why: bool, now: bool) -> None:

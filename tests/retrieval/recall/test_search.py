@@ -1,7 +1,7 @@
 """The heart of a recall on a bank of ten memories, with every score computed by hand.
 
 Each memory has one term and no document, so a BM25 score is the term's idf, and the fused score is
-exp(0.75 * (own - best own)), where own = (similarity - mean) / deviation + 4 * share of the words.
+exp(0.5 * (own - best own)), where own = (similarity - mean) / deviation + 4 * share of the words.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from retrieval.bank.loader import next_snapshot
 from retrieval.bank.probe import Probe
 from retrieval.bank.vectors.flat import FlatBackend
 from retrieval.keyword.analyser import Query
+from retrieval.ranking import score_fusion
 from retrieval.ranking.shortlist import Question, Shortlist
 from retrieval.ranking.weights import Ranked, RerankScores, rank
 from retrieval.recall import explain, search
@@ -26,6 +27,7 @@ from retrieval.recall.search import Plan
 from retrieval.settings import RecallSettings
 from retrieval.types import DAY_US, Arm, FactType, LinkType, RecallQuery, Window, microseconds
 from tests.retrieval.bank.model import DIMENSION, Ledger, Memory
+from tests.retrieval.ranking.pools import plain
 
 pytestmark = pytest.mark.unit
 
@@ -92,6 +94,13 @@ def by_fused(shortlist: Shortlist) -> Ranked:
     return rank(QUERY, shortlist, RerankScores(None, "unknown", "fused"), SETTINGS)
 
 
+@pytest.fixture(autouse=True)
+def known_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tested here is what reaches the score, whatever the fitted weights are."""
+    model = plain(meaning=1.0, words=4.0)
+    monkeypatch.setattr(search, "fused_scores", lambda pool: score_fusion.fused_scores(pool, model))
+
+
 def own(ordinal: int) -> float:
     return (SIMILARITY[ordinal] - MEAN) / DEVIATION + (4 if TERM[ordinal] == 1 else 0)
 
@@ -109,7 +118,7 @@ def test_arms_and_reciprocal_ranks() -> None:
 
 def test_the_fused_score_orders_what_nothing_reranks() -> None:
     shortlist = run(memories())
-    expected = [exp(0.75 * (own(i) - own(2))) for i in (2, 0, 1, 3)]
+    expected = [exp(0.5 * (own(i) - own(2))) for i in (2, 0, 1, 3)]
     assert shortlist.fused == pytest.approx(expected, rel=1e-5)
     ranked = by_fused(shortlist)
     assert shortlist.found.ordinals[ranked.order].tolist() == [2, 3, 0, 1]
@@ -126,12 +135,12 @@ def test_scores_and_accounts() -> None:
     shortlist = run(memories())
     ranked = by_fused(shortlist)
     places = np.array([0, 3])
-    words = round(IDF, 4)
-    third = exp(0.75 * (own(3) - own(2)))
+    words = pytest.approx(IDF, abs=1e-4)
+    third = exp(0.5 * (own(3) - own(2)))
     assert list(explain.scores(shortlist, ranked, places)) == [
         {"final": 1.0, "reranker": None, "semantic": 0.6, "keyword": words},
         {
-            "final": pytest.approx(third, rel=1e-5),
+            "final": pytest.approx(third, abs=1e-6),
             "reranker": None,
             "semantic": None,
             "keyword": words,
@@ -151,11 +160,28 @@ def test_scores_and_accounts() -> None:
     assert (last["arms"], last["fused_rank"]) == ({"bm25": [2, words]}, 4)
 
 
+def test_contributions_add_up_to_the_served_score() -> None:
+    shortlist = run(memories(), query=replace(QUERY, explain=True))
+    ranked = by_fused(shortlist)
+    told = list(explain.accounts(shortlist, ranked, np.arange(4)))
+    for account, fused in zip(told, shortlist.fused.tolist(), strict=True):
+        parts = account["contributions"]
+        assert list(parts) == list(score_fusion.PARTS)
+        assert account["fused_log"] == pytest.approx(sum(parts.values()), abs=1e-5)
+        assert exp(account["fused_log"]) == pytest.approx(fused, rel=1e-4)
+        assert exp(account["fused_log"]) == pytest.approx(account["base"], abs=1e-5)
+    best = told[0]["contributions"]
+    assert best["words"] == pytest.approx(0.5 * 4)
+    assert best["meaning"] == pytest.approx(0.5 * (0.6 - MEAN) / DEVIATION, abs=1e-5)
+    assert best["best"] == pytest.approx(-0.5 * own(2), abs=1e-5)
+    assert run(memories()).parts is None
+
+
 def test_recency_moves_a_memory() -> None:
     """73 days of 365: the signal is 0.8, the factor 1 + 0.2 * 0.3."""
     dated = {"mentioned_at": microseconds(NOW) - 73 * DAY_US}
     ranked = by_fused(run(memories(m0=dated)))
-    base = exp(0.75 * (own(0) - own(2)))
+    base = exp(0.5 * (own(0) - own(2)))
     assert ranked.recency.tolist() == pytest.approx([0.5, 0.8, 0.5, 0.5])
     assert ranked.weight[1] == pytest.approx(base * 1.06, rel=1e-5)
 

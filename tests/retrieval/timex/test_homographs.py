@@ -27,6 +27,9 @@ pytestmark = pytest.mark.unit
         "How big is the estate?", "Who moved out?", "Do we have a sub account?", "Who met her son?",
         "What did the man say?", "How far is the sun?", "Where did she fall?",
         "Who sat next to me?",
+        # the moon's quarters are none of the year's
+        "When does the moon's last quarter begin?", "Which tide does the first quarter moon bring?",
+        "Who drew the last quarter of the moon?", "The third quarter phase rises at midnight",
         "Did the price fall?", "Who may enter the lab?", "What is the mean of the set?",
         "How do you say son in Swedish?", 'What does "hier" mean in German?',
         "Is there life on Mars?",

@@ -1,0 +1,259 @@
+"""What the fused score reads of a question's candidates, as numbers of about the same size.
+
+*Signals* belong to a candidate: how well it fits by meaning and by words, what stands around it in
+its document, how long it is, what it has to do with the question's time and names. The *context*
+belongs to the question: how sure each arm is of itself, whether they agree, what kind of bank this
+is. `scoring_model.py` makes one score of both.
+
+Meaning is measured in deviations of the bank's similarities, held within -3 .. 8 and bending from
+-1 and 6 on: where all memories are alike (one template, a log), what is not of their kind lies any
+number of deviations from the mean, and no word could make up for it. Words are measured as a share
+of the best candidate's BM25, and as the share of the question's own weight that a memory holds.
+What stands around a memory counts against its mean over the candidates, and less the longer the
+text: it is no bonus for being short, or for having neighbours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.types import Bools, Doubles, Floats, Ints
+
+STEPS = (0, -1, 1, -2, 2)
+"""The columns of a window: a memory, the one before and after it in its document, and so on."""
+
+KEYWORD = 4.0
+"""What the best keyword score of a question is worth in deviations of similarity."""
+
+_LOW, _HIGH, _BEYOND = -1.0, 6.0, 2.0
+_PRIOR_COUNT, _PRIOR_DEVIATION = 10, 0.1
+_COVER_ONE, _COVER_TWO = 0.4, 0.3
+_SHORT, _FULL_LENGTH = 96, 48
+_LEADERS = 5
+"""So many of each arm's best tell how sure it is of itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What a question's scores are measured against.
+
+    mean, deviation: of its similarity to every memory of the bank, (0, 0) where it has no vector;
+    keyword: its best keyword score among the memories that may be returned, 0 where none matches.
+    """
+
+    mean: float
+    deviation: float
+    keyword: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The n candidates of one question, as the arms and the bank tell of them.
+
+    window int32 (n, 5) from `windows`; similarity float32 (n, 5) and terms float32 (t, n, 5), the
+    BM25 score of each term of the question, belong to it (values where window is -1 are ignored).
+    ceilings float32 (t,): what each term could give at most, whether or not the bank has it; empty
+    where that is not known: then the best that a candidate has of it. ranks
+    int32 (n, arms), 1-based, 0 where an arm did not list the candidate. document int32 (n,), -1 for
+    none; tokens int32 (n,); named: the question names the entity that the memory is about;
+    evidence float32 (n,) from the graph walk, 0 where it did not come by, and support int32 (n,),
+    the ordinal that it comes from, -1 for none; asks bool (n, 2): the memory, and the one before
+    it, end with a question mark. timely bool (n,): touches the time window of the question;
+    happened: the question asks for whatever happened then; superseded bool (n,): does not hold now,
+    where the question asks how things are now; None: the question asks for no time. outside bool
+    (n,): is known not to hold at the time that is meant.
+    """
+
+    window: Ints
+    similarity: Floats
+    terms: Floats
+    ceilings: Floats
+    scale: Scale
+    ranks: Ints
+    document: Ints
+    tokens: Ints
+    named: Bools
+    evidence: Floats
+    support: Ints
+    asks: Bools
+    timely: Bools | None = None
+    happened: bool = False
+    superseded: Bools | None = None
+    outside: Bools | None = None
+
+    def __len__(self) -> int:
+        return len(self.window)
+
+
+def spread(deviation: float, count: int) -> float:
+    """The deviation of `count` similarities, held towards a usual one where they are few.
+
+    Two memories always stand one deviation from their mean, however alike they are: without
+    this, a difference in the third digit would outweigh words, dates and links in a small bank.
+    """
+    if deviation <= 0:
+        return 0.0
+    variance = (count * deviation**2 + _PRIOR_COUNT * _PRIOR_DEVIATION**2) / (count + _PRIOR_COUNT)
+    return float(np.sqrt(variance))
+
+
+def affinity(similarity: Floats, keyword: Floats, scale: Scale) -> Doubles:
+    """How well memories fit a question by themselves, float64, any shape; about 0 on average."""
+    return _deviations(similarity, scale) + KEYWORD * _share(keyword, scale.keyword)
+
+
+def windows(ordinals: Ints, previous: Ints, following: Ints) -> Ints:
+    """The memories around each of `ordinals` (n,) in its document, in the order of STEPS.
+
+    previous, following: int32 over ordinals, -1 at either end. Returns int32 (n, 5), -1 for none.
+    """
+
+    def step(of: Ints, to: Ints) -> Ints:
+        return np.where(of >= 0, to[np.maximum(of, 0)], -1).astype(np.int32)
+
+    before, after = step(ordinals, previous), step(ordinals, following)
+    return np.stack(
+        [ordinals, before, after, step(before, previous), step(after, following)], axis=1
+    )
+
+
+SIGNALS = (
+    "meaning", "meaning_high", "words", "words_half", "held", "exact",
+    "document_meaning", "document_words", "beside_meaning", "beside_words",
+    "further_meaning", "further_words", "named", "length", "asks", "timely",
+)  # fmt: skip
+"""The columns of `signals`."""
+
+_TYPICAL = {
+    "always": 0.0, "told": 0.5, "short_texts": 0.3, "words_meant": 0.6, "meaning_worded": 0.45,
+    "closest": 0.75, "mean": 0.6, "held_best": 0.5, "first_word_ahead": 0.5, "window": 0.2,
+}  # fmt: skip
+"""What is taken off each entry of a context: about its mean over the evaluation sets."""
+
+CONTEXT = tuple(_TYPICAL)
+"""The entries of a context."""
+
+
+def signals(pool: Pool) -> tuple[Doubles, Doubles]:
+    """(float64 (n, SIGNALS), float64 (CONTEXT,)) of a pool that is not empty.
+
+    Pure; nothing depends on the order of the candidates but the order of the rows.
+    """
+    present = pool.window >= 0
+    terms = np.where(present, pool.terms, np.float32(0))
+    matched = terms.sum(axis=0, dtype=np.float64)
+    best = matched[:, 0].max()
+    covered = _covered(terms)
+    meaning = _deviations(pool.similarity, pool.scale)
+    exact = _share(matched, best)
+    own, words = meaning[:, 0], _share(covered, covered.max())
+    held = _held(terms[..., 0], pool.ceilings)
+    near = np.minimum(1.0, _SHORT / np.maximum(pool.tokens, 1))
+    lead = [_best_in_document(values, pool.document) - values for values in (own, words)]
+    beside = [_best(values[:, 1:3], present[:, 1:3]) for values in (meaning, exact)]
+    further = [_best(values[:, 3:5], present[:, 3:5]) for values in (meaning, exact)]
+    columns = np.stack(
+        [
+            own,
+            np.maximum(own - 3.0, 0.0),
+            words,
+            np.maximum(words - 0.5, 0.0),
+            held,
+            exact[:, 0],
+            *(near * (values - values.mean()) for values in (*lead, *beside, *further)),
+            pool.named,
+            np.log((1 + np.minimum(pool.tokens, _FULL_LENGTH)) / (1 + _FULL_LENGTH)),
+            pool.asks[:, 1].astype(np.float64) - pool.asks[:, 0],
+            np.zeros(len(pool)) if pool.timely is None else pool.timely,
+        ],
+        axis=1,
+    ).astype(np.float64)
+    return columns, _context(pool, present, own, words, exact[:, 0], held)
+
+
+def _context(
+    pool: Pool, present: Bools, own: Doubles, words: Doubles, exact: Doubles, held: Doubles
+) -> Doubles:
+    """How the question stands to this bank; each entry about -1 .. 1, 0 for a usual one."""
+    closest, shares = _top(own), _top(exact)
+    alike, worded = own >= closest[-1], (exact >= shares[-1]) & (exact > 0)
+    found: Doubles = np.array(
+        [
+            1.0,
+            present[:, 1:3].any(axis=1).mean(),
+            np.clip(np.log((1 + np.median(pool.tokens)) / (1 + _FULL_LENGTH)), -1.5, 1.5),
+            own[worded].mean() / 4 if worded.any() else 0.0,
+            words[alike].mean(),
+            closest[0] / 6,
+            3 * pool.scale.mean,
+            held.max(),
+            shares[0] - shares[-1],
+            float(pool.timely is not None),
+        ]
+    )
+    found -= np.fromiter(_TYPICAL.values(), np.float64)
+    return found
+
+
+def _top(values: Doubles) -> Doubles:
+    """The best few, best first."""
+    n = min(_LEADERS, len(values))
+    best: Doubles = np.sort(values)[::-1][:n]
+    return best
+
+
+def _deviations(similarity: Floats, scale: Scale) -> Doubles:
+    if scale.deviation <= 0:
+        return np.zeros(similarity.shape)
+    deviations = (similarity.astype(np.float64) - scale.mean) / scale.deviation
+    inside = np.clip(deviations, _LOW, _HIGH)
+    beyond = deviations - inside
+    return inside + beyond / (1 + np.abs(beyond) / _BEYOND)
+
+
+def _share(score: Floats | Doubles, best: float) -> Doubles:
+    return score.astype(np.float64) / best if best > 0 else np.zeros(score.shape)
+
+
+def _covered(terms: Floats) -> Doubles:
+    """BM25 that credits each term once over the window: in full in the memory itself, 0.4 one step
+    away, 0.3 two steps away, the best of these."""
+    covered: Doubles = np.maximum.reduce(
+        [
+            terms[..., 0],
+            np.float32(_COVER_ONE) * terms[..., 1:3].max(axis=-1),
+            np.float32(_COVER_TWO) * terms[..., 3:5].max(axis=-1),
+        ]
+    ).sum(axis=0, dtype=np.float64)
+    return covered
+
+
+def _held(terms: Floats, ceilings: Floats) -> Doubles:
+    """The share of the question's weight whose terms a memory has, each as far as the best does."""
+    most = terms.max(axis=1, initial=0.0)
+    if len(ceilings) != len(most):
+        ceilings = most
+    total = float(ceilings.sum())
+    if total <= 0:
+        return np.zeros(terms.shape[1])
+    weight = np.divide(ceilings, most, out=np.zeros(len(most)), where=most > 0)
+    held: Doubles = weight @ terms / total
+    return held
+
+
+def _best(values: Doubles, present: Bools) -> Doubles:
+    """The best present value of each row; the mean of the others where there is none."""
+    best: Doubles = np.where(present, values, -np.inf).max(axis=1)
+    there = present.any(axis=1)
+    return np.where(there, best, best[there].mean() if there.any() else 0.0)
+
+
+def _best_in_document(own: Doubles, document: Ints) -> Doubles:
+    """The best own value among the candidates of each one's document; its own without one."""
+    best = np.full(int(document.max()) + 2, -np.inf)
+    np.maximum.at(best, document, own)
+    best_own: NDArray[np.float64] = np.where(document >= 0, best[document], own)
+    return best_own

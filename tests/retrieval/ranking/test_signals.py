@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from retrieval.ranking.signals import CONTEXT, SIGNALS, Pool, Scale, affinity, signals, windows
+from retrieval.types import Doubles, Ints
+from tests.retrieval.ranking.pools import SCALE, matrix, pool
+
+pytestmark = pytest.mark.unit
+
+
+def signal(given: Pool, name: str) -> Doubles:
+    return signals(given)[0][:, SIGNALS.index(name)]
+
+
+def context(given: Pool, name: str) -> float:
+    return float(signals(given)[1][CONTEXT.index(name)])
+
+
+def terms(
+    n: int, *rows: dict[tuple[int, int], float]
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    return np.stack([matrix(n, row) for row in rows])
+
+
+class TestAffinity:
+    def test_is_deviations_and_a_share_of_the_best_keyword_score(self) -> None:
+        got = affinity(np.array([0.2, 0.4], np.float32), np.array([8.0, 2.0], np.float32), SCALE)
+        assert got == pytest.approx([4.0, 3.0], abs=1e-5)
+
+    def test_without_a_vector_or_a_match_the_other_part_stands(self) -> None:
+        similarity, keyword = np.array([0.4], np.float32), np.array([4.0], np.float32)
+        assert affinity(similarity, keyword, Scale(0.0, 0.0, 8.0)) == pytest.approx([2.0])
+        assert affinity(similarity, keyword * 0, Scale(0.2, 0.1, 0.0)) == pytest.approx(
+            [2.0], abs=1e-5
+        )
+
+
+class TestWindows:
+    def test_stop_at_the_ends_of_a_document(self) -> None:
+        previous, following = np.array([-1, 0, 1, -1]), np.array([1, 2, -1, -1])
+        got = windows(
+            np.array([0, 1, 3], np.int32), previous.astype(np.int32), following.astype(np.int32)
+        )
+        assert got.tolist() == [[0, -1, 1, -1, 2], [1, 0, 2, -1, -1], [3, -1, -1, -1, -1]]
+        assert got.dtype == np.int32
+
+    def test_dtype_feeds_indexing(self) -> None:
+        alone: Ints = np.array([-1], np.int32)
+        assert windows(np.array([0], np.int32), alone, alone).shape == (1, 5)
+
+
+class TestSignals:
+    def test_there_is_one_for_each_name(self) -> None:
+        columns, told = signals(pool(3))
+        assert columns.shape == (3, len(SIGNALS))
+        assert told.shape == (len(CONTEXT),)
+        assert np.isfinite(columns).all()
+        assert np.isfinite(told).all()
+
+    def test_meaning_is_in_deviations_and_bends(self) -> None:
+        given = pool(4, similarity=matrix(4, {(1, 0): 0.4, (2, 0): 1.0, (3, 0): -1.0}, 0.2))
+        found = signal(given, "meaning")
+        assert found[:2] == pytest.approx([0.0, 2.0], abs=1e-5)
+        assert 6 < found[2] < 8
+        assert -3 < found[3] < -1
+
+    def test_each_term_counts_once_over_the_neighbours(self) -> None:
+        window = np.array([[0, 5, -1, -1, -1], [1, 6, -1, -1, -1], [2, 7, -1, -1, -1]], np.int32)
+        own = {(0, 0): 3.0, (1, 0): 3.0, (2, 0): 3.0}
+        given = pool(
+            3, window=window, terms=terms(3, own | {(1, 1): 3.0}, {(0, 1): 3.0})
+        )  # 0 has the other term beside it, 1 the same one again
+        assert signal(given, "words") == pytest.approx([1.0, 3.0 / 4.2, 3.0 / 4.2])
+
+    def test_held_is_a_share_of_the_question_and_not_of_the_best(self) -> None:
+        one = pool(2, terms=terms(2, {(0, 0): 2.0}, {}), ceilings=np.array([3.0, 6.0], np.float32))
+        assert signal(one, "held") == pytest.approx([3 / 9, 0.0])
+        assert signal(one, "words") == pytest.approx([1.0, 0.0])
+        assert context(one, "held_best") - context(pool(2), "held_best") == pytest.approx(3 / 9)
+
+    def test_without_ceilings_what_is_found_counts_as_all(self) -> None:
+        one = pool(2, terms=terms(2, {(0, 0): 2.0, (1, 0): 1.0}))
+        assert signal(one, "held") == pytest.approx([1.0, 0.5])
+
+    def test_values_outside_the_document_are_ignored(self) -> None:
+        given = pool(2, similarity=matrix(2, {(0, 1): 0.9}, 0.2))
+        assert signal(given, "beside_meaning").tolist() == [0.0, 0.0]
+
+    def test_the_best_of_a_document_is_seen_by_the_others(self) -> None:
+        given = pool(
+            3, similarity=matrix(3, {(0, 0): 0.4}, 0.2), document=np.array([4, 4, 9], np.int32)
+        )
+        assert signal(given, "document_meaning") == pytest.approx([-2 / 3, 4 / 3, -2 / 3], abs=1e-5)
+
+    def test_a_long_text_stands_by_itself(self) -> None:
+        """What stands around it counts less, for better and for worse."""
+        window = np.array([[0, 5, -1, -1, -1], [1, 6, -1, -1, -1], [2, 7, -1, -1, -1]], np.int32)
+        given = pool(
+            3,
+            window=window,
+            similarity=matrix(3, {(0, 1): 0.5, (1, 1): 0.5}, 0.2),
+            tokens=np.array([20, 192, 20], np.int32),
+        )
+        assert signal(given, "beside_meaning") == pytest.approx([1.0, 0.5, -2.0], abs=1e-5)
+
+    def test_where_nothing_stands_beside_it_that_counts_neither_way(self) -> None:
+        window = np.array([[0, 5, -1, -1, -1], [1, 6, -1, -1, -1], [2, -1, -1, -1, -1]], np.int32)
+        given = pool(3, window=window, similarity=matrix(3, {(0, 1): 0.4}, 0.2))
+        assert signal(given, "beside_meaning") == pytest.approx([1.0, -1.0, 0.0], abs=1e-5)
+
+    def test_asking_and_being_asked(self) -> None:
+        given = pool(2, asks=np.array([[True, False], [False, True]]))
+        assert signal(given, "asks").tolist() == [-1.0, 1.0]
+
+
+class TestContext:
+    def test_words_that_the_model_understands_and_others(self) -> None:
+        held, others = {(0, 0): 3.0}, {(i, 0): 0.3 - i / 50 for i in range(9)}
+        close = pool(9, terms=terms(9, held), similarity=matrix(9, others | {(0, 0): 0.6}))
+        far = pool(9, terms=terms(9, held), similarity=matrix(9, others | {(0, 0): 0.1}))
+        assert context(close, "words_meant") > context(far, "words_meant")
+        assert context(close, "meaning_worded") > context(far, "meaning_worded")
+
+    def test_documents_that_are_told_in_turns(self) -> None:
+        window = np.full((4, 5), -1, np.int32)
+        window[:, 0] = np.arange(4)
+        window[:2, 1] = 9
+        told = context(pool(4, window=window), "told") - context(pool(4), "told")
+        assert told == pytest.approx(0.5)
+
+    def test_does_not_depend_on_the_order_of_equals(self) -> None:
+        held = {(i, 0): 3.0 for i in range(8)}
+        close = {(i, 0): 0.1 * (i % 3) for i in range(12)}
+        given = pool(12, terms=terms(12, held), similarity=matrix(12, close))
+        turned = pool(
+            12, terms=given.terms[:, ::-1].copy(), similarity=given.similarity[::-1].copy()
+        )
+        assert signals(given)[1] == pytest.approx(signals(turned)[1])
