@@ -33,7 +33,7 @@ neighbours in the same document. A memory alone in its document has itself as th
 Evidence lifts a memory to 1 behind the one it comes from at most, so what fits the question by
 itself stays ahead of what it leads to.
 
-`fused_scores` returns exp(0.5 * (score - best score)): positive, at most 1, and a factor from the
+`Fused.scores` are exp(0.5 * (score - best score)): positive, at most 1, and a factor from the
 boosts of recency, time and proof (0.9 .. 1.1 each) moves a memory by the same 0.2 of a deviation
 or less wherever it stands, instead of shuffling a list whose scores lie close together.
 """
@@ -45,6 +45,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieval.ranking.contributions import Contributions
 from retrieval.topk import places
 from retrieval.types import Bools, Doubles, Floats, Ints
 
@@ -66,7 +67,7 @@ _LOW, _HIGH, _BEYOND = -1.0, 6.0, 2.0
 _TIMELY, _HAPPENED = 1.0, 5.0
 _SUPERSEDED = 1.5
 _OUTSIDE = 4.0
-_SHARPNESS = 0.5
+SHARPNESS = 0.5
 """The formula's constants: one set for every bank, chosen on LoCoMo (six conversations), MuSiQue,
 HotpotQA (60 questions each), LongMemEval, SciFact, Cranfield and CISI with all-MiniLM-L6-v2. LoCoMo
 has recall at 5 / 10 of 0.748 / 0.824 with the boosts (reciprocal ranks of words and vectors: 0.509
@@ -120,7 +121,16 @@ def windows(ordinals: Ints, previous: Ints, following: Ints) -> Ints:
     )
 
 
-def fused_scores(
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """scores: float64 (n,) in (0, 1], 1 for the best; contributions: what adds up to the score
+    of which they are made, in deviations."""
+
+    scores: Doubles
+    contributions: Contributions
+
+
+def fuse(
     window: Ints,
     similarity: Floats,
     terms: Floats,
@@ -136,8 +146,8 @@ def fused_scores(
     happened: bool = False,
     superseded: Bools | None = None,
     outside: Bools | None = None,
-) -> Doubles:
-    """The fused score of n candidates, float64 (n,) in (0, 1], 1 for the best; empty for none.
+) -> Fused:
+    """The fused scores of n candidates; empty for none.
 
     window int32 (n, 5) from `windows`; similarity float32 (n, 5) and terms float32 (t, n, 5), the
     BM25 score of each term of the question, belong to it (values where window is -1 are ignored).
@@ -154,7 +164,7 @@ def fused_scores(
     """
     count = len(window)
     if not count:
-        return np.empty(0)
+        return Fused(np.empty(0), Contributions(()))
     present = window >= 0
     terms = np.where(present, terms, 0.0)
     matched = terms.sum(axis=0)
@@ -167,28 +177,38 @@ def fused_scores(
             _COVER_TWO * terms[..., 3:5].max(axis=-1),
         ]
     ).sum(axis=0)
-    own = _deviations(similarity[:, 0], scale) + _KEYWORD * _share(covered, covered.max())
+    meaning = _deviations(similarity[:, 0], scale)
+    words = _KEYWORD * _share(covered, covered.max())
+    own = meaning + words
     near = np.minimum(1.0, _SHORT / np.maximum(tokens, 1))
     one_step = _best(around[:, 1:3], present[:, 1:3])
     two_steps = _best(around[:, 3:5], present[:, 3:5])
-    score = (
-        own
-        + _DOCUMENT * (own + near * (_best_in_document(own, document) - own))
-        + near * (_ONE_STEP * one_step + _TWO_STEPS * two_steps)
-        + _NAMED * named
-        + _LENGTH * np.log((1 + np.minimum(tokens, _FULL_LENGTH)) / (1 + _FULL_LENGTH))
-    )
+    length = np.log((1 + np.minimum(tokens, _FULL_LENGTH)) / (1 + _FULL_LENGTH))
+    parts: list[tuple[str, Doubles]] = [
+        ("meaning", meaning),
+        ("words", words),
+        ("document", _DOCUMENT * (own + near * (_best_in_document(own, document) - own))),
+        ("neighbours", near * (_ONE_STEP * one_step + _TWO_STEPS * two_steps)),
+        ("subject", _NAMED * named.astype(np.float64)),
+        ("length", _LENGTH * length),
+    ]
     if asks is not None:
-        score += _ASKS * (asks[:, 1].astype(np.float64) - asks[:, 0])
+        parts.append(("asks", _ASKS * (asks[:, 1].astype(np.float64) - asks[:, 0])))
     if timely is not None:
-        score += (_HAPPENED if happened else _TIMELY) * timely
+        parts.append(("time", (_HAPPENED if happened else _TIMELY) * timely.astype(np.float64)))
     if superseded is not None:
-        score -= _SUPERSEDED * superseded
+        parts.append(("now", -_SUPERSEDED * superseded.astype(np.float64)))
     if outside is not None:
-        score -= _OUTSIDE * outside
-    score = _lifted(score, _EVIDENCE * evidence.astype(np.float64), places(window[:, 0], support))
-    fused: Doubles = np.exp(_SHARPNESS * (score - score.max()))
-    return np.maximum(fused, np.finfo(np.float64).tiny)
+        parts.append(("outside", -_OUTSIDE * outside.astype(np.float64)))
+    by_itself = Contributions.of(parts)
+    score = by_itself.total
+    handed = _EVIDENCE * evidence.astype(np.float64)
+    lifted = _lifted(score, handed, places(window[:, 0], support))
+    fused: Doubles = np.exp(SHARPNESS * (lifted - lifted.max()))
+    return Fused(
+        np.maximum(fused, np.finfo(np.float64).tiny),
+        by_itself.and_then("evidence", lifted - score),
+    )
 
 
 def _deviations(similarity: Floats, scale: Scale) -> Doubles:

@@ -46,6 +46,11 @@ def _hash(key: str) -> bytes:
     return hashlib.sha256(key.encode()).digest()
 
 
+def key_id(key: str) -> str:
+    """What names a key in lists."""
+    return _hash(key)[:8].hex()
+
+
 async def tenant_of(pool: Pool, key: str | None) -> str | None:
     """The tenant of an API key; None for no key, an unknown one or a revoked one.
 

@@ -9,15 +9,19 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
 
+from retrieval.errors import Unavailable
 from retrieval.mental.schedule import Documents
 from retrieval.protocols import Embedder
 from retrieval.recall.engine import Recaller
+from retrieval.recall.explaining import Explainer
 from retrieval.reflect.query import Listener, ReflectQuery, ReflectResult
 from retrieval.store import limits, tenants
 from retrieval.store.answers import Key
 from retrieval.store.database.pool import Pool
 from serve.admission.controller import AdmissionController
+from serve.http.activity import Activity
 from serve.http.errors import Unauthorized
+from serve.http.feed import OperationFeed
 from serve.opening.llm import LanguageModels
 from serve.settings import Settings
 
@@ -127,6 +131,14 @@ class Services:
         default_factory=lambda: AdmissionController(32, 64, wait_max_s=30.0)
     )
     """Reflects: they wait for language models, and hold no place of recalls meanwhile."""
+    explainer: Explainer | None = None
+    """Explains recalls, and looks at banks where their arrays are; None: this server cannot."""
+    explain_admission: AdmissionController = field(
+        default_factory=lambda: AdmissionController(2, 8, wait_max_s=30.0)
+    )
+    """Explained recalls, which hold a place of recalls, too."""
+    activity: Activity = field(default_factory=Activity)
+    feed: OperationFeed = field(default_factory=OperationFeed)
     llm: LanguageModels = field(default_factory=LanguageModels)
     """Language models that the endpoints ask themselves."""
     documents: Documents | None = None
@@ -138,6 +150,13 @@ class Services:
     parts: tuple[Any, ...] = ()
     """Models that run in this process; each has `check_health`."""
     started: float = field(default_factory=time.monotonic)
+
+
+def looking(services: Services) -> Explainer:
+    """What looks at banks. Unavailable where nothing does."""
+    if services.explainer is None:
+        raise Unavailable("the retriever", "this process cannot look at banks")
+    return services.explainer
 
 
 async def _services(request: Request) -> Services:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from serve.http.routes import (
+    admin,
     banks,
     consolidation,
+    contents,
     directives,
     documents,
     entities,
+    explain,
+    inspecting,
     knowledge,
     llm,
     memories,
@@ -23,6 +27,8 @@ from serve.http.routing import Router
 
 ROUTERS: tuple[Router, ...] = (
     recall.router,
+    explain.router,
+    contents.router,
     reflect.router,
     retain.router,
     memories.router,
@@ -35,6 +41,8 @@ ROUTERS: tuple[Router, ...] = (
     knowledge.router,
     llm.router,
     banks.router,
+    inspecting.router,
+    admin.router,
     service.router,
     unbuilt.router,
 )

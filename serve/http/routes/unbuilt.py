@@ -17,7 +17,6 @@ UNBUILT: tuple[tuple[str, str, str], ...] = (
     ("GET", "/v1/default/files/download/{key:path}", "stored files are not built here"),
     ("GET", f"{BANK}/graph", "the memory graph is not built here: see entities/graph"),
     ("GET", f"{BANK}/attachments/{{attachment_id}}", "attachments are not built here"),
-    ("GET", f"{BANK}/stats/memories-timeseries", "time series are not built here"),
     ("GET", f"{BANK}/aliases", "aliases of banks are not built here"),
     ("POST", f"{BANK}/aliases", "aliases of banks are not built here"),
     ("PATCH", f"{BANK}/aliases/{{alias}}", "aliases of banks are not built here"),

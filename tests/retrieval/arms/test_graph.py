@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from retrieval.arms import graph
 from retrieval.arms.graph import GraphHits, GraphSettings, PathLink
-from retrieval.ranking.score_fusion import Scale, affinity, fused_scores, windows
+from retrieval.ranking.score_fusion import Scale, affinity, fuse, windows
 from retrieval.types import Bools, Doubles, Hits, Ints, LinkType
 from tests.retrieval.arms.small_graph import SmallGraph
 
@@ -360,7 +360,7 @@ class TestScenarios:
         evidence[found.hits.ordinals] = found.evidence
         support[found.hits.ordinals] = found.support
         window = windows(candidates, bank.previous, bank.next)
-        fused = fused_scores(
+        fused = fuse(
             window, similarity[np.maximum(window, 0)], keyword[np.maximum(window, 0)][None], scale,
             document=np.full(len(candidates), -1, np.int32),
             tokens=np.full(len(candidates), 10, np.int32),
@@ -379,7 +379,7 @@ class TestScenarios:
             {0: 2.9, 1: -1.5, 2: -1.2, **others},
             {0: 3.9, **dict.fromkeys(others, 1.3)},
             ["Alice"],
-        )
+        ).scores
         assert 2 in order[:5]
         assert at(found, 2) == (1, PathLink.SUBJECT, 2)
         assert at(found, 1) == (0, PathLink.SUBJECT, 1)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.ranking.score_fusion import Scale, affinity, fused_scores, windows
+from retrieval.ranking.score_fusion import Scale, affinity, fuse, windows
 from retrieval.types import Doubles, Ints
 
 pytestmark = pytest.mark.unit
@@ -31,7 +31,7 @@ def fused(n: int, **given: Any) -> Doubles:
         "support": np.full(n, -1, np.int32),
     }
     inputs.update(given)
-    return fused_scores(**inputs)
+    return fuse(**inputs).scores
 
 
 def matrix(n: int, rows: dict[tuple[int, int], float], fill: float = 0.0) -> np.ndarray[Any, Any]:
@@ -172,7 +172,7 @@ class TestFusedScores:
             "support": rng.integers(-1, n + 3, n).astype(np.int32),
             "asks": rng.random((n, 2)) < 0.5,
         }
-        got = fused_scores(**inputs)
+        got = fuse(**inputs).scores
         assert got.shape == (n,)
         assert got.max() == 1.0
         assert np.all(got > 0)
@@ -181,7 +181,7 @@ class TestFusedScores:
             if name not in ("terms", "scale"):
                 inputs[name] = values[order]
         inputs["terms"] = inputs["terms"][:, order]
-        assert fused_scores(**inputs) == pytest.approx(got[order], rel=1e-9)
+        assert fuse(**inputs).scores == pytest.approx(got[order], rel=1e-9)
 
 
 def test_dtype_of_windows_feeds_indexing() -> None:
