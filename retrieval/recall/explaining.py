@@ -94,7 +94,7 @@ class Explainer:
     """Explains recalls of an engine. Holds no state; safe for any number of concurrent calls."""
 
     def __init__(self, pool: asyncpg.Pool, retriever: Retriever, engine: RecallEngine) -> None:
-        self._pool, self._retriever, self._engine = pool, retriever, engine
+        self._pool, self.retriever, self._engine = pool, retriever, engine
 
     async def explain(
         self, query: RecallQuery, asked: Asked
@@ -113,7 +113,7 @@ class Explainer:
 
     async def look(self, name: str, arguments: Mapping[str, Any]) -> Any:
         """See retrieval.recall.engine.Retriever."""
-        return await self._retriever.look(name, arguments)
+        return await self.retriever.look(name, arguments)
 
     async def _seen(
         self,
@@ -124,7 +124,7 @@ class Explainer:
     ) -> _Seen:
         patience = None if query.deadline is None else query.deadline + RETRIEVAL_GRACE_S
         async with clock.stage("parallel_retrieval", patience):
-            shortlist, inspection, spans = await self._retriever.look(
+            shortlist, inspection, spans = await self.retriever.look(
                 "explain",
                 {
                     "query": query,

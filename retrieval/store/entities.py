@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from retrieval.errors import InvalidInput, NotFound
-from retrieval.store import banks
+from retrieval.store import banks, keyset
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.edge import as_uuid, clean, iso, listing, page
 from retrieval.store.tags import EVERYTHING, TagFilter, visible
@@ -83,6 +83,12 @@ def _view(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+_BY_MENTIONS = (
+    keyset.Column("e.mention_count", "int", descending=True),
+    keyset.Column("e.name_key", "text"),
+)
+
+
 async def list_entities(
     pool: Pool,
     tenant: str,
@@ -92,10 +98,13 @@ async def list_entities(
     wanted: TagFilter = EVERYTHING,
     limit: int = 100,
     offset: int = 0,
+    cursor: str | None = None,
+    count: keyset.Count | None = None,
 ) -> dict[str, Any]:
     """{items, total, limit, offset}, most mentioned first.
 
-    `q`: a part of the name, or of another name that led to it, folded as names are.
+    `q`: a part of the name, or of another name that led to it, folded as names are. `cursor` and
+    `count` as of lists of memories.
     """
     limit, offset = page(limit, offset)
     seen = _Seen(wanted)
@@ -106,17 +115,30 @@ async def list_entities(
         f"  and strpos(a.name_key, {seen.other(0)}) > 0))"
     )
 
+    places: list[Any] = []
+
+    def bind(value: Any) -> str:
+        places.append(value)
+        return seen.other(2 + len(places))
+
+    later = "true"
+    if cursor:
+        later = keyset.behind(_BY_MENTIONS, keyset.read(cursor, _BY_MENTIONS), bind)
+
     async def work(connection: Connection) -> dict[str, Any]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
         total = await connection.fetchval(
-            f"select count(*) from {seen.entities} e where {test}", *seen.arguments(bank, part)
+            keyset.total(f"{seen.entities} e", test, count), *seen.arguments(bank, part)
         )
         found = await connection.fetch(
-            f"select * from {seen.entities} e where {test} order by mention_count desc, name_key"
+            f"select e.*, {keyset.names(_BY_MENTIONS)} from {seen.entities} e"
+            f" where {test} and {later} order by {keyset.clause(_BY_MENTIONS)}"
             f" limit {seen.other(1)} offset {seen.other(2)}",
-            *seen.arguments(bank, part, limit, offset),
+            *seen.arguments(bank, part, limit, offset, *places),
         )
-        return listing("items", [_view(row) for row in found], total, limit, offset)
+        whole = listing("items", [_view(row) for row in found], total, limit, offset)
+        last = keyset.last(found, _BY_MENTIONS)
+        return keyset.paged(whole, count, len(found) == limit > 0, last)
 
     return await read(pool, work)
 

@@ -13,7 +13,7 @@ from uuid import UUID
 import numpy as np
 
 from retrieval.errors import InvalidInput, NotFound
-from retrieval.store import banks, containing
+from retrieval.store import banks, containing, keyset
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.edge import as_uuid, fits, iso, listing, one_of, page, parse_time
 from retrieval.store.metadata import Predicate
@@ -338,6 +338,13 @@ _NAMES = (
 )
 
 
+_BY_MENTION = (
+    keyset.Column("m.mentioned_at", "time", descending=True, nullable=True),
+    keyset.Column("m.created_at", "time", descending=True),
+    keyset.Column("m.id", "uuid"),
+)
+
+
 async def list_memories(
     pool: Pool,
     tenant: str,
@@ -356,12 +363,15 @@ async def list_memories(
     end_date: str | None = None,
     limit: int = 100,
     offset: int = 0,
+    cursor: str | None = None,
+    count: keyset.Count | None = None,
 ) -> dict[str, Any]:
     """{items, total, limit, offset}; latest mention first, or latest by `time_field`.
 
     `state` defaults to valid ones. start_date is inclusive, end_date exclusive; they read
     created_at unless `time_field` says otherwise, and rows without that time drop out. `q` is
-    a part of the text or the context: see retrieval/store/containing.py.
+    a part of the text or the context: see retrieval/store/containing.py. With `count` "upto" the
+    total ends at `keyset`'s most, and `next` is the `cursor` of the page that follows.
     """
     limit, offset = page(limit, offset)
     where = ["m.bank = $1"]
@@ -390,7 +400,7 @@ async def list_memories(
         )
     if test := condition("m.tags", tags, tags_match, bind):
         where.append(test)
-    order = "m.mentioned_at desc nulls last, m.created_at desc, m.id"
+    order = _BY_MENTION
     if time_field is not None or start_date is not None or end_date is not None:
         column = "m." + one_of(time_field or "created_at", _TIME_FIELDS, "time_field")
         where.append(f"{column} is not null")
@@ -399,7 +409,7 @@ async def list_memories(
         if end_date is not None:
             where.append(f"{column} < {bind(parse_time(end_date, 'end_date'))}")
         if time_field is not None:
-            order = f"{column} desc, m.created_at desc, m.id"
+            order = (keyset.Column(column, "time", descending=True), *_BY_MENTION[1:])
 
     bank = (await banks.head(pool, tenant, bank_id)).bank
     if q:
@@ -410,15 +420,19 @@ async def list_memories(
             )
         )  # fmt: skip
 
+    all_rows, counted = " and ".join(where), tuple(values)
+    if cursor:
+        where.append(keyset.behind(order, keyset.read(cursor, order), bind))
+
     async def work(connection: Connection) -> dict[str, Any]:
         test = " and ".join(where)
         total = await connection.fetchval(
-            f"select count(*) from memory_units m where {test}", bank, *values
+            keyset.total("memory_units m", all_rows, count), bank, *counted
         )
         found = await connection.fetch(
             "select m.id, octet_length(m.text) + coalesce(octet_length(m.context), 0)"
-            " + coalesce(octet_length(m.metadata::text), 0) as size"
-            f" from memory_units m where {test} order by {order}"
+            f" + coalesce(octet_length(m.metadata::text), 0) as size, {keyset.names(order)}"
+            f" from memory_units m where {test} order by {keyset.clause(order)}"
             f" limit ${len(values) + 2} offset ${len(values) + 3}",
             bank,
             *values,
@@ -427,7 +441,8 @@ async def list_memories(
         )
         fits([row["size"] for row in found])
         items = await _listed(connection, bank, [row["id"] for row in found])
-        return listing("items", items, total, limit, offset)
+        whole = listing("items", items, total, limit, offset)
+        return keyset.paged(whole, count, len(found) == limit > 0, keyset.last(found, order))
 
     return await read(pool, work)
 

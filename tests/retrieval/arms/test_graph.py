@@ -367,7 +367,7 @@ class TestScenarios:
             named=np.isin(bank.subject[candidates], [bank.names[x] for x in named]),
             evidence=evidence[candidates],
             support=support[candidates],
-        )  # fmt: skip
+        ).scores  # fmt: skip
         return candidates[np.argsort(-fused, kind="stable")].tolist(), found
 
     def test_an_outage_two_hops_from_a_person(self) -> None:
@@ -379,7 +379,7 @@ class TestScenarios:
             {0: 2.9, 1: -1.5, 2: -1.2, **others},
             {0: 3.9, **dict.fromkeys(others, 1.3)},
             ["Alice"],
-        ).scores
+        )
         assert 2 in order[:5]
         assert at(found, 2) == (1, PathLink.SUBJECT, 2)
         assert at(found, 1) == (0, PathLink.SUBJECT, 1)
