@@ -172,10 +172,18 @@ ALL_RIGHT = {
     **RIGHT,
     "update_bank": RIGHT["create_or_update_bank"],
     "preview_consolidation_strategies": {"strategies": []},
+    "explain_recall": {
+        **RIGHT["recall_memories"],
+        "settings": {"fusion": "rrf"},
+        "why": [NOBODY],
+        "check": False,
+        "lists": 10,
+    },
 }
 
 MAKES_BANKS = {
     "recall_memories": False,
+    "explain_recall": False,
     "retain_memories": True,
     "import_memories": True,
     "create_or_update_bank": True,

@@ -28,7 +28,7 @@ class KeyBody(Body):
     label: Annotated[str, StringConstraints(max_length=200)] = ""
 
 
-@router.get("/v1/admin/tenants", operation_id="admin_tenants")
+@router.get("/v1/admin/tenants", include_in_schema=False)
 async def list_tenants(operator: Operator, services: Given) -> Response:
     """All tenants, with how many valid keys they have and their limits."""
     found = await limits.listed(services.pool)
@@ -37,7 +37,7 @@ async def list_tenants(operator: Operator, services: Given) -> Response:
     )
 
 
-@router.patch("/v1/admin/tenants/{tenant}", operation_id="admin_limit_tenant")
+@router.patch("/v1/admin/tenants/{tenant}", include_in_schema=False)
 async def limit_tenant(
     tenant: str, body: LimitsBody, operator: Operator, services: Given
 ) -> Response:
@@ -46,21 +46,21 @@ async def limit_tenant(
     return json_response({"tenant": tenant, "limits": own})
 
 
-@router.get("/v1/admin/keys", operation_id="admin_keys")
+@router.get("/v1/admin/keys", include_in_schema=False)
 async def list_keys(operator: Operator, services: Given) -> Response:
     """The keys of all tenants, newest first: what names them, never the keys."""
     found = await tenants.list_keys(services.pool)
     return json_response([_shown(asdict(key)) for key in found])
 
 
-@router.post("/v1/admin/keys", operation_id="admin_create_key")
+@router.post("/v1/admin/keys", include_in_schema=False)
 async def create_key(body: KeyBody, operator: Operator, services: Given) -> Response:
     """A new key, shown this once; its tenant is made if need be."""
     key = await tenants.create_key(services.pool, body.tenant, body.label)
     return json_response({"key_id": tenants.key_id(key), "key": key})
 
 
-@router.delete("/v1/admin/keys/{key_id}", operation_id="admin_revoke_key")
+@router.delete("/v1/admin/keys/{key_id}", include_in_schema=False)
 async def revoke_key(key_id: str, operator: Operator, services: Given) -> Response:
     """Ends a key, in force within seconds."""
     await tenants.revoke_key(services.pool, key_id)

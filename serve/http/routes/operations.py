@@ -41,7 +41,7 @@ async def list_operations(
     )
 
 
-@router.get(f"{BANK}/operations/events", operation_id="operation_events")
+@router.get(f"{BANK}/operations/events", include_in_schema=False)  # it does not end
 async def events(
     bank_id: str,
     tenant: Tenant,

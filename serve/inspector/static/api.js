@@ -87,9 +87,10 @@ export function pause(ms, signal) {
   });
 }
 
-/** Server-sent events over fetch, which can send a key. Yields {event, id, data}. */
+/** Server-sent events over fetch, which can send a key. Yields {event: "open"}, then {event, id, data}. */
 export async function* events(path, { signal, after } = {}) {
   const answer = await raw("GET", path, { signal, headers: after ? { "last-event-id": after } : {} });
+  yield { event: "open" };
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {

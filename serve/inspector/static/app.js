@@ -36,10 +36,9 @@ function App() {
   useKeys({
     "?": () => help.current.showModal(),
     "/": () => document.querySelector("[data-find]")?.focus(),
-    Escape: (event) => (event.target.matches?.("input, textarea, select") ? event.target.blur() : null),
     "g b": () => go("#/"), "g o": to([]), "g r": to(["recall"]), "g m": to(["memories"]), "g e": to(["entities"]),
     "g t": to(["timeline"]), "g d": to(["documents"]), "g c": to(["changes"]), "g w": to(["operations"]), "g s": to(["settings"]),
-  }, [bank]);
+  });
 
   const may = (scope) => who === null || who.scopes.includes(scope);
   const page = first === "" ? html`<${Banks} />`

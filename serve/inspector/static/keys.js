@@ -1,5 +1,5 @@
 /** Single keys that do something on a page; what is typed into a field is left alone. @module */
-import { useEffect } from "./vendor/ui.js";
+import { useEffect, useRef } from "./vendor/ui.js";
 
 const OFF = "fourfold.keys";
 export const enabled = () => localStorage.getItem(OFF) !== "off";
@@ -8,10 +8,13 @@ export const enable = (on) => (on ? localStorage.removeItem(OFF) : localStorage.
 const typing = (target) => target.closest?.("input, textarea, select, [contenteditable]");
 
 /** @param {Record<string, (event: KeyboardEvent) => void>} actions by key; "g x": g, then x */
-export function useKeys(actions, needs = []) {
+export function useKeys(actions) {
+  const held = useRef(actions);
+  held.current = actions;  // as last drawn: a key may come before effects run
   useEffect(() => {
     let before = "";
     const pressed = (event) => {
+      const actions = held.current;
       if (event.defaultPrevented || event.altKey || event.metaKey) return;
       if (event.ctrlKey) {
         const act = event.key === "Enter" && actions["Ctrl+Enter"];
@@ -20,16 +23,20 @@ export function useKeys(actions, needs = []) {
       }
       if (document.querySelector("dialog[open]")) return;
       const single = event.key.length === 1;
-      if (typing(event.target) && event.key !== "Escape") return;
+      if (typing(event.target)) {
+        if (event.key === "Escape") event.target.blur();
+        return;
+      }
+      if (event.key === "Enter" && event.target.closest?.('button, a, summary, [role="button"], [tabindex="0"]')) return;
       if (single && !enabled()) return;
       const name = before === "g" ? `g ${event.key}` : event.key;
-      before = name === "g" && actions !== null ? "g" : "";
+      before = name === "g" ? "g" : "";
       const act = actions[name];
       if (act) { event.preventDefault(); act(event); }
     };
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
-  }, needs);
+  }, []);
 }
 
 export const LIST = [

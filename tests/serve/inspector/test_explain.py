@@ -206,9 +206,8 @@ class TestWhyNot:
 
     async def test_below_the_floor_of_an_arm(self, live: Live) -> None:
         ids = await made(live)
-        found = await why(
-            live, ids["far"], min_scores={"semantic": 0.9}, settings={"enable_graph_retrieval": False}
-        )  # fmt: skip
+        tried = {"enable_graph_retrieval": False}
+        found = await why(live, ids["far"], min_scores={"semantic": 0.9}, settings=tried)
         assert (found["verdict"], found["stopped_at"]) == ("not_listed", "arms")
         semantic = found["arms"]["semantic"]
         assert semantic["score"] < semantic["floor"] == 0.9
@@ -231,7 +230,7 @@ class TestWhyNot:
                 check=True,
                 budget="low",
                 settings={"recall_budget_fixed_low": 1, "enable_graph_retrieval": False},
-            )  # fmt: skip
+            )
         )["why"]
         assert one["stopped_at"] == "arms"
         assert one["arms"]["semantic"]["rank"] > one["arms"]["semantic"]["limit"] == 1

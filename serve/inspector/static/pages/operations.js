@@ -18,15 +18,14 @@ function useNews(bank, news, refresh) {
       let failures = 0, after = null;
       while (!signal.aborted) {
         try {
-          for await (const one of events(bankPath(bank, "operations/events"), { signal, after })) { failures = 0; setHow("live"); after = one.id ?? after; heard.current.news(one.data); }
+          for await (const one of events(bankPath(bank, "operations/events"), { signal, after })) { failures = 0; setHow("live"); after = one.id ?? after; if (one.data) heard.current.news(one.data); }
         } catch (error) { if (error.name === "AbortError") return; }
         failures += 1;
         if (failures >= FAILURES) setHow("asking every 2 s");
         try { if (failures >= FAILURES) heard.current.refresh(); await pause(POLL_MS, signal); } catch { return; }
       }
     })();
-    const live = setTimeout(() => setHow((h) => (h === "connecting" ? "live" : h)), 1500);
-    return () => { clearTimeout(live); leaving.abort(); };
+    return () => leaving.abort();
   }, [bank]);
   return how;
 }

@@ -45,7 +45,7 @@ export function Loaded({ from, empty, children, rows }) {
   return html`<div aria-busy=${loading}>
     <${Problem} error=${error} again=${again} />
     ${data === null ? (loading ? html`<${Bones} rows=${rows} /><p class="sr" role="status">Loading</p>` : null)
-      : html`<div class=${loading ? "stale" : ""}>${empty?.(data) ?? children(data)}</div>`}
+      : html`<div class=${loading ? "stale" : ""}>${empty?.(data) || children(data)}</div>`}
   </div>`;
 }
 
@@ -63,7 +63,7 @@ export function Id({ value }) {
 /** Sentence, picture, table, JSON: one after the other. */
 export function Pictured({ said, picture, table, json, label }) {
   const [view, setView] = useState("picture");
-  useKeys({ t: () => setView((v) => (v === "picture" ? "table" : "picture")) }, []);
+  useKeys({ t: () => setView((v) => (v === "picture" ? "table" : "picture")) });
   const views = [["picture", "Picture"], ["table", "Table"], ["json", "JSON"]];
   return html`<figure><figcaption><span class="said">${said}</span><span class="views" role="group" aria-label=${`View of ${label}`}>
     ${views.map(([name, shown]) => html`<button aria-pressed=${view === name} onClick=${() => setView(name)}>${shown}</button>`)}</span></figcaption>

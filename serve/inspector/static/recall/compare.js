@@ -21,7 +21,7 @@ export function Compare({ bank, params }) {
   const [editing, setEditing] = useState(null);
   const one = { ...a, query: a.query ?? query }, other = { ...b, query: b.query ?? query };
   const set = (x, y) => go(href(["b", bank, "compare"], { a: pack(trimmed(x)), b: pack(trimmed(y)) }));
-  useKeys({ Escape: () => history.back() }, []);
+  useKeys({ Escape: () => history.back() });
   const from = useLoad(async (signal) => {
     if (!query.trim()) return null;
     const explain = (body) => ask("POST", bankPath(bank, "memories/recall/explain"), { body: { ...trimmed(body), lists: 0 }, signal, again: true });
@@ -55,7 +55,7 @@ function Both({ d, bank, one, other }) {
 function Slope({ left, right, text, bank }) {
   const a = left.slice(0, FIRST), b = right.slice(0, FIRST), H = Math.max(a.length, b.length, 1) * STEP + 24, X = 300, Y = 460;
   const y = (i) => 30 + i * STEP;
-  return html`<svg viewBox=${`0 0 ${W} ${H}`} role="group" aria-label="Places in both">
+  return html`<svg viewBox=${`0 0 ${W} ${H}`} style=${{ maxWidth: "860px" }} role="group" aria-label="Places in both">
     <text class="small dim" x=${X} y="12" text-anchor="end">first</text><text class="small dim" x=${Y} y="12">second</text>
     ${a.map((id, i) => { const j = b.indexOf(id); return j < 0 ? null : html`<line x1=${X + 8} x2=${Y - 8} y1=${y(i) - 4} y2=${y(j) - 4} stroke=${i === j ? "var(--line)" : "var(--edge)"} stroke-width=${Math.abs(i - j) >= 3 ? 2 : 1.2} />`; })}
     ${a.map((id, i) => html`<a href=${href(["b", bank, "m", id])}><text class="small n" x=${X} y=${y(i)} text-anchor="end">${right.includes(id) ? "" : "gone · "}${flat(text(id), 38)} ${i + 1}</text></a>`)}

@@ -5,7 +5,7 @@ import { ARMS, Mark, colour } from "../parts/arms.js";
 import { flat } from "../parts/text.js";
 import { REASONS, ordered } from "./model.js";
 
-const TOP = 34, STEP = 22, LINEAR = 20, ARM_X = 16, ARM_GAP = 28, FUSED = 188, RANKED = 316, SERVED = 444, W = 760;
+const TOP = 34, STEP = 22, LINEAR = 20, ARM_X = 16, ARM_GAP = 28, FUSED = 166, RANKED = 276, SERVED = 384, W = 660;
 const FOCUS = 12, MOST = 15;
 
 /** Ranks 1 to 20 at 22 px, the rest compressed. */
@@ -36,7 +36,7 @@ export function Flow({ model, m, pinned, choose, pin }) {
         ${held && ARMS.map((arm, a) => ranks[a] ? html`<path d=${`M${ARM_X + a * ARM_GAP} ${y(ranks[a])}C${ARM_X + a * ARM_GAP + 40} ${y(ranks[a])} ${FUSED - 50} ${y(f)} ${FUSED} ${y(f)}`} stroke=${colour(arm.name)} stroke-dasharray=${arm.dash || null} stroke-width="1.5" fill="none" />` : null)}
         ${!held && ARMS.map((arm, a) => ranks[a] ? html`<circle cx=${ARM_X + a * ARM_GAP} cy=${y(ranks[a])} r="1.8" fill=${colour(arm.name)} />` : null)}
         <path d=${d} stroke=${chosen ? "var(--accent)" : held ? "var(--ink)" : "var(--edge)"} stroke-width=${held ? 2 : 1.2} fill="none" />
-        ${Math.abs(moved) >= 5 && html`<text class="small n" x=${RANKED + 11} y=${y(r) - 3} stroke="var(--page)" stroke-width="3" paint-order="stroke">${moved > 0 ? `+${moved}` : `−${-moved}`}</text>`}
+        ${Math.abs(moved) >= 5 && html`<text class="small n" x=${stop ? RANKED - 12 : RANKED + 11} text-anchor=${stop ? "end" : "start"} y=${y(r) - 3} stroke="var(--page)" stroke-width="3" paint-order="stroke">${moved > 0 ? `+${moved}` : `−${-moved}`}</text>`}
         ${stop && html`<polygon points=${`${stop[0] + 8},${stop[1] - 5} ${stop[0] + 16},${stop[1] - 5} ${stop[0] + 12},${stop[1] + 3}`} fill="var(--bad)" /><text class="small" x=${stop[0] + 20} y=${stop[1] + 3} stroke="var(--page)" stroke-width="3" paint-order="stroke">${REASONS[gone.at] ?? gone.at}</text>`}
         ${s && s <= LINEAR && html`<text class="n small" x=${SERVED + 14} y=${y(s) + 4}><tspan class="dim">${s} </tspan>${flat(model.memories[item].text, 44)}</text>`}</g>`; })}
   </svg>`;

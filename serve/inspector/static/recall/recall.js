@@ -50,15 +50,14 @@ export function Recall({ bank, params }) {
 
   const choose = (changes) => go(href(["b", bank, "recall"], { ...params, ...Object.fromEntries(Object.entries(changes).map(([k, v]) => [k, k === "m" && typeof v === "number" ? shown.explained.memories[v].id : v])) }), { replace: true });
   const exclude = (id) => { const next = { ...request, exclude_ids: [...new Set([...(request.exclude_ids ?? []), id])] }; setRequest(next); run(next); };
-  useKeys({ "Ctrl+Enter": () => run(request), c: () => go(href(["b", bank, "compare"], { a: pack(trimmed(request)), b: pack(trimmed(request)) })) }, [request]);
+  useKeys({ "Ctrl+Enter": () => run(request), c: () => go(href(["b", bank, "compare"], { a: pack(trimmed(request)), b: pack(trimmed(request)) })) });
   const changed = shown && JSON.stringify(trimmed(request)) !== JSON.stringify(shown.request);
   return html`<h1 class="sr">Recall</h1><div class="recall">
-    <${Request} request=${request} change=${setRequest} run=${() => run(request)} fields=${error?.fields} busy=${busy} />
+    <${Request} request=${request} change=${setRequest} run=${() => run(request)} fields=${error?.fields} busy=${busy} beside=${shown && html`<a class="button" href=${href(["b", bank, "compare"], { a: pack(shown.request), b: pack(trimmed(request)) })}>Compare</a>`} />
     ${error && html`<div><${Problem} error=${error} again=${error.status === 401 ? null : () => run(request)} /></div>`}
     ${shown === null && !error ? (busy ? html`<div aria-busy="true"><${Bones} rows=${3} height=${20} /><${Bones} rows=${6} height=${48} /></div>`
       : html`<${Empty}><p>Ask this bank a question: what it finds is shown here, with how it was found, and what was left out and why.</p>${bank === "sample" && html`<ul>${EXAMPLES.map((q) => html`<li><button class="link" onClick=${() => { const next = { query: q }; setRequest(next); run(next); }}>${q}</button></li>`)}</ul>`}<//>`) : null}
     ${shown && html`<${Shown} bank=${bank} request=${shown.request} explained=${shown.explained} at=${{ m: params.m ?? null, v: params.v }} choose=${choose} exclude=${exclude} usual=${usual} stale=${busy} />`}
     ${writes > 0 && html`<div class="note warn" role="status" style=${{ gridColumn: "1 / -1" }}><p>${plural(writes, "write")} since. <button onClick=${() => run(request)}>Run again</button></p></div>`}
-    ${changed && !busy && html`<p class="sr" role="status">The request was changed; it has not been run.</p>`}
-    ${shown && html`<p class="small"><a href=${href(["b", bank, "compare"], { a: pack(shown.request), b: pack(trimmed(request)) })}>Compare with another request</a></p>`}</div>`;
+    ${changed && !busy && html`<p class="sr" role="status">The request was changed; it has not been run.</p>`}</div>`;
 }

@@ -16,16 +16,16 @@ export function trimmed(request) {
 const number = (text) => (text === "" ? undefined : Number(text));
 const list = (text) => text.split(",").map((t) => t.trim()).filter(Boolean);
 
-export function Request({ request, change, run, fields = {}, busy, schema }) {
+export function Request({ request, change, run, fields = {}, busy, beside }) {
   const set = (name) => (value) => change({ ...request, [name]: value });
   const settings = request.settings ?? {}, scores = request.min_scores ?? {}, window = request.temporal_window ?? {};
   const setting = (name, value) => { const next = { ...settings, [name]: value }; if (value === undefined) delete next[name]; set("settings")(next); };
   const [metadata, setMetadata] = useState(JSON.stringify(request.metadata_filter ?? "") === '""' ? "" : JSON.stringify(request.metadata_filter));
   const chips = Object.entries(trimmed(request)).filter(([name]) => name !== "query");
   const json = (text) => { setMetadata(text); try { set("metadata_filter")(text.trim() ? JSON.parse(text) : undefined); } catch { /* not yet JSON */ } };
-  return html`<form class="request" onSubmit=${(e) => { e.preventDefault(); run(); }} aria-label="Request">
+  return html`<form class="request" noValidate onSubmit=${(e) => { e.preventDefault(); run(); }} aria-label="Request">
     <${Field} label="Question" error=${fields.query}><textarea data-find="" dir="auto" rows="3" value=${request.query ?? ""} onInput=${(e) => set("query")(e.target.value)} /><//>
-    <div class="row" style=${{ marginBottom: "8px" }}><button class="primary" disabled=${!request.query?.trim()} title="Ctrl Enter">${busy ? "Running…" : "Run"}</button></div>
+    <div class="row" style=${{ marginBottom: "8px" }}><button class="primary" disabled=${!request.query?.trim()} title="Ctrl Enter">${busy ? "Running…" : "Run"}</button>${beside}</div>
     ${chips.length > 0 && html`<div class="chips" style=${{ marginBottom: "8px" }}>${chips.map(([name, value]) => html`<${Chip} label=${name} onRemove=${() => set(name)(undefined)}>${flat(changeSaid({ [name]: typeof value === "object" && !Array.isArray(value) && !["settings", "min_scores"].includes(name) ? JSON.stringify(value) : value }), 60)}<//>`)}</div>`}
     <div class="grid2"><${Field} label="Budget"><select value=${request.budget ?? "mid"} onChange=${(e) => set("budget")(e.target.value)}><option>low</option><option>mid</option><option>high</option></select><//>
     <${Field} label="Max tokens" error=${fields.max_tokens}><input type="number" value=${request.max_tokens ?? 4096} onInput=${(e) => set("max_tokens")(number(e.target.value))} /><//></div>

@@ -28,7 +28,7 @@ export function Shown({ bank, request, explained, at, choose, exclude, usual, of
   const id = m === null ? (typeof at.m === "string" ? at.m : null) : model.memories[m].id;
   const pin = (item) => setPinned((p) => (p.includes(item) ? p.filter((x) => x !== item) : [...p, item].slice(-3)));
   const step = (n) => () => { const place = m === null ? -1 : model.served.indexOf(m); const next = model.served[Math.max(0, Math.min(model.served.length - 1, place + n))]; if (next !== undefined) choose({ m: next }); };
-  useKeys({ ArrowDown: step(1), ArrowUp: step(-1), w: () => choose({ v: "why" }), p: () => m !== null && pin(m), x: () => m !== null && exclude?.(model.memories[m].id), Escape: () => choose({ m: null }), Enter: () => choose({ v: "score" }) }, [model, m]);
+  useKeys({ ArrowDown: step(1), ArrowUp: step(-1), w: () => choose({ v: "why" }), p: () => m !== null && pin(m), x: () => m !== null && exclude?.(model.memories[m].id), Escape: () => choose({ m: null }), Enter: () => choose({ v: "score" }) });
   const view = TABS.some(([name]) => name === at.v) ? at.v : "score";
   const { time, spans } = explained;
   const memory = m === null ? null : model.memories[m];

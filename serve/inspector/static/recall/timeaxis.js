@@ -4,7 +4,7 @@ import { dayOf, exact, plural, utc } from "../format.js";
 import { Text, flat } from "../parts/text.js";
 import { REASONS } from "./model.js";
 
-const W = 640, LEFT = 8, RIGHT = 8;
+const W = 520, LEFT = 8, RIGHT = 8;
 const micros = (iso) => (iso ? new Date(iso).getTime() : null);
 
 /** The question with its time words marked; places count characters. */

@@ -3,7 +3,7 @@ import { html } from "../vendor/ui.js";
 import { plain, plural } from "../format.js";
 import { flat } from "../parts/text.js";
 
-const W = 640;
+const W = 520;
 
 export function tokensSaid(model) {
   const { tokens } = model.explained;

@@ -2,7 +2,7 @@
 import { html } from "../vendor/ui.js";
 import { ms } from "../format.js";
 
-const W = 640, NAME = 190, ROW = 20;
+const W = 540, NAME = 170, ROW = 20;
 
 /** Spans as a tree in the order of their beginnings: [{span, depth}]. */
 export function tree(spans) {
