@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from axe_playwright_python.base import AXE_FILE_PATH
@@ -407,7 +408,7 @@ async def test_errors_keep_the_form(tab: Tab) -> None:
 
 
 async def test_operations_move_by_themselves(tab: Tab, live: Live) -> None:
-    bank = "operated"
+    bank = f"operated-{uuid4()}"
     await live.http.put(f"{B}/{bank}", json={})
     await tab.open(f"#/b/{bank}/operations")
     await settled(tab)
