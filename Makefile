@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 PORT   ?=
 DATA   ?= .fourfold
+LLM    ?=
 
 # faiss-cpu and faiss-gpu exclude each other: which one is decided by what the machine has.
 ACCEL  := $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
@@ -42,8 +43,8 @@ $(STAMP)-dev: pyproject.toml | $(BIN)/python
 	$(PIP) -e '.[$(ACCEL),test,dev]'
 	@touch $@ $(STAMP)-test $(STAMP)-serve
 
-serve: $(STAMP)-serve  ## run the server on this machine: PORT=, DATA=, CONFIG=
-	@exec $(BIN)/fourfold serve $(if $(PORT),--port $(PORT)) --data $(DATA) --config $(CONFIG)
+serve: $(STAMP)-serve  ## run the server on this machine: PORT=, DATA=, CONFIG=, LLM=
+	@$(if $(LLM),FOURFOLD_LLM_PROVIDER=$(LLM)) exec $(BIN)/fourfold serve $(if $(PORT),--port $(PORT)) --data $(DATA) --config $(CONFIG)
 
 test: $(STAMP)-test  ## every test that can run here
 	$(BIN)/python -m pytest -m 'not gpu and not bench'

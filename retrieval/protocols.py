@@ -8,7 +8,7 @@ adapters that cross a process translate it into the time left.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -176,6 +176,68 @@ class LLM(Protocol):
         Raises ModelRefused, ModelCut, ModelTooLong (this input); RateLimited (the tenant's
         budget); ModelExhausted, Overloaded, Unavailable, DeadlineExceeded.
         """
+        ...
+
+
+class BatchState(Protocol):
+    """How far a batch is: `processed` of `total` questions; `ended`: no more answers come."""
+
+    @property
+    def ended(self) -> bool: ...
+
+    @property
+    def processed(self) -> int: ...
+
+    @property
+    def total(self) -> int: ...
+
+
+class BatchLLM(Protocol):
+    """Batches of a language model's provider: many questions at once, answered within a day for
+    less. Calls are short, made once, and raise as those of LLM do, but for errors of the input."""
+
+    @property
+    def account(self) -> str:
+        """Where batches go: provider and address. A batch can only be asked about there."""
+        ...
+
+    async def submit(
+        self,
+        operation: str,
+        questions: Mapping[str, tuple[Sequence[Mapping[str, Any]], tuple[str, Mapping[str, Any]]]],
+        *,
+        max_tokens: int,
+        tenant: str,
+        bank: str,
+        mark: str,
+    ) -> str | None:
+        """Sends questions (messages, schema) under names of at most 64 characters: the batch's id,
+        or None where the provider takes none. Twice the same is two batches: see `find`.
+
+        RateLimited where the tenant's budget is used up."""
+        ...
+
+    async def find(self, mark: str) -> str | None:
+        """The batch that was submitted with the mark, if the provider knows one."""
+        ...
+
+    async def look(self, id: str) -> BatchState | None:
+        """How far a batch is; None where the provider knows it no more."""
+        ...
+
+    def answers(
+        self, id: str, operation: str, *, tenant: str, bank: str, about: Mapping[str, str]
+    ) -> AsyncGenerator[tuple[str, Completion], None]:
+        """The answers of a batch that has ended, by the names of their questions, booked as they
+        are read. Questions that failed are missing; what was cut or refused has no text."""
+        ...
+
+    async def cancel(self, id: str) -> None:
+        """Stops a batch; one that has ended stays as it is."""
+        ...
+
+    async def forget(self, id: str) -> None:
+        """Drops what the provider keeps of a batch that has ended."""
         ...
 
 

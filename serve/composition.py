@@ -32,7 +32,8 @@ from retrieval.consolidation import by_rules, queue, rounds
 from retrieval.consolidation.deps import ConsolidationDeps
 from retrieval.errors import FourfoldError
 from retrieval.ingest.context import WriteContext, analyser_for
-from retrieval.ingest.operations.worker import HANDLERS, Worker
+from retrieval.ingest.extract.by_batch import BatchExtractor
+from retrieval.ingest.operations.worker import HANDLERS, SLOTS, Worker
 from retrieval.keyword.analyser import Analyser
 from retrieval.maintenance.upkeep import Upkeep
 from retrieval.mental import schedule
@@ -53,8 +54,9 @@ from retrieval.store import banks
 from retrieval.store import limits as tenant_limits
 from retrieval.store.database.pool import Connection, Pool
 from retrieval.store.heads import BankHead
-from retrieval.store.mental_models import REFRESH
+from retrieval.store.refreshes import REFRESH
 from retrieval.store.tenants import DEFAULT_TENANT
+from retrieval.store.turns import Line
 from retrieval.types import RecallQuery
 from serve import metrics
 from serve.admission.controller import AdmissionController, AdmissionLimits, LimitShare
@@ -80,6 +82,10 @@ REFLECT_WAIT_S = 30.0
 SEARCHES_AT_ONCE = 8
 """Recalls of reflects that run at once in a process, beside those of clients."""
 SEARCHES_WAITING = 1024
+WAITING_PER_CALL = 4
+"""Retains by a language model that a process has open, for each call that it may make at once."""
+RETAIN_WAIT_S = 30.0
+"""How long such a retain waits for a place at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,11 +248,12 @@ async def open_writer(
         deps = consolidation.ingest
     if settings.worker.worker_enabled:
         poll_s = settings.worker.worker_poll_interval_ms / 1000
-        workers = [Worker(deps, handlers=HANDLERS, poll_s=poll_s)]
+        slots = settings.worker.worker_max_slots or max(SLOTS, llm.retains_at_once)
+        workers = [Worker(deps, handlers=HANDLERS, slots=slots, poll_s=poll_s)]
         # Apart: nobody's retain is to wait behind what a model writes.
         if consolidation.able:
             rounds_of = {queue.TYPE: rounds.handler(consolidation)}
-            workers.append(Worker(deps, handlers=rounds_of, poll_s=poll_s))
+            workers.append(Worker(deps, handlers=rounds_of, slots=1, poll_s=poll_s))
             keeping = asyncio.create_task(queue.keep_queued(pool, settings.consolidation))
             stack.callback(keeping.cancel)
         if documents is not None:
@@ -255,12 +262,15 @@ async def open_writer(
                 Worker(
                     deps,
                     handlers={REFRESH: schedule.handler(documents)},
+                    slots=own.mental_model_refresh_concurrency,
                     poll_s=poll_s,
-                    at_once=own.mental_model_refresh_concurrency,
                 )
             )
             scheduling = asyncio.create_task(schedule.keep_scheduled(pool, own))
             stack.callback(scheduling.cancel)
+        if isinstance(deps.extractor, BatchExtractor):
+            sweeping = asyncio.create_task(deps.extractor.keep_swept(pool))
+            stack.callback(sweeping.cancel)
         for worker in workers:
             await worker.start()
             stack.push_async_callback(worker.stop)
@@ -357,6 +367,31 @@ def reflect_admission(
     )
 
 
+def retain_admission(
+    settings: Settings,
+    pool: Pool,
+    llm: LanguageModels,
+    share: Callable[[], LimitShare] = LimitShare,
+) -> AdmissionController:
+    """Admission of retains that wait for a language model, apart from writes that do not: most of
+    their time they wait for a turn at its account, which is fair by itself, so that many may; and a
+    quarter of the places is left to tenants with nothing running."""
+
+    async def limits(tenant: str) -> AdmissionLimits:
+        own = await tenant_limits.of_tenant(pool, tenant)
+        return AdmissionLimits(own.writes_at_once or 0)
+
+    most = WAITING_PER_CALL * max(llm.retains_at_once, settings.limits.write_max_concurrent)
+    return AdmissionController(
+        most,
+        settings.limits.write_queue_max,
+        wait_max_s=RETAIN_WAIT_S,
+        kept=most // 4,
+        limits=limits,
+        share=share,
+    )
+
+
 def read_admission(settings: Settings) -> AdmissionController:
     """Admission of lists, statistics and single reads: bounds and turns, no rates."""
     common = settings.limits
@@ -409,6 +444,8 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         write_admission=write_admission(settings, pool, membership.share),
         read_admission=read_admission(settings),
         reflect_admission=reflect_admission(settings, pool, membership.share),
+        retain_admission=retain_admission(settings, pool, llm, membership.share),
+        line=Line(settings.limits.write_queue_max),
         llm=llm,
         documents=documents,
         embedder=embedder,

@@ -31,6 +31,7 @@ class LocalWriter:
         document_tags: Sequence[str],
         key: Key | None = None,
         left_s: float | None = None,
+        limit_s: float | None = None,
     ) -> dict[str, Any]:
         usage = await retain(
             self._deps,
@@ -40,6 +41,7 @@ class LocalWriter:
             document_tags=document_tags,
             key=key,
             deadline=None if left_s is None else time.monotonic() + left_s,
+            until=None if limit_s is None else time.monotonic() + limit_s,
         )
         return dict(usage)
 

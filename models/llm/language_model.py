@@ -239,13 +239,29 @@ class LanguageModel:
             return min(errors, key=lambda e: getattr(e, "retry_after_s", math.inf))
         return errors[-1]
 
-    async def probe(self, deadline: float) -> None:
-        """Asks every member for one word; raises what stands in the way of the first that fails."""
+    async def probe(self, deadline: float, *, tools: bool = False) -> None:
+        """Asks every member for one word, `tools`: offering one; raises what stands in the way of
+        the first that fails."""
+        said = [{"role": "user", "content": "Say yes, by the tool if there is one."}]
         for link in self._links:
             question = Question(
-                "probe", [{"role": "user", "content": "Say yes."}], 256, deadline=deadline
+                "probe", said, 256, tools=[_TOOL] if tools else (), deadline=deadline
             )
             await link.member.ask(question, Spent())
+
+
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "say",
+        "description": "Says one word.",
+        "parameters": {
+            "type": "object",
+            "properties": {"word": {"type": "string"}},
+            "required": ["word"],
+        },
+    },
+}
 
 
 def estimate(question: Question) -> int:

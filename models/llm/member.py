@@ -14,7 +14,8 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -102,10 +103,7 @@ class Member:
         if self._client is None:
             most = self.settings.max_concurrent
             self._client = httpx.AsyncClient(
-                headers={
-                    "Content-Type": "application/json",
-                    **self._dialect.headers(self.settings),
-                },
+                headers=self._dialect.headers(self.settings),
                 timeout=httpx.Timeout(self.settings.timeout_s, connect=CONNECT_S),
                 limits=httpx.Limits(max_connections=most, max_keepalive_connections=most),
                 transport=self._transport,
@@ -122,6 +120,67 @@ class Member:
         Raises Refused, CutOff, TooLong (this input); Misconfigured, Exhausted (this account);
         Overloaded (limited), Unavailable, RemoteError, BadOutput; DeadlineExceeded."""
         return await _Call(self, question, spent, at_once).run()
+
+    def body(self, question: Question, max_tokens: int) -> dict[str, Any]:
+        """The question as this model is asked now, by what was learnt of it."""
+        rung = Rung.PROMPT if question.schema is None else self._rung
+        return self._dialect.body(question, self.settings, rung, self._dropped, max_tokens)
+
+    def read(self, answer: Any) -> Completion:
+        """An answer to what `body` made, also where that is long ago; without text where it was cut
+        or refused. BadOutput."""
+        completion = self._dialect.read(answer, Rung.TOOL)
+        text = _clean(completion.text) if completion.finish in ("stop", "tool_calls") else ""
+        return replace(
+            completion, text=text, model=self.settings.model, member=self.settings.provider
+        )
+
+    @asynccontextmanager
+    async def request(self, method: str, path: str, **more: Any) -> AsyncIterator[httpx.Response]:
+        """One request beside calls, once, without a turn: its answer, still to be read; `more` as
+        of httpx. Raises Misconfigured, Exhausted, Overloaded, Unavailable, RemoteError."""
+        if self._client is None:
+            raise Unavailable(self.name, "it is not started")
+        if held_s := self.account.held_s:
+            raise Overloaded(f"{self.name}: its account is limited for now", held_s)
+        try:
+            async with self._client.stream(
+                method, self.settings.base_url + path, **more
+            ) as response:
+                if not response.is_success:
+                    await response.aread()
+                    raise self._failure(response)
+                yield response
+        except httpx.HTTPError as broken:
+            reason = f"{type(broken).__name__}: {broken}".rstrip(": ")
+            raise Unavailable(self.name, reason) from broken
+
+    def _failure(self, response: httpx.Response) -> ModelError:
+        verdict = self.judged(response)
+        told = f"{self.name}: {verdict.message}"
+        match verdict.outcome:
+            case Outcome.EXHAUSTED:
+                return Exhausted(told, verdict.wait_s)
+            case Outcome.LIMITED:
+                wait_s = max(verdict.wait_s, self.settings.initial_backoff_s)
+                self.account.limited(wait_s)
+                return Overloaded(told, max(1.0, wait_s))
+            case Outcome.TRANSIENT if response.status_code != 501:
+                return Unavailable(self.name, verdict.message)
+            case Outcome.SETUP if response.status_code != 404:
+                return Misconfigured(told)
+            case _:
+                return RemoteError(self.name, verdict.message, status=response.status_code)
+
+    def judged(self, response: httpx.Response) -> Verdict:
+        """What an answer that was read means."""
+        return judge(
+            response.status_code,
+            response.headers,
+            response.content,
+            now=datetime.now(UTC),
+            longest_wait_s=self.settings.max_backoff_s,
+        )
 
 
 class _Call:
@@ -145,13 +204,13 @@ class _Call:
         while self.spent.requests < REQUESTS:
             rung = member._rung if self.question.schema is not None else None
             try:
-                response = await self._send(rung)
+                response = await self._send()
             except (httpx.HTTPError, TimeoutError) as broken:
                 reason = f"{type(broken).__name__}: {broken}".rstrip(": ")
                 error = Unavailable(member.name, reason)
                 await self._failed(error, 0.0)
                 continue
-            verdict = self._judged(response)
+            verdict = member.judged(response)
             if verdict.outcome is Outcome.GOOD:
                 try:
                     completion = member._dialect.read(_decoded(response.content), rung)
@@ -180,19 +239,13 @@ class _Call:
             error = await self._ended(verdict, response.status_code, rung)
         raise error
 
-    async def _send(self, rung: Rung | None) -> httpx.Response:
+    async def _send(self) -> httpx.Response:
         member, question = self.member, self.question
         client = member._client
         if client is None:
             raise Unavailable(member.name, "it is not started")
         self._in_time(member.account.held_s)
-        body = member._dialect.body(
-            question,
-            member.settings,
-            Rung.PROMPT if rung is None else rung,
-            member._dropped,
-            self.max_tokens,
-        )
+        body = member.body(question, self.max_tokens)
         content = json.dumps(body, ensure_ascii=False).encode(errors="replace")
         turn = member.account.turn(
             question.turn, question.tenant, at_once=self.at_once, deadline=question.deadline
@@ -213,7 +266,8 @@ class _Call:
     async def _read(self, client: httpx.AsyncClient, content: bytes) -> httpx.Response:
         """The whole answer, unless it is endless."""
         url = self.member.settings.base_url + self.member._dialect.PATH
-        async with client.stream("POST", url, content=content) as response:
+        kind = {"Content-Type": "application/json"}
+        async with client.stream("POST", url, content=content, headers=kind) as response:
             parts, size = [], 0
             async for part in response.aiter_bytes():
                 parts.append(part)
@@ -222,15 +276,6 @@ class _Call:
                     raise httpx.ReadError(f"the answer is longer than {ANSWER_BYTES} bytes")
             plain = [(k, v) for k, v in response.headers.items() if k != "content-encoding"]
             return httpx.Response(response.status_code, headers=plain, content=b"".join(parts))
-
-    def _judged(self, response: httpx.Response) -> Verdict:
-        return judge(
-            response.status_code,
-            response.headers,
-            response.content,
-            now=datetime.now(UTC),
-            longest_wait_s=self.member.settings.max_backoff_s,
-        )
 
     async def _ended(self, verdict: Verdict, status: int, rung: Rung | None) -> ModelError:
         """What an answer that is none comes to: raises where it is final, else has paused."""

@@ -23,6 +23,7 @@ class Provider:
     """`url` "" must be given. `first_rung`: where structured answers start; a refusal leads down.
 
     `completion_tokens`: the limit is called max_completion_tokens. `keyless`: answers without one.
+    `batches`: takes files of questions, answered within a day for less.
     """
 
     url: str = ""
@@ -30,12 +31,13 @@ class Provider:
     completion_tokens: bool = False
     keyless: bool = False
     messages: bool = False
+    batches: bool = False
 
 
 PROVIDERS = {
-    "openai": Provider("https://api.openai.com/v1", completion_tokens=True),
+    "openai": Provider("https://api.openai.com/v1", completion_tokens=True, batches=True),
     "anthropic": Provider("https://api.anthropic.com/v1", Rung.TOOL, messages=True),
-    "groq": Provider("https://api.groq.com/openai/v1"),
+    "groq": Provider("https://api.groq.com/openai/v1", batches=True),
     "openrouter": Provider("https://openrouter.ai/api/v1"),
     "requesty": Provider("https://router.requesty.ai/v1"),
     "deepseek": Provider("https://api.deepseek.com", Rung.OBJECT),
@@ -45,7 +47,7 @@ PROVIDERS = {
     "fireworks": Provider("https://api.fireworks.ai/inference/v1"),
     "nous": Provider("https://inference-api.nousresearch.com/v1", Rung.OBJECT),
     "opencode-go": Provider("https://opencode.ai/zen/go/v1", Rung.OBJECT),
-    "gemini": Provider("https://generativelanguage.googleapis.com/v1beta/openai"),
+    "gemini": Provider("https://generativelanguage.googleapis.com/v1beta/openai", batches=True),
     "ollama": Provider("http://localhost:11434/v1", keyless=True),
     "ollama-cloud": Provider("https://ollama.com/v1"),
     "lmstudio": Provider("http://localhost:1234/v1", keyless=True),

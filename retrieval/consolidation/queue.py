@@ -2,7 +2,7 @@
 
 One operation of a bank waits at most; while one runs, one more may wait behind it, and never do two
 run (`operations.BANK_LANE`). A burst of writes is one run: each puts it off by a few seconds, up to
-a limit.
+a limit. Where a run killed its processes none is queued until somebody asks for one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def queue_after_write(
         quiet,
         max(quiet, longest),
     )
-    if not waits:
+    if not waits and not await operations.deadly(connection, head.bank, TYPE):
         await _create(connection, head.bank, {}, wait_s=quiet)
 
 
@@ -181,6 +181,8 @@ async def reconcile(pool: Pool, settings: ConsolidationSettings, limit: int = 1_
             head = await banks.lock(connection, row["tenant_id"], row["bank_id"])
             own = settings.with_overrides(head.config)
             if not (own.enable_observations and own.enable_auto_consolidation):
+                return False
+            if await operations.deadly(connection, head.bank, TYPE):
                 return False
             await next_round(connection, head.bank, {}, 0.0)
             return True

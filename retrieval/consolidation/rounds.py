@@ -24,6 +24,7 @@ from retrieval.consolidation.actions import Decided, Reader
 from retrieval.consolidation.batch import SMALL_BANK, Batch, gather
 from retrieval.consolidation.dedup import twins
 from retrieval.consolidation.deps import ConsolidationDeps
+from retrieval.consolidation.restated import evidence
 from retrieval.errors import (
     DeadlineExceeded,
     InvalidInput,
@@ -38,7 +39,8 @@ from retrieval.errors import (
 )
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.facts import Fact
-from retrieval.ingest.operations.worker import Handler, Parked
+from retrieval.ingest.operations.parking import Parked
+from retrieval.ingest.operations.worker import Handler
 from retrieval.ingest.scopes import scope_key
 from retrieval.ingest.write.enrich import embedded
 from retrieval.ingest.write.stored import Stored, load
@@ -204,6 +206,10 @@ class Round:
             self.tally.waiting += len(facts)
             return
         self.tally.waiting += len(facts) - len(batch.facts)
+        if rest := await self._restated(batch):
+            await self._batch(scope, rest, settings)
+        if rest is not None:
+            return
         reader = Reader(batch, translated=language(self.deps, batch) is not None)
         try:
             decided = await decide(self.deps, self.asker, batch, reader, settings)
@@ -220,6 +226,21 @@ class Round:
                      not in written.waiting]  # fmt: skip
             if again:
                 await self._batch(scope, again, settings)
+
+    async def _restated(self, batch: Batch) -> list[Stored] | None:
+        """Commits what needs nobody's decision; the facts that are left then, None where there was
+        none of that kind."""
+        ingest = self.deps.ingest
+        if batch.bank.head.vector_set != ingest.vector_set:
+            return None
+        found = await evidence(ingest.pool, batch)
+        if found is None:
+            return None
+        own, decided = found
+        plan = commit.Plan(own, decided, [], {})
+        self.tally.add(await commit.commit(self.deps, self.claimed, plan, self.tally.done))
+        taken = {one.fact.id for one in own.facts}
+        return [one for one in batch.facts if one.fact.id not in taken]
 
     async def _gathered(
         self, scope: frozenset[str], facts: Sequence[Stored], settings: ConsolidationSettings

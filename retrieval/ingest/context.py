@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from retrieval.ingest.extract.extraction import FactExtractor
+from retrieval.ingest.progress import Progress
 from retrieval.keyword.analyser import Analyser
 from retrieval.protocols import Embedder, Neighbours
 from retrieval.settings import RetainSettings
@@ -81,7 +82,8 @@ class WriteContext:
 
     `extractor` may be None: chunks are then stored as they are. `committed` is told the head of
     a bank after each write to it; it must return at once. `ripens` is told inside the transaction
-    of a write that leaves memories to be consolidated."""
+    of a write that leaves memories to be consolidated. `progress` is told how far a write is: an
+    operation has its own, the rest nobody looks at."""
 
     pool: Pool
     embedder: Embedder
@@ -95,6 +97,7 @@ class WriteContext:
     run: Run = in_thread
     committed: Callable[[BankHead], None] = lambda head: None
     ripens: Callable[[Connection, BankHead], Awaitable[None]] | None = None
+    progress: Progress = field(default_factory=Progress)
 
     @property
     def vector_set(self) -> str:

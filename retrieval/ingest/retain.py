@@ -7,10 +7,11 @@ the stored text. Writers of one document take turns. All items of a call are sto
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID, uuid4
 
 from retrieval.errors import Conflict
@@ -39,14 +40,20 @@ class _Stale(Exception):
     """A document changed between reading it and locking the bank."""
 
 
+Also: TypeAlias = Callable[[Connection, Mapping[str, Any]], Awaitable[None]]
+"""Something for a retain's transaction, told what came of it: unit_ids_count and what extraction
+cost (retrieval.ingest.extract.by_model.Outcome.metadata)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Errand:
     """On whose behalf a retain is done; see there."""
 
-    also: Callable[[Connection], Awaitable[None]] | None = None
+    also: Also | None = None
     operation: UUID | None = None
     key: Key | None = None
     deadline: float | None = None
+    until: float | None = None
 
 
 async def retain(
@@ -57,11 +64,13 @@ async def retain(
     *,
     document_tags: Sequence[str] | None = None,
     now: datetime | None = None,
-    also: Callable[[Connection], Awaitable[None]] | None = None,
+    also: Also | None = None,
     anew: Reprocess | None = None,
     operation: UUID | None = None,
     key: Key | None = None,
     deadline: float | None = None,
+    until: float | None = None,
+    longest: int = CONTENT_LIMIT,
 ) -> dict[str, int]:
     """Stores the items and returns the tokens that extraction cost.
 
@@ -70,16 +79,19 @@ async def retain(
     `operation` is the id of the operation that this is. With `key` the usage is kept as the answer,
     and nothing is done where there is one. Conflict if others write one of the documents until
     `deadline` (time.monotonic()); with `anew` also if the document was changed since.
+    DeadlineExceeded where extraction is not done by `until`, on the same clock; None: as long as
+    the settings allow. `longest`: characters of one item.
     """
     banks.check_id(bank_id)
-    errand = Errand(also, operation, key, deadline)
+    last = time.monotonic() + deps.settings.retain_wall_timeout_s
+    errand = Errand(also, operation, key, deadline, last if until is None else min(last, until))
     checked = await deps.run(
         parse,
         items,
         document_tags,
         now or deps.clock(),
         deps.settings.retain_max_items,
-        DOCUMENT_LIMIT if anew else CONTENT_LIMIT,
+        DOCUMENT_LIMIT if anew else longest,
     )
 
     async def work() -> dict[str, Any]:
@@ -104,9 +116,12 @@ async def _retain(
         bank_id,
         narrator=bank_id,
         turn="retain" if errand.operation is None else "retain_later",
+        deadline=errand.until,
         pool=deps.pool,
         fresh=anew is not None,
         trace_id=str(errand.operation or uuid4()),
+        operation=errand.operation,
+        progress=deps.progress,
     )
     extraction = Extraction(deps.extractor, job)
     usage = extraction.outcome.usage
@@ -149,7 +164,9 @@ async def _store(
     written = await deps.run(_all_facts, bank_id, made)
     facts = [fact for each in written for fact in each.facts]
     links = [link for each in written for link in each.links]
+    deps.progress.at("embedding", 0, len(facts))
     prepared = await prepare(deps, settings, facts, tenant) if facts else None
+    deps.progress.at("storing", 0, len(facts))
 
     async def work(change: Change) -> None:
         fresh = await known(change.connection, change.bank, ids)
@@ -179,7 +196,8 @@ async def _store(
                 change.connection, change.bank, errand.key, extraction.outcome.usage.wire()
             )
         if errand.also is not None:
-            await errand.also(change.connection)
+            result = {"unit_ids_count": len(placed), **extraction.outcome.metadata()}
+            await errand.also(change.connection, result)
 
     await write(deps, tenant, bank_id, work, create=True)
 

@@ -10,10 +10,11 @@ from typing import Any
 from retrieval.errors import Conflict
 from retrieval.mental.refresh import ERROR, FULLS_FAILED, NOT_APPLIED, PRESERVED, WRITTEN, Result
 from retrieval.settings.mental import MentalSettings
-from retrieval.store import banks, mental_models
+from retrieval.store import banks, citations, mental_models
 from retrieval.store.database.pool import Connection, Pool, write
 from retrieval.store.edge import iso
-from retrieval.store.mental_models import REFRESH, Model
+from retrieval.store.mental_models import Model
+from retrieval.store.refreshes import REFRESH
 
 Also = Callable[[Connection], Awaitable[None]]
 """What else belongs to the transaction."""
@@ -30,7 +31,7 @@ async def keep(pool: Pool, result: Result, settings: MentalSettings, also: Also)
         taken, new = result.snapshot, result.document
         if new is not None and result.outcome != PRESERVED:
             cites = {one.id for one in result.sources if one.is_memory} & new.cites
-            there = await mental_models.live(connection, held.bank, cites)
+            there = await citations.live(connection, held.bank, cites)
             missing = cites - there.keys()
             stale = {id for id, one in taken.cited.items() if id in there
                      and there[id].text != one.text}  # fmt: skip
@@ -60,7 +61,7 @@ async def _store(
     taken, new = result.snapshot, result.document
     if result.outcome == WRITTEN and settings.enable_mental_model_history:
         most = settings.mental_model_history_max_entries
-        await mental_models.remember(connection, held.bank, held.id, held.content, most)
+        await citations.remember(connection, held.bank, held.id, held.content, most)
     preserved = result.outcome == PRESERVED
     response: Mapping[str, Any] | None = held.reflect_response
     if new is not None and (not preserved or response is not None):
@@ -80,7 +81,7 @@ async def _store(
         full=rewritten,
     )
     if new is not None:
-        await mental_models.cite(connection, held.bank, held.id, new.cites)
+        await citations.cite(connection, held.bank, held.id, new.cites)
 
 
 def _response(result: Result, before: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from retrieval.mental.search import search
 from retrieval.mental.trigger import PAGE, Trigger, checked, merged
 from retrieval.protocols import Embedder
 from retrieval.settings import RetainSettings
-from retrieval.store import banks, mental_models, pages
+from retrieval.store import banks, citations, mental_models, pages, refreshes
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.store.edge import iso
 from retrieval.store.tags import TagFilter
@@ -170,7 +170,7 @@ async def patch(
         elif own:
             before = await models.changed(connection, bank, model, own)
             if able and own.get("source_query", before["source_query"]) != before["source_query"]:
-                await mental_models.queue_refresh(connection, bank, model)
+                await refreshes.queue_refresh(connection, bank, model)
         if "name" in changes or "parent_id" in changes:
             await pages.move(connection, bank, row, changes)
         return await _shown(connection, bank, node_id)
@@ -279,7 +279,7 @@ async def export(pool: Pool, tenant: str, bank_id: str) -> dict[str, Any]:
             if row["mental_model_id"] is None:
                 continue
             model = await mental_models.model(connection, bank, row["mental_model_id"])
-            earlier = await mental_models.history(connection, bank, model.id)
+            earlier = await citations.history(connection, bank, model.id)
             files.append({"path": f"{row['id']}.md", "content": markdown(row, model.content)})
             files.append({"path": f"{row['id']}.log.md", "content": _log(row, earlier)})
         return files

@@ -13,7 +13,7 @@ from uuid import uuid4
 from retrieval.errors import InvalidInput
 from retrieval.mental import staleness
 from retrieval.mental.trigger import Trigger, following, merged
-from retrieval.store import banks, mental_models
+from retrieval.store import banks, citations, mental_models, refreshes
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.store.edge import iso, listing, page
 
@@ -66,7 +66,7 @@ async def created(
     """A new model with its first refresh queued; the operation's id. The bank's row is locked."""
     await mental_models.insert(connection, bank, id, fields, page=page)
     await rescheduled(connection, bank, id, fields["trigger"])
-    return str(await mental_models.queue_refresh(connection, bank, id))
+    return str(await refreshes.queue_refresh(connection, bank, id))
 
 
 async def rescheduled(
@@ -205,7 +205,7 @@ async def history(pool: Pool, tenant: str, bank_id: str, id: str) -> list[dict[s
         await mental_models.row(connection, bank, id)
         return [
             {"previous_content": row["previous_content"], "changed_at": iso(row["changed_at"])}
-            for row in await mental_models.history(connection, bank, id)
+            for row in await citations.history(connection, bank, id)
         ]
 
     return await read(pool, work)
@@ -230,8 +230,8 @@ async def refresh(
     async def work(connection: Connection) -> dict[str, Any]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
         await mental_models.row(connection, bank, id, lock=True)
-        operation = await mental_models.queue_refresh(connection, bank, id, full=full)
-        await mental_models.unpark(connection, bank, id)
+        operation = await refreshes.queue_refresh(connection, bank, id, full=full)
+        await refreshes.unpark(connection, bank, id)
         return {"operation_id": str(operation), "status": "queued"}
 
     return await write(pool, work)

@@ -38,8 +38,8 @@ from retrieval.mental.writer import (
 )
 from retrieval.recall.engine import Recaller
 from retrieval.store import directives, entities
+from retrieval.store.citations import Live
 from retrieval.store.database.pool import Pool, read
-from retrieval.store.mental_models import Live
 
 WRITTEN, UNCHANGED = "content_written", "content_unchanged"
 PRESERVED = "content_preserved_no_new_facts"

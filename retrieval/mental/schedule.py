@@ -18,15 +18,17 @@ from typing import Any
 
 from retrieval.errors import FourfoldError, Overloaded, Unavailable
 from retrieval.ingest.context import WriteContext
-from retrieval.ingest.operations.worker import Handler, Parked
+from retrieval.ingest.operations.parking import Parked
+from retrieval.ingest.operations.worker import Handler
 from retrieval.ingest.write.transaction import Change
 from retrieval.mental import keeping, staleness
 from retrieval.mental.refresh import Refresher
 from retrieval.mental.trigger import Trigger, following
 from retrieval.settings.mental import MentalSettings
-from retrieval.store import mental_models, operations
+from retrieval.store import citations, mental_models, operations, refreshes
 from retrieval.store.database.pool import Connection, Pool, write
 from retrieval.store.operations import Claim
+from retrieval.store.refreshes import REFRESH
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +97,7 @@ async def scope_changed(change: Change, scopes: Collection[frozenset[str]]) -> N
     """Marks the documents that are refreshed after a consolidation. Which of them it concerns is
     looked at when they are queued."""
     if scopes:
-        await mental_models.mark(change.connection, change.bank)
+        await refreshes.mark(change.connection, change.bank)
 
 
 async def keep_scheduled(pool: Pool, settings: MentalSettings) -> None:
@@ -120,15 +122,15 @@ async def queue_marked(pool: Pool, settings: MentalSettings) -> int:
 
     async def work(connection: Connection) -> int:
         queued = 0
-        for bank, id in await mental_models.marked(connection, AT_ONCE):
-            row = await mental_models.claimed_row(connection, bank, id)
+        for bank, id in await refreshes.marked(connection, AT_ONCE):
+            row = await refreshes.claimed_row(connection, bank, id)
             if row is None:
                 continue
             if await _wants(connection, row):
                 await _queue(connection, row, settings, full=False)
                 queued += 1
             else:
-                await mental_models.unmark(connection, bank, id)
+                await refreshes.unmark(connection, bank, id)
         return queued
 
     return await write(pool, work)
@@ -140,8 +142,8 @@ async def queue_due(pool: Pool, settings: MentalSettings) -> int:
     async def work(connection: Connection) -> int:
         queued = 0
         now: datetime = await connection.fetchval("select now()")
-        for bank, id in await mental_models.due(connection, AT_ONCE):
-            row = await mental_models.claimed_row(connection, bank, id)
+        for bank, id in await refreshes.due(connection, AT_ONCE):
+            row = await refreshes.claimed_row(connection, bank, id)
             if row is None:
                 continue
             whole = row["next_full_refresh_at"]
@@ -167,11 +169,13 @@ async def _wants(connection: Connection, row: Any) -> bool:
     bank, id = row["bank"], row["id"]
     if id not in await staleness.stale(connection, bank, [row]):
         return False
+    if await operations.deadly(connection, bank, REFRESH, id):
+        return False
     parked: int | None = row["parked_at"]
     if parked is None:
         return True
     holds = staleness.Scope(staleness.of(row)).holds
-    written = await mental_models.written_since(connection, bank, parked)
+    written = await citations.written_since(connection, bank, parked)
     return any(holds(tags, kind) for tags, kind, _ in written)
 
 
@@ -179,14 +183,14 @@ async def _queue(connection: Connection, row: Any, settings: MentalSettings, *, 
     bank = row["bank"]
     least = Trigger.of(row["trigger"]).min_refresh_interval_seconds
     if least is None:
-        least = await mental_models.bank_interval(connection, bank)
+        least = await refreshes.bank_interval(connection, bank)
     if least is None:
         least = settings.mental_model_min_refresh_interval_seconds
     wait_s = 0.0
     if row["last_refreshed_at"] is not None:
         now: datetime = await connection.fetchval("select now()")
         wait_s = max(0.0, least - (now - row["last_refreshed_at"]).total_seconds())
-    await mental_models.queue_refresh(
+    await refreshes.queue_refresh(
         connection, bank, row["id"], full=full, wait_s=wait_s, asked=False
     )
-    await mental_models.unpark(connection, bank, row["id"])
+    await refreshes.unpark(connection, bank, row["id"])

@@ -11,10 +11,11 @@ from retrieval.mental import document as documents
 from retrieval.mental import staleness
 from retrieval.mental.document import Document
 from retrieval.mental.trigger import Trigger, scope
-from retrieval.store import banks, mental_models
+from retrieval.store import banks, citations, mental_models, refreshes
+from retrieval.store.citations import Live
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.heads import BankHead
-from retrieval.store.mental_models import Live, Model
+from retrieval.store.mental_models import Model
 from retrieval.types import Filters
 
 CHANGED_MOST = 2_000
@@ -79,21 +80,21 @@ async def _take(connection: Connection, tenant: str, bank_id: str, model_id: str
     recorded = _recorded(model.reflect_response)
     document = _document(model, recorded)
     wanted = document.cites if document is not None else frozenset(recorded)
-    there = await mental_models.live(connection, bank, wanted)
+    there = await citations.live(connection, bank, wanted)
     holds = staleness.Scope(filters).holds
     cited = {id: one for id, one in there.items() if holds(one.tags, int(one.fact_type))}
     gone = frozenset(wanted - cited.keys())
     moved: dict[str, str] = {}
     if gone:
         texts = {str(recorded[id]["text"]): id for id in gone if id in recorded}
-        same = await mental_models.saying(connection, bank, texts.keys(), filters)
+        same = await citations.saying(connection, bank, texts.keys(), filters)
         moved = {
             id: same[str(recorded[id]["text"])]
             for id in gone
             if id in recorded and str(recorded[id]["text"]) in same
         }
         if moved:
-            cited |= await mental_models.live(connection, bank, moved.values())
+            cited |= await citations.live(connection, bank, moved.values())
             gone -= moved.keys()
             if document is not None:
                 document = documents.moved(document, moved)
@@ -111,15 +112,13 @@ async def _take(connection: Connection, tenant: str, bank_id: str, model_id: str
         filters,
         await connection.fetchval("select now()"),
         document,
-        tuple(
-            await mental_models.since(connection, bank, filters, model.watermark, end, CHANGED_MOST)
-        ),
+        tuple(await citations.since(connection, bank, filters, model.watermark, end, CHANGED_MOST)),
         cited,
         gone,
         moved,
         recorded,
-        await mental_models.consolidating(connection, bank),
-        await mental_models.newest(connection, bank, filters, end),
+        await refreshes.consolidating(connection, bank),
+        await citations.newest(connection, bank, filters, end),
         bool(others),
     )
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from retrieval.mental.trigger import Trigger, scope
-from retrieval.store import mental_models
+from retrieval.store import citations
 from retrieval.store.database.pool import Connection
 from retrieval.store.visibility import Seen, Visibility
 from retrieval.types import Filters
@@ -44,7 +44,7 @@ async def stale(
     if not looked:
         return frozenset(found)
     scopes = {row["id"]: Scope(of(row)) for row in looked}
-    written = await mental_models.written_since(
+    written = await citations.written_since(
         connection, bank, min(row["watermark"] for row in looked)
     )
     for row in looked:
@@ -52,7 +52,7 @@ async def stale(
         if any(top >= row["watermark"] and holds(tags, kind) for tags, kind, top in written):
             found.add(row["id"])
     rest = [row["id"] for row in looked if row["id"] not in found]
-    for id, tags, kind in await mental_models.citations(connection, bank, rest):
+    for id, tags, kind in await citations.citations(connection, bank, rest):
         if tags is None or kind is None or not scopes[id].holds(tags, kind):
             found.add(id)
     return frozenset(found)

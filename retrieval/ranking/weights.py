@@ -141,17 +141,31 @@ def _led(weight: Doubles, order: Ints, shortlist: Shortlist) -> tuple[Doubles, I
 
 
 def without_sources(shortlist: Shortlist, order: Ints, dropped: dict[int, str]) -> Ints:
-    """Drops world and experience memories that a leading observation was made from."""
+    """Drops world and experience memories that a leading observation was made from; it stands where
+    the best of them stood.
+
+    Left in its own place, an observation without a document and links around it ranks far lower
+    than what it was made from: of the evidence of LoCoMo (part) the first ten held 0.65 so, 0.86
+    with the memories alone and 0.86 this way.
+    """
     head = order[: 2 * shortlist.budget]
-    observations = head[shortlist.facts.fact_type[head] == FactType.OBSERVATION]
+    leading = np.flatnonzero(shortlist.facts.fact_type[head] == FactType.OBSERVATION)
     ptr = shortlist.source_ptr
-    spans = [shortlist.source_ordinals[ptr[i] : ptr[i + 1]] for i in observations]
+    spans = [shortlist.source_ordinals[ptr[i] : ptr[i + 1]] for i in head[leading]]
     if not spans:
         return order
-    told = np.isin(shortlist.found.ordinals[order], np.concatenate(spans))
-    told &= shortlist.facts.fact_type[order] != FactType.OBSERVATION
-    dropped.update((int(i), "told_by_observation") for i in order[told])
-    return order[~told]
+    of = np.repeat(leading, [len(span) for span in spans])
+    source = places(shortlist.found.ordinals[order], np.concatenate(spans))
+    listed = source >= 0
+    of, source = of[listed], source[listed]
+    facts = shortlist.facts.fact_type[order[source]] != FactType.OBSERVATION
+    of, source = of[facts], source[facts]
+    stands = np.arange(len(order))
+    np.minimum.at(stands, of, source)
+    kept = np.ones(len(order), np.bool_)
+    kept[source] = False
+    dropped.update((int(i), "told_by_observation") for i in order[~kept])
+    return order[kept][np.argsort(stands[kept], kind="stable")]
 
 
 def without_duplicates(

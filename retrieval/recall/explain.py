@@ -23,10 +23,10 @@ def scores(
     """The scores of the candidates at these positions, in their order: the final one and, where
     there are such, that of the reranker and those of the semantic and keyword arms. Rounded to
     what they can tell: digits are a sixth of an answer."""
-    raw = np.round(shortlist.found.scores[positions].astype(np.float64), 6)
-    base = np.round(ranked.base[positions], 9).tolist()
+    raw = np.round(shortlist.found.scores[positions].astype(np.float64), 4)
+    base = np.round(ranked.base[positions], 6).tolist()
     columns = zip(
-        np.round(ranked.weight[positions], 9).tolist(),
+        np.round(ranked.weight[positions], 6).tolist(),
         base if ranked.raw is not None else [None] * len(positions),
         raw[:, Arm.SEMANTIC].tolist(),
         raw[:, Arm.BM25].tolist(),

@@ -249,6 +249,8 @@ class RetainSettings(Described):
     """Language of extracted facts; unset: that of the content."""
     on_chunk_failure: Annotated[Literal["fail", "chunk"], PER_BANK] = "fail"
     """What becomes of a chunk that an LLM cannot read: the retain fails, or it is kept as it is."""
+    retain_wall_timeout_s: _Seconds = 3600.0
+    """Most seconds of a retain: what is not extracted by then is tried again, or is a 504."""
     semantic_link_min_similarity: _Share = 0.7
     """Least similarity of memories that are linked for it."""
     semantic_link_top_k: Annotated[int, Field(ge=0, le=1000)] = 50

@@ -5,24 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from retrieval.store.database.pool import Connection, Pool, read, write
 
 KEPT = timedelta(days=7)
 
 
-async def find(pool: Pool, tenant: str, bank_id: str, keys: Sequence[bytes]) -> dict[bytes, Any]:
-    """The facts kept under these keys, as they were given."""
+async def find(
+    pool: Pool, tenant: str, bank_id: str, keys: Sequence[bytes], *, since: UUID | None = None
+) -> dict[bytes, Any]:
+    """The facts kept under these keys, as they were given; `since`: only what was kept after that
+    operation was asked for."""
 
     async def work(connection: Connection) -> dict[bytes, Any]:
         rows = await connection.fetch(
             "select key, facts from extraction_ledger"
             " where tenant_id = $1 and bank_id = $2 and key = any($3)"
-            " and created_at > now() - $4::interval",
+            " and created_at > now() - $4::interval and ($5::uuid is null or created_at >="
+            "  (select o.created_at from operations o join banks b using (bank)"
+            "   where b.tenant_id = $1 and b.bank_id = $2 and o.operation_id = $5))",
             tenant,
             bank_id,
             list(keys),
             KEPT,
+            since,
         )
         return {row["key"]: row["facts"] for row in rows}
 

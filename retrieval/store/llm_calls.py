@@ -87,16 +87,23 @@ async def reserve(pool: Pool, tenant: str, tokens: int, limit: int, now: datetim
 
 
 async def settle(
-    pool: Pool, call: LLMCall, reserved: int, *, traced: bool = False, max_chars: int = 50_000
+    pool: Pool,
+    call: LLMCall,
+    reserved: int | None,
+    *,
+    traced: bool = False,
+    max_chars: int = 50_000,
 ) -> None:
-    """Books a call: its cost in place of what was reserved (0: nothing was), and its sums."""
+    """Books a call: its cost in place of what was reserved (None: there is no budget), and its
+    sums."""
     day = call.started_at.astimezone(UTC).date()
 
     async def work(connection: Connection) -> None:
-        if reserved:
+        if reserved is not None:
             await connection.execute(
-                "update llm_budgets set used = used + $3, reserved = greatest(0, reserved - $4)"
-                " where tenant_id = $1 and day = $2",
+                "insert into llm_budgets as b (tenant_id, day, used) values ($1, $2, $3)"
+                " on conflict (tenant_id, day) do update set used = b.used + $3,"
+                " reserved = greatest(0, b.reserved - $4)",
                 call.tenant,
                 day,
                 call.tokens,

@@ -1,27 +1,21 @@
-"""Mental models as rows: documents, what they cite, how they were, and the refreshes that wait.
+"""Mental models as rows; what they cite is in citations, when they are refreshed in refreshes.
 
 Everything here runs on the caller's connection, inside its transaction where it changes something.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from retrieval.errors import Conflict, NotFound
-from retrieval.store import operations
+from retrieval.store import citations, refreshes
 from retrieval.store.database.pool import Connection
-from retrieval.store.tags import TagFilter, visible
-from retrieval.types import FactType, Filters
 
-REFRESH = "refresh_mental_model"
-"""The type of the operations that refresh one."""
 MOST = 2_000
 """Mental models of one bank, pages included."""
-HISTORY_MOST = 50
 
 _LIST = (
     "bank, id, name, source_query, tags, max_tokens, trigger, is_page, content, watermark,"
@@ -183,28 +177,13 @@ async def delete(connection: Connection, bank: int, id: str) -> None:
     )
     if not gone:
         raise unknown(id)
-    await forget_refreshes(connection, bank, [id])
-
-
-async def forget_refreshes(connection: Connection, bank: int, ids: Sequence[str]) -> None:
-    """Ends the refreshes of models that are gone."""
-    await connection.execute(
-        "with ended as (update operations set status = 'cancelled', lease = null,"
-        "  leased_until = null, updated_at = now()"
-        "  where bank = $1 and type = $2 and status in ('pending', 'processing')"
-        "  and payload->>'mental_model_id' = any($3) returning operation_id)"
-        " delete from operation_lanes l using ended e"
-        " where l.bank = $1 and l.operation_id = e.operation_id",
-        bank,
-        REFRESH,
-        list(ids),
-    )
+    await refreshes.forget_refreshes(connection, bank, [id])
 
 
 async def clear(connection: Connection, bank: int, id: str) -> None:
     """Empties the document, which its history keeps; the next refresh is a full one."""
     held = await row(connection, bank, id, lock=True)
-    await remember(connection, bank, id, held["content"])
+    await citations.remember(connection, bank, id, held["content"])
     await connection.execute(
         "update mental_models set content = '', document = null, content_query = null,"
         " reflect_response = null, watermark = 0, last_memory_seen_at = null,"
@@ -214,205 +193,7 @@ async def clear(connection: Connection, bank: int, id: str) -> None:
         bank,
         id,
     )
-    await cite(connection, bank, id, ())
-
-
-# What was, and what it rests on
-
-
-async def remember(
-    connection: Connection, bank: int, id: str, content: str, most: int = HISTORY_MOST
-) -> None:
-    """Keeps a content that is about to be replaced; the oldest beyond `most` go."""
-    if not content or most < 1:
-        return
-    await connection.execute(
-        "insert into mental_model_history (bank, model_id, previous_content) values ($1, $2, $3)",
-        bank,
-        id,
-        content,
-    )
-    await connection.execute(
-        "delete from mental_model_history where bank = $1 and model_id = $2 and entry <= ("
-        " select entry from mental_model_history where bank = $1 and model_id = $2"
-        " order by entry desc offset $3 limit 1)",
-        bank,
-        id,
-        most,
-    )
-
-
-async def history(connection: Connection, bank: int, id: str) -> list[Mapping[str, Any]]:
-    """Earlier contents, newest first."""
-    rows: list[Mapping[str, Any]] = await connection.fetch(
-        "select previous_content, changed_at from mental_model_history"
-        " where bank = $1 and model_id = $2 order by entry desc limit $3",
-        bank,
-        id,
-        HISTORY_MOST,
-    )
-    return rows
-
-
-async def cite(connection: Connection, bank: int, id: str, memories: Iterable[str]) -> None:
-    """The memories that a document rests on, in place of the earlier ones."""
-    wanted = sorted({UUID(one) for one in memories})
-    await connection.execute(
-        "delete from mental_model_citations where bank = $1 and model_id = $2"
-        " and memory_id <> all($3::uuid[])",
-        bank,
-        id,
-        wanted,
-    )
-    await connection.execute(
-        "insert into mental_model_citations (bank, model_id, memory_id)"
-        " select $1, $2, m from unnest($3::uuid[]) m on conflict do nothing",
-        bank,
-        id,
-        wanted,
-    )
-
-
-async def citations(
-    connection: Connection, bank: int, ids: Sequence[str]
-) -> list[tuple[str, tuple[str, ...] | None, int | None]]:
-    """(model, tags, fact type) of what documents cite, each combination once; None, None for
-    memories that are no longer there."""
-    rows = await connection.fetch(
-        "select distinct c.model_id, m.tags, m.fact_type from mental_model_citations c"
-        " left join memory_units m on m.bank = c.bank and m.id = c.memory_id"
-        "  and m.ordinal is not null"
-        " where c.bank = $1 and c.model_id = any($2)",
-        bank,
-        list(ids),
-    )
-    return [
-        (r["model_id"], None if r["tags"] is None else tuple(r["tags"]), r["fact_type"])
-        for r in rows
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class Live:
-    """A memory that is there: `time` is what it is about."""
-
-    id: str
-    ordinal: int
-    text: str
-    fact_type: FactType
-    tags: tuple[str, ...]
-    time: datetime | None
-
-
-async def live(connection: Connection, bank: int, memories: Collection[str]) -> dict[str, Live]:
-    """Those of the memories that are there, by id."""
-    rows = await connection.fetch(
-        "select id, ordinal, text, fact_type, tags,"
-        " coalesce(occurred_end, occurred_start, mentioned_at) as time from memory_units"
-        " where bank = $1 and id = any($2::uuid[]) and ordinal is not null",
-        bank,
-        [UUID(one) for one in memories],
-    )
-    return {str(r["id"]): _live(r) for r in rows}
-
-
-async def saying(
-    connection: Connection, bank: int, texts: Collection[str], scope: Filters
-) -> dict[str, str]:
-    """text -> id of a memory in scope that says just that."""
-    test, parameters = _scope(scope, first=3)
-    rows = await connection.fetch(
-        "select text, min(id::text) as id from memory_units where bank = $1"
-        f" and ordinal is not null and text = any($2::text[]) and {test} group by text",
-        bank,
-        list(texts),
-        *parameters,
-    )
-    return {r["text"]: r["id"] for r in rows}
-
-
-def _live(r: Mapping[str, Any]) -> Live:
-    return Live(
-        str(r["id"]),
-        r["ordinal"],
-        r["text"],
-        FactType(r["fact_type"]),
-        tuple(r["tags"]),
-        r["time"],
-    )
-
-
-def _scope(scope: Filters, *, first: int) -> tuple[str, list[Any]]:
-    """The SQL test of a scope, and its parameters, the first of which is `$first`."""
-    parameters: list[Any] = []
-
-    def bind(value: Any) -> str:
-        parameters.append(value)
-        return f"${first + len(parameters) - 1}"
-
-    tests = [f"fact_type = any({bind([int(kind) for kind in scope.types])}::smallint[])"]
-    wanted = TagFilter(scope.tags, scope.tags_match, scope.tag_groups or ())
-    if (tags := visible("tags", wanted, bind)) is not None:
-        tests.append(tags)
-    return "(" + " and ".join(tests) + ")", parameters
-
-
-async def since(
-    connection: Connection, bank: int, scope: Filters, first: int, end: int, limit: int
-) -> list[Live]:
-    """Memories in scope with ordinals in [first, end), newest first, at most `limit`."""
-    test, parameters = _scope(scope, first=5)
-    rows = await connection.fetch(
-        "select id, ordinal, text, fact_type, tags,"
-        " coalesce(occurred_end, occurred_start, mentioned_at) as time from memory_units"
-        f" where bank = $1 and ordinal >= $2 and ordinal < $3 and {test}"
-        " order by ordinal desc limit $4",
-        bank,
-        first,
-        end,
-        limit,
-        *parameters,
-    )
-    return [_live(r) for r in rows]
-
-
-async def newest(connection: Connection, bank: int, scope: Filters, end: int) -> datetime | None:
-    """When the newest memory in scope with an ordinal below `end` was written."""
-    test, parameters = _scope(scope, first=3)
-    found: datetime | None = await connection.fetchval(
-        "select updated_at from memory_units where bank = $1 and ordinal < $2"
-        f" and {test} order by ordinal desc limit 1",
-        bank,
-        end,
-        *parameters,
-    )
-    return found
-
-
-async def written_since(
-    connection: Connection, bank: int, first: int
-) -> list[tuple[tuple[str, ...], int, int]]:
-    """(tags, fact type, highest ordinal) of the memories from an ordinal on."""
-    rows = await connection.fetch(
-        "select tags, fact_type, max(ordinal) as top from memory_units"
-        " where bank = $1 and ordinal >= $2 group by tags, fact_type",
-        bank,
-        first,
-    )
-    return [(tuple(r["tags"]), r["fact_type"], r["top"]) for r in rows]
-
-
-_CONSOLIDATES = "o.type = 'consolidation' and o.status in ('pending', 'processing')"
-"""Is operation `o` a consolidation that waits or runs?"""
-
-
-async def consolidating(connection: Connection, bank: int) -> bool:
-    """Whether a consolidation of the bank waits or runs: its observations are about to change."""
-    found: bool = await connection.fetchval(
-        f"select exists (select from operations o where o.bank = $1 and {_CONSOLIDATES})",
-        bank,
-    )
-    return found
+    await citations.cite(connection, bank, id, ())
 
 
 async def renumber(connection: Connection, bank: int) -> None:
@@ -491,124 +272,6 @@ async def refresh_failed(
         failed_fulls,
         parked_at,
     )
-
-
-# Refreshes
-
-
-async def queue_refresh(
-    connection: Connection,
-    bank: int,
-    id: str,
-    *,
-    full: bool = False,
-    wait_s: float = 0.0,
-    asked: bool = True,
-) -> UUID:
-    """The operation that refreshes the model next: one that waits, or a new one. The model's row is
-    locked.
-
-    `asked`: somebody asks for it now, so what waits for its time goes at once; otherwise it begins
-    in `wait_s` seconds, or when the waiting one does.
-    """
-    waiting: UUID | None = await connection.fetchval(
-        "select operation_id from operations where bank = $1 and type = $2 and status = 'pending'"
-        " and payload->>'mental_model_id' = $3 order by place limit 1 for update",
-        bank,
-        REFRESH,
-        id,
-    )
-    if waiting is None:
-        waiting, _ = await operations.create(
-            connection,
-            bank,
-            REFRESH,
-            {"mental_model_id": id, "full": full, "asked": asked},
-            items_count=1,
-            lanes=[operations.model_lane(id)],
-            wait_s=0.0 if asked else wait_s,
-        )
-    elif asked or full:
-        await connection.execute(
-            "update operations set payload = payload || $3,"
-            " next_retry_at = case when $4 then null else next_retry_at end, updated_at = now()"
-            " where bank = $1 and operation_id = $2",
-            bank,
-            waiting,
-            {**({"full": True} if full else {}), **({"asked": True} if asked else {})},
-            asked,
-        )
-    await connection.execute(
-        "update mental_models set pending_refresh = false where bank = $1 and id = $2", bank, id
-    )
-    return waiting
-
-
-async def unpark(connection: Connection, bank: int, id: str) -> None:
-    """Takes up again what was given up after refreshes that failed."""
-    await connection.execute(
-        "update mental_models set parked_at = null, failed_deltas = 0, failed_fulls = 0"
-        " where bank = $1 and id = $2 and parked_at is not null",
-        bank,
-        id,
-    )
-
-
-# Refreshes that nobody asks for
-
-
-async def mark(connection: Connection, bank: int) -> None:
-    """Notes that documents which follow the bank's observations may have to be refreshed."""
-    await connection.execute(
-        "update mental_models set pending_refresh = true where bank = $1 and not pending_refresh"
-        " and trigger->'refresh_after_consolidation' = 'true'",
-        bank,
-    )
-
-
-async def unmark(connection: Connection, bank: int, id: str) -> None:
-    await connection.execute(
-        "update mental_models set pending_refresh = false where bank = $1 and id = $2", bank, id
-    )
-
-
-async def marked(connection: Connection, limit: int) -> list[tuple[int, str]]:
-    """(bank, id) of marked models in banks where no consolidation waits or runs."""
-    rows = await connection.fetch(
-        "select bank, id from mental_models d where pending_refresh and not exists ("
-        f" select from operations o where o.bank = d.bank and {_CONSOLIDATES}) limit $1",
-        limit,
-    )
-    return [(row["bank"], row["id"]) for row in rows]
-
-
-async def due(connection: Connection, limit: int) -> list[tuple[int, str]]:
-    """(bank, id) of models one of whose schedules came round."""
-    rows = await connection.fetch(
-        "select bank, id from mental_models"
-        " where (next_refresh_at is not null or next_full_refresh_at is not null)"
-        " and least(next_refresh_at, next_full_refresh_at) <= now()"
-        " order by least(next_refresh_at, next_full_refresh_at) limit $1",
-        limit,
-    )
-    return [(row["bank"], row["id"]) for row in rows]
-
-
-async def claimed_row(connection: Connection, bank: int, id: str) -> Mapping[str, Any] | None:
-    """The row, locked; None where somebody else has it, or it is gone."""
-    found: Mapping[str, Any] | None = await connection.fetchrow(
-        "select * from mental_models where bank = $1 and id = $2 for update skip locked", bank, id
-    )
-    return found
-
-
-async def bank_interval(connection: Connection, bank: int) -> int | None:
-    """The least seconds between two refreshes, as the bank has it."""
-    found = await connection.fetchval(
-        "select config->'mental_model_min_refresh_interval_seconds' from banks where bank = $1",
-        bank,
-    )
-    return found if isinstance(found, int) else None
 
 
 async def rows(connection: Connection, bank: int, ids: Sequence[str]) -> list[Mapping[str, Any]]:

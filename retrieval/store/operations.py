@@ -9,15 +9,13 @@ were asked for. What is done loses its payload at once, what failed after a whil
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
-from retrieval.errors import Conflict, InvalidInput, NotFound
-from retrieval.store import banks
-from retrieval.store.database.pool import Connection, Pool, read, write
-from retrieval.store.edge import as_uuid, iso, listing, page
+from retrieval.errors import Conflict
+from retrieval.store.database.pool import Connection, Pool, write
 
 LEASE_S = 60.0
 MAX_RETRIES = 3
@@ -41,9 +39,6 @@ def model_lane(model_id: str) -> str:
     return f" mental model {model_id}"
 
 
-STATUSES = ("pending", "processing", "completed", "failed", "cancelled")
-
-
 @dataclass(frozen=True, slots=True)
 class Claim:
     """An operation that is ours until its lease runs out. `retries`: earlier failures; `deaths`:
@@ -58,6 +53,7 @@ class Claim:
     lease: UUID
     document_id: str | None = None
     deaths: int = 0
+    place: int = 0
 
 
 async def create(
@@ -71,19 +67,22 @@ async def create(
     document_id: str | None = None,
     lanes: Sequence[str] = (),
     wait_s: float = 0.0,
+    place: int | None = None,
 ) -> tuple[UUID, bool]:
     """(operation id, made now). An id that exists in the bank with this type is that operation;
     Conflict if it is something else.
 
     `lanes`: the documents it writes; it waits for earlier operations that write one of them.
-    `wait_s`: when it may begin, from now on.
+    `wait_s`: when it may begin, from now on. `place`: that of the operation it goes on from; else
+    it goes behind all others.
     """
     id = operation_id or uuid4()
     place = await connection.fetchval(
         "insert into operations"
-        " (operation_id, bank, type, payload, items_count, document_id, next_retry_at)"
+        " (operation_id, bank, type, payload, items_count, document_id, next_retry_at, place)"
         " values ($1, $2, $3, $4, $5, $6,"
-        "  case when $7::float8 > 0 then now() + $7 * interval '1 second' end)"
+        "  case when $7::float8 > 0 then now() + $7 * interval '1 second' end,"
+        "  coalesce($8, nextval(pg_get_serial_sequence('operations', 'place'))))"
         " on conflict (bank, operation_id) do nothing"
         " returning place",
         id,
@@ -93,6 +92,7 @@ async def create(
         items_count,
         document_id,
         wait_s,
+        place,
     )
     if place is None:
         found = await connection.fetchval(
@@ -113,13 +113,20 @@ async def create(
 
 
 async def claim(
-    pool: Pool, lease_s: float = LEASE_S, *, types: Sequence[str] | None = None
+    pool: Pool,
+    lease_s: float = LEASE_S,
+    *,
+    types: Sequence[str] | None = None,
+    without: Sequence[str] = (),
+    lately: Sequence[str] = (),
 ) -> Claim | None:
     """The next operation that waits, now leased to the caller; None if there is none.
 
-    `types`: what the caller can do; None for everything.
+    `types`: what the caller can do; None for everything. `without`: tenants who have to wait.
+    `lately`: those who had their turn, the last one last.
 
-    Oldest first within a tenant; the tenant with the fewest running comes first. Nothing is claimed
+    Oldest first within a tenant; the tenant with the fewest running comes first, and of those the
+    one whose turn is longest ago. Nothing is claimed
     whose document an earlier operation has yet to write.
     """
     lease = uuid4()
@@ -135,11 +142,12 @@ async def claim(
             "  left join running r on r.tenant_id = b.tenant_id"
             "  where ((o.status = 'pending' and coalesce(o.next_retry_at, now()) <= now())"
             "   or (o.status = 'processing' and o.leased_until <= now()))"
-            "   and ($3::text[] is null or o.type = any($3))"
+            "   and ($3::text[] is null or o.type = any($3)) and b.tenant_id <> all($4)"
             "   and not exists (select from operation_lanes mine join operation_lanes first"
             "    on first.bank = mine.bank and first.lane = mine.lane and first.place < mine.place"
             "    where mine.bank = o.bank and mine.operation_id = o.operation_id)"
-            "  order by coalesce(r.n, 0), o.place"
+            "  order by coalesce(r.n, 0), coalesce(array_position($5::text[], b.tenant_id), 0),"
+            "   o.place"
             "  limit 1 for update of o skip locked)"
             " update operations o set status = 'processing', lease = $2,"
             "  deaths = deaths + (o.status = 'processing')::int,"
@@ -150,12 +158,15 @@ async def claim(
             lease_s,
             lease,
             wanted,
+            list(without),
+            list(lately),
         )
         if row is None:
             return None
         return Claim(
             row["operation_id"], row["tenant_id"], row["bank_id"], row["type"],
             row["payload"], row["retry_count"], lease, row["document_id"], row["deaths"],
+            row["place"],
         )  # fmt: skip
 
     return await write(pool, work)
@@ -178,16 +189,39 @@ async def bury(connection: Connection, types: Sequence[str] | None) -> None:
     )
 
 
-async def renew(pool: Pool, claimed: Claim, lease_s: float = LEASE_S) -> bool:
-    """Keeps the operation ours; False if it no longer is."""
+async def deadly(connection: Connection, bank: int, type: str, model: str | None = None) -> bool:
+    """Did the newest operation of this type (and on this mental model) fail because its processes
+    died? Then nobody begins another one unasked."""
+    found = await connection.fetchval(
+        "select status = 'failed' and deaths >= $4 from operations where bank = $1 and type = $2"
+        " and ($3::text is null or $3 = coalesce("  # what is done has no payload any more
+        "  payload->>'mental_model_id', result_metadata->>'mental_model_id'))"
+        " order by place desc limit 1",
+        bank,
+        type,
+        model,
+        DEATHS_MOST,
+    )
+    return bool(found)
+
+
+async def renew(
+    pool: Pool,
+    claimed: Claim,
+    lease_s: float = LEASE_S,
+    progress: Mapping[str, Any] | None = None,
+) -> bool:
+    """Keeps the operation ours, and says how far it is; False if it no longer is ours."""
 
     async def work(connection: Connection) -> bool:
         held = await connection.fetchval(
-            "update operations set leased_until = now() + $3 * interval '1 second'"
+            "update operations set leased_until = now() + $3 * interval '1 second',"
+            " progress = coalesce($4, progress)"
             " where operation_id = $1 and lease = $2 and status = 'processing' returning true",
             claimed.operation_id,
             claimed.lease,
             lease_s,
+            None if progress is None else dict(progress),
         )
         return bool(held)
 
@@ -195,27 +229,32 @@ async def renew(pool: Pool, claimed: Claim, lease_s: float = LEASE_S) -> bool:
 
 
 async def finish(
-    connection: Connection, claimed: Claim, result: Mapping[str, Any] | None = None
+    connection: Connection,
+    claimed: Claim,
+    result: Mapping[str, Any] | None = None,
+    progress: Mapping[str, Any] | None = None,
 ) -> None:
-    """Completes the operation inside the transaction that did its work.
+    """Completes the operation inside the transaction that did its work. `progress`: its last.
 
     Conflict, which undoes that work, if the operation is not ours any more: somebody else does it,
     or it was cancelled.
     """
     bank = await connection.fetchval(
         "update operations set status = 'completed', result_metadata = $3, error_message = null,"
-        " payload = '{}', leased_until = null, lease = null, updated_at = now()"
+        " progress = coalesce($4, progress), payload = '{}', leased_until = null, lease = null,"
+        " updated_at = now()"
         " where operation_id = $1 and lease = $2 and status = 'processing' returning bank",
         claimed.operation_id,
         claimed.lease,
         None if result is None else dict(result),
+        None if progress is None else dict(progress),
     )
     if bank is None:
         raise Conflict(f"operation {claimed.operation_id} was taken over or cancelled")
-    await _leave_lanes(connection, bank, claimed.operation_id)
+    await leave_lanes(connection, bank, claimed.operation_id)
 
 
-async def _leave_lanes(connection: Connection, bank: int, id: UUID) -> None:
+async def leave_lanes(connection: Connection, bank: int, id: UUID) -> None:
     await connection.execute(
         "delete from operation_lanes where bank = $1 and operation_id = $2", bank, id
     )
@@ -240,21 +279,28 @@ async def proceed(
 
 
 async def release(
-    pool: Pool, claimed: Claim, wait_s: float = 0.0, message: str | None = None
+    pool: Pool,
+    claimed: Claim,
+    wait_s: float = 0.0,
+    message: str | None = None,
+    progress: Mapping[str, Any] | None = None,
 ) -> None:
     """Puts an operation that was not done back into the queue, for `wait_s` from now on, which
-    costs no attempt. `message`: what it waits for."""
+    costs no attempt. `message`: what it waits for; `progress`: how far it is, if it does not begin
+    anew."""
 
     async def work(connection: Connection) -> None:
         await connection.execute(
             "update operations set status = 'pending', leased_until = null, lease = null,"
             " next_retry_at = case when $3 > 0 then now() + $3 * interval '1 second' end,"
-            " error_message = coalesce($4, error_message), updated_at = now()"
+            " error_message = coalesce($4, error_message), progress = coalesce($5, progress),"
+            " updated_at = now()"
             " where operation_id = $1 and lease = $2 and status = 'processing'",
             claimed.operation_id,
             claimed.lease,
             wait_s,
             message,
+            None if progress is None else dict(progress),
         )
 
     await write(pool, work)
@@ -276,7 +322,7 @@ async def end_failed(
     )
     if bank is None:
         raise Conflict(f"operation {claimed.operation_id} was taken over or cancelled")
-    await _leave_lanes(connection, bank, claimed.operation_id)
+    await leave_lanes(connection, bank, claimed.operation_id)
 
 
 async def fail(
@@ -308,241 +354,6 @@ async def fail(
             int(died),
         )
         if bank is not None and not retry:
-            await _leave_lanes(connection, bank, claimed.operation_id)
+            await leave_lanes(connection, bank, claimed.operation_id)
 
     await write(pool, work)
-
-
-# The API's views
-
-
-_SHOWN = (
-    "operation_id, type, items_count, document_id, created_at, updated_at, status, error_message,"
-    " retry_count, next_retry_at, progress"
-)
-"""All but the payload, which may be megabytes."""
-
-
-def _view(row: Mapping[str, Any]) -> dict[str, Any]:
-    id = str(row["operation_id"])
-    return {
-        "id": id,
-        "operation_id": id,
-        "task_type": row["type"],
-        "operation_type": row["type"],
-        "items_count": row["items_count"],
-        "document_id": row["document_id"],
-        "created_at": iso(row["created_at"]),
-        "updated_at": iso(row["updated_at"]),
-        "status": row["status"],
-        "error_message": row["error_message"],
-        "retry_count": row["retry_count"],
-        "next_retry_at": iso(row["next_retry_at"]),
-        "progress": row["progress"],
-    }
-
-
-async def list_operations(
-    pool: Pool,
-    tenant: str,
-    bank_id: str,
-    *,
-    status: str | None = None,
-    type: str | None = None,
-    limit: int = 20,
-    offset: int = 0,
-) -> dict[str, Any]:
-    """{bank_id, total, limit, offset, operations}, newest first; limit 1 to 100."""
-    if status is not None and status not in STATUSES:
-        raise InvalidInput(f"status must be one of {', '.join(STATUSES)}", "status")
-    if not 1 <= limit <= 100:
-        raise InvalidInput("limit must be from 1 to 100", "limit")
-    limit, offset = page(limit, offset)
-
-    async def work(connection: Connection) -> dict[str, Any]:
-        bank = (await banks.head_of(connection, tenant, bank_id)).bank
-        where = (
-            "bank = $1 and ($2::text is null or status = $2) and ($3::text is null or type = $3)"
-        )
-        total = await connection.fetchval(
-            f"select count(*) from operations where {where}", bank, status, type
-        )
-        found = await connection.fetch(
-            f"select {_SHOWN} from operations where {where}"
-            " order by created_at desc, place desc"
-            " limit $4 offset $5",
-            bank,
-            status,
-            type,
-            limit,
-            offset,
-        )
-        rows = [_view(row) for row in found]
-        return {"bank_id": bank_id, **listing("operations", rows, total, limit, offset)}
-
-    return await read(pool, work)
-
-
-async def get(
-    pool: Pool, tenant: str, bank_id: str, operation_id: str, *, include_payload: bool = False
-) -> dict[str, Any]:
-    """One operation; an unknown id has status "not_found"."""
-    id = as_uuid(operation_id, "operation_id")
-
-    async def work(connection: Connection) -> dict[str, Any]:
-        bank = (await banks.head_of(connection, tenant, bank_id)).bank
-        row = await connection.fetchrow(
-            f"select {_SHOWN}, result_metadata, coalesce(payload->>'mental_model_id',"
-            "  result_metadata->>'mental_model_id') as mental_model_id from operations"
-            " where bank = $1 and operation_id = $2",
-            bank,
-            id,
-        )
-        if row is None:
-            return {"operation_id": str(id), "id": str(id), "status": "not_found"}
-        result = row["result_metadata"]
-        view = {**_view(row), "result_metadata": result, "child_operations": []}
-        if row["mental_model_id"] is not None:
-            view["mental_model_id"] = row["mental_model_id"]
-            if result and "outcome" in result:
-                names = ("operation_type", "outcome", "failure_reason")
-                view["details"] = {name: result.get(name) for name in names}
-        if row["status"] == "completed":
-            view["completed_at"] = iso(row["updated_at"])
-        if include_payload:
-            view["task_payload"] = await connection.fetchval(
-                "select payload from operations where bank = $1 and operation_id = $2", bank, id
-            )
-        return view
-
-    return await read(pool, work)
-
-
-async def _settle(
-    pool: Pool,
-    tenant: str,
-    bank_id: str,
-    operation_id: str,
-    settle: Callable[[Connection, int, UUID], Awaitable[object]],
-    refused: str,
-    message: str,
-) -> dict[str, Any]:
-    """Runs `settle` with the operation locked; Conflict if it says that it did nothing."""
-    id = as_uuid(operation_id, "operation_id")
-
-    async def work(connection: Connection) -> dict[str, Any]:
-        bank = (await banks.head_of(connection, tenant, bank_id)).bank
-        status = await connection.fetchval(
-            "select status from operations where bank = $1 and operation_id = $2 for update",
-            bank,
-            id,
-        )
-        if status is None:
-            raise NotFound(f"there is no operation {id}")
-        if not await settle(connection, bank, id):
-            raise Conflict(f"operation {id} is {status}: {refused}")
-        return {"success": True, "message": message, "operation_id": str(id)}
-
-    return await write(pool, work)
-
-
-async def cancel(pool: Pool, tenant: str, bank_id: str, operation_id: str) -> dict[str, Any]:
-    """Takes an operation out of the queue; one that is worked on stops before it commits anything.
-
-    Conflict if it has ended.
-    """
-
-    async def settle(connection: Connection, bank: int, id: UUID) -> object:
-        done = await connection.fetchval(
-            "update operations set status = 'cancelled', lease = null, leased_until = null,"
-            " updated_at = now() where bank = $1 and operation_id = $2"
-            " and status in ('pending', 'processing') returning true",
-            bank,
-            id,
-        )
-        await _leave_lanes(connection, bank, id)
-        return done
-
-    return await _settle(
-        pool,
-        tenant,
-        bank_id,
-        operation_id,
-        settle,
-        "only one that has not ended can be cancelled",
-        "the operation was cancelled",
-    )
-
-
-async def retry(pool: Pool, tenant: str, bank_id: str, operation_id: str) -> dict[str, Any]:
-    """Queues a failed or cancelled operation again, behind what waits.
-
-    Conflict in any other status, and where its payload was let go.
-    """
-
-    async def settle(connection: Connection, bank: int, id: UUID) -> object:
-        row = await connection.fetchrow(
-            "select status, type, document_id, payload->'items' as items,"
-            " payload->>'mental_model_id' as model from operations"
-            " where bank = $1 and operation_id = $2",
-            bank,
-            id,
-        )
-        if row["status"] not in ("failed", "cancelled"):
-            return False
-        if row["type"] == "retain" and not row["items"]:
-            raise Conflict(f"operation {id} keeps its content no more: send it again")
-        place = await connection.fetchval(
-            "update operations set status = 'pending', retry_count = 0, deaths = 0,"
-            " next_retry_at = null, error_message = null, updated_at = now(),"
-            " place = nextval(pg_get_serial_sequence('operations', 'place'))"
-            " where bank = $1 and operation_id = $2 returning place",
-            bank,
-            id,
-        )
-        lanes = {item.get("document_id") for item in row["items"] or ()} | {row["document_id"]}
-        if row["type"] == "consolidation":
-            lanes.add(BANK_LANE)
-        if row["model"] is not None:
-            lanes.add(model_lane(row["model"]))
-        await connection.execute(
-            "insert into operation_lanes (bank, lane, place, operation_id)"
-            " select $1, lane, $2, $3 from unnest($4::text[]) lane",
-            bank,
-            place,
-            id,
-            [lane for lane in lanes if lane is not None],
-        )
-        return True
-
-    return await _settle(
-        pool,
-        tenant,
-        bank_id,
-        operation_id,
-        settle,
-        "only a failed or cancelled one can be tried again",
-        "the operation was queued again",
-    )
-
-
-async def delete(pool: Pool, tenant: str, bank_id: str, operation_id: str) -> dict[str, Any]:
-    """Forgets an operation; Conflict while it is being worked on."""
-
-    async def settle(connection: Connection, bank: int, id: UUID) -> object:
-        return await connection.fetchval(
-            "delete from operations where bank = $1 and operation_id = $2"
-            " and status <> 'processing' returning true",
-            bank,
-            id,
-        )
-
-    return await _settle(
-        pool,
-        tenant,
-        bank_id,
-        operation_id,
-        settle,
-        "it cannot be deleted while it is being worked on",
-        "the operation was deleted",
-    )

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from retrieval.errors import Conflict, InvalidInput, NotFound
-from retrieval.store import mental_models
+from retrieval.store import mental_models, refreshes
 from retrieval.store.database.pool import Connection
 from retrieval.text.folding import fold
 
@@ -175,7 +175,7 @@ async def remove(connection: Connection, bank: int, id: str) -> None:
     await connection.execute(
         "delete from mental_models where bank = $1 and id = any($2)", bank, models
     )
-    await mental_models.forget_refreshes(connection, bank, models)
+    await refreshes.forget_refreshes(connection, bank, models)
     await connection.execute(
         "delete from knowledge_nodes where bank = $1 and id = any($2)",
         bank,

@@ -11,19 +11,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 import weakref
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from uuid import UUID, uuid4
 
-from retrieval.errors import Conflict, FourfoldError
+from retrieval.errors import Conflict, FourfoldError, Overloaded
 from retrieval.store.database.pool import Connection, Pool, write
 
 log = logging.getLogger(__name__)
 
 LEASE_S = 15.0
+LATER_S = 1.0
+"""When to come back where too many wait."""
 POLL_S = (0.02, 0.25)
 """Wait between looks at a turn that another process has: the first, and the longest."""
 
@@ -32,14 +36,57 @@ class Busy(Conflict):
     """Others write the document, and the time to wait for them is over."""
 
 
+class Line:
+    """Who in one process waits for documents, in the order in which they came. At most `most` of a
+    tenant wait. All calls from one event loop."""
+
+    def __init__(self, most: float = math.inf) -> None:
+        self._most = most
+        self._waiting: Counter[str] = Counter()
+        self._locks: weakref.WeakValueDictionary[tuple[str, str, str], asyncio.Lock] = (
+            weakref.WeakValueDictionary()
+        )
+
+    @asynccontextmanager
+    async def of(
+        self, tenant: str, bank_id: str, documents: Iterable[str], deadline: float | None = None
+    ) -> AsyncIterator[None]:
+        """Inside nobody else of this line has any of the documents. Busy at `deadline`
+        (time.monotonic()); Overloaded where too many of the tenant wait."""
+        wanted = sorted(set(documents))
+        locks = [self._lock(tenant, bank_id, document) for document in wanted]
+        async with AsyncExitStack() as stack:
+            if any(lock.locked() for lock in locks) and self._waiting[tenant] >= self._most:
+                raise Overloaded(
+                    f"{self._waiting[tenant]} requests of this tenant wait for documents", LATER_S
+                )
+            self._waiting[tenant] += 1
+            try:
+                async with asyncio.timeout(_left(deadline)):
+                    for lock in locks:
+                        await stack.enter_async_context(lock)
+            except TimeoutError:
+                raise _busy(wanted) from None
+            finally:
+                self._waiting[tenant] -= 1
+                if not self._waiting[tenant]:
+                    del self._waiting[tenant]
+            yield
+
+    def _lock(self, tenant: str, bank_id: str, document: str) -> asyncio.Lock:
+        key = tenant, bank_id, document
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = asyncio.Lock()
+        return lock
+
+
 class Turns:
     """The turns of one process. All calls from one event loop."""
 
     def __init__(self, lease_s: float = LEASE_S) -> None:
         self._lease_s = lease_s
-        self._locks: weakref.WeakValueDictionary[tuple[str, str, str], asyncio.Lock] = (
-            weakref.WeakValueDictionary()
-        )
+        self._line = Line()
 
     @asynccontextmanager
     async def of(
@@ -58,33 +105,17 @@ class Turns:
         if not wanted:
             yield
             return
-        async with AsyncExitStack() as stack:
+        async with self._line.of(tenant, bank_id, wanted, deadline):
             try:
-                async with asyncio.timeout(
-                    None if deadline is None else deadline - time.monotonic()
-                ):
-                    for document in wanted:
-                        await stack.enter_async_context(self._lock(tenant, bank_id, document))
                 holder = await self._take(pool, tenant, bank_id, wanted, deadline)
             except TimeoutError:
-                which = repr(wanted[0]) if len(wanted) == 1 else f"one of {len(wanted)} documents"
-                raise Busy(
-                    f"others are writing document {which} and the time to wait for them is over:"
-                    " try again"
-                ) from None
+                raise _busy(wanted) from None
             keeping = asyncio.create_task(self._keep(pool, holder))
             try:
                 yield
             finally:
                 keeping.cancel()
                 await asyncio.shield(_give_back(pool, holder))
-
-    def _lock(self, tenant: str, bank_id: str, document: str) -> asyncio.Lock:
-        key = tenant, bank_id, document
-        lock = self._locks.get(key)
-        if lock is None:
-            lock = self._locks[key] = asyncio.Lock()
-        return lock
 
     async def _take(
         self, pool: Pool, tenant: str, bank_id: str, wanted: list[str], deadline: float | None
@@ -136,6 +167,17 @@ class Turns:
                         self._lease_s,
                     ),
                 )
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else deadline - time.monotonic()
+
+
+def _busy(wanted: list[str]) -> Busy:
+    which = repr(wanted[0]) if len(wanted) == 1 else f"one of {len(wanted)} documents"
+    return Busy(
+        f"others are writing document {which} and the time to wait for them is over: try again"
+    )
 
 
 class _Taken(Exception):

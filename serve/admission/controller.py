@@ -65,7 +65,7 @@ class TenantQueue:
 class AdmissionController:
     """At most `running_max` requests run; at most `waiting_max` of each tenant wait.
 
-    The last place is left to tenants with nothing running, where there is more than one place.
+    The last places, `kept` of them, are left to tenants with nothing running, where there are more.
     Nobody waits longer than `wait_max_s`; who stands in a line that would take longer, judged by
     the tenant's own visits and its part of the places, is refused at once. `limits` are those of
     each tenant, or give them for one; this process keeps its `share` of them. What goes beyond a
@@ -79,6 +79,7 @@ class AdmissionController:
         waiting_max: int,
         *,
         wait_max_s: float = 5.0,
+        kept: int = 1,
         limits: AdmissionLimits | Callable[[str], Awaitable[AdmissionLimits]] = NO_LIMITS,
         share: Callable[[], LimitShare] = LimitShare,
         clock: Callable[[], float] = time.monotonic,
@@ -86,6 +87,7 @@ class AdmissionController:
         self._running_max = running_max
         self._waiting_max = waiting_max
         self._wait_max_s = wait_max_s
+        self._kept = kept if running_max > kept else 0
         self._limits = limits
         self._share = share
         self._clock = clock
@@ -114,7 +116,7 @@ class AdmissionController:
             self._end(queue)
 
     def _has_place(self, queue: TenantQueue) -> bool:
-        kept = 1 if queue.running and self._running_max > 1 else 0
+        kept = self._kept if queue.running else 0
         return self.running < self._running_max - kept
 
     def _begin(self, queue: TenantQueue) -> None:

@@ -292,8 +292,9 @@ class RemoteWriter:
         document_tags: Sequence[str],
         key: Key | None = None,
         left_s: float | None = None,
+        limit_s: float | None = None,
     ) -> dict[str, Any]:
-        return await self._do("retain", tenant, bank_id, items, document_tags, key, left_s)
+        return await self._do("retain", tenant, bank_id, items, document_tags, key, left_s, limit_s)
 
     async def retain_later(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 import zlib
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
@@ -104,6 +104,24 @@ class Bodies:
                 limit, whose = own, "this tenant's "
         with self.memory.holding(tenant) as hold:
             yield await _read(request, limit, hold, whose)
+
+    async def stream(
+        self, request: Request, tenant: str, limit: int
+    ) -> AsyncGenerator[bytes, None]:
+        """The body in pieces, which nobody holds together: at most `limit` bytes, within its time.
+
+        TooLarge, SlowBody; UnsupportedEncoding where it is compressed.
+        """
+        own, whose = await largest_body(request.app.state.services, tenant), ""
+        if own and own < limit:
+            limit, whose = own, "this tenant's "
+        if _decoder(encoding := request.headers.get("content-encoding", "")) is not None:
+            raise UnsupportedEncoding(encoding[:100])
+        length = declared(request.headers)
+        if length is not None and length > limit:
+            raise TooLarge(limit, whose)
+        async for part in _parts(request, limit, whose):
+            yield part
 
 
 async def _read(request: Request, limit: int, hold: Hold, whose: str) -> bytes:

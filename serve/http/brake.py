@@ -1,8 +1,8 @@
 """Refusals take their time where one asker gets many.
 
 A refusal costs about as much as the answer that it replaces, and who repeats a refused request at
-once has the server busy with refusing. So beyond a rate that no sane client reaches, a refusal is
-held back for a second; a place in line or at the database is not.
+once has the server busy with refusing. So refusals leave at a rate that no sane client reaches, and
+those beyond wait for their time; a place in line or at the database is not held meanwhile.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import asyncio
 import time
 from collections.abc import Callable
 
-HOLD_S = 1.0
+HOLD_MAX_S = 5.0
+"""Clients that wait less give up, and are busy with that."""
 _HELD_MAX, _KNOWN_MAX = 4_096, 10_000
 
 
 class Brake:
-    """Holds back refusals beyond `per_s` a second for each asker, and as many at once; 0: none."""
+    """Lets `per_s` refusals a second go to each asker, and as many at once; 0: all of them."""
 
     def __init__(self, per_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_s = per_s
@@ -25,18 +26,17 @@ class Brake:
         self._held = 0
 
     async def hold(self, asker: str) -> None:
-        """Returns when a refusal may be sent to `asker`."""
+        """Returns when a refusal may be sent to `asker`, after HOLD_MAX_S at the latest."""
         if not self._per_s:
             return
         now = self._clock()
         if len(self._due) > _KNOWN_MAX:
             self._due = {name: due for name, due in self._due.items() if due > now}
         due = max(self._due.get(asker, 0.0), now - 1.0)  # a second's worth may come at once
-        if due < now:
-            self._due[asker] = due + 1.0 / self._per_s
-        elif self._held < _HELD_MAX:
+        self._due[asker] = min(due + 1.0 / self._per_s, now + HOLD_MAX_S)
+        if due > now and self._held < _HELD_MAX:
             self._held += 1
             try:
-                await asyncio.sleep(HOLD_S)
+                await asyncio.sleep(due - now)
             finally:
                 self._held -= 1

@@ -4,6 +4,9 @@ Without keys, whoever reaches the server may do everything, and a web page reach
 browser of somebody on its network. Two things tell such a request: it is for a name that was made
 to point here (DNS rebinding), or it comes from a page of another origin. Where keys are required a
 page would have to know one, and neither is looked at.
+
+Requests begin in turns, key after key: hundreds that arrive together would otherwise all take their
+first steps in one pass of the event loop.
 """
 
 from __future__ import annotations
@@ -14,9 +17,12 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from retrieval.pacing import Pace
 from serve.http.errors import ForeignOrigin, HeadersTooLarge, Misdirected, refusal
 
 HEADERS_MAX, HEADER_BYTES_MAX = 100, 64 * 2**10
+ALIVE = "/health/live"
+"""Asked of a process by those who would replace it: never in a line."""
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -36,11 +42,14 @@ class Guard:
         self._app = app
         self._hosts = None if hosts is None or "*" in hosts else frozenset(map(str.lower, hosts))
         self._origins = None if origins is None or "*" in origins else frozenset(origins)
+        self._pace = Pace()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if not scope["path"].endswith(ALIVE):
+            await self._pace.turn(_key(scope))
         try:
             self._look(scope)
         except (HeadersTooLarge, Misdirected, ForeignOrigin) as error:
@@ -83,6 +92,14 @@ class Guard:
                 f"a page of {(origin or 'another site')[:100]!r} may not use this server: name its"
                 " origin in CORS_ORIGINS"
             )
+
+
+def _key(scope: Scope) -> str:
+    """Whose line a request stands in before anybody has looked at its key."""
+    return next(
+        (value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"),
+        "",
+    )
 
 
 _LOOKED_AT = frozenset({b"host", b"origin", b"sec-fetch-site"})

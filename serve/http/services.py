@@ -9,7 +9,7 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
 
-from retrieval.errors import Unavailable
+from retrieval.errors import NeedsModel, Unavailable
 from retrieval.mental.schedule import Documents
 from retrieval.protocols import Embedder
 from retrieval.recall.engine import Recaller
@@ -18,6 +18,7 @@ from retrieval.reflect.query import Listener, ReflectQuery, ReflectResult
 from retrieval.store import limits, tenants
 from retrieval.store.answers import Key
 from retrieval.store.database.pool import Pool
+from retrieval.store.turns import Line
 from serve.admission.controller import AdmissionController
 from serve.http.activity import Activity
 from serve.http.errors import Unauthorized
@@ -49,9 +50,10 @@ class Writer(Protocol):
         document_tags: Sequence[str],
         key: Key | None = None,
         left_s: float | None = None,
+        limit_s: float | None = None,
     ) -> dict[str, Any]:
         """`key`: the same again has the same answer. `left_s`: how long to wait for others who
-        write the same documents."""
+        write the same documents. `limit_s`: how long reading by a language model may take."""
         ...
 
     async def retain_later(
@@ -139,6 +141,12 @@ class Services:
     """Explained recalls, which hold a place of recalls, too."""
     activity: Activity = field(default_factory=Activity)
     feed: OperationFeed = field(default_factory=OperationFeed)
+    retain_admission: AdmissionController = field(
+        default_factory=lambda: AdmissionController(128, 64)
+    )
+    """Retains that wait for a language model."""
+    line: Line = field(default_factory=Line)
+    """Retains that wait for others who write the same documents: they hold no place meanwhile."""
     llm: LanguageModels = field(default_factory=LanguageModels)
     """Language models that the endpoints ask themselves."""
     documents: Documents | None = None
@@ -226,6 +234,12 @@ Reader = Annotated[str, Depends(_reading, scope="function")]
 """The tenant, admitted among those that read, until the endpoint is done."""
 Changer = Annotated[str, Depends(_changing, scope="function")]
 """The tenant, admitted among those that write, until the endpoint is done."""
+
+
+def needs_model(able: bool, what: str) -> None:
+    """NeedsModel where no language model could do `what`."""
+    if not able:
+        raise NeedsModel(f"{what} needs a language model and none is configured")
 
 
 async def largest_body(services: Services, tenant: str) -> int:

@@ -153,8 +153,7 @@ class _Malformed(HTTPException):
 def _check(body: bytes) -> None:
     """_Malformed unless `body` is a message: JSON within bounds that asks or tells something."""
     try:
-        structure.check(body, SMALL_BOUNDS)
-        found = orjson.loads(body)
+        found = structure.loads(body, SMALL_BOUNDS)
     except structure.TooMuch as error:
         raise _Malformed(400, f"the message {error}") from None
     except orjson.JSONDecodeError as error:

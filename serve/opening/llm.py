@@ -12,9 +12,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from models.llm import Account, CallRecord, LanguageModel, LLMSettings, Member
-from models.llm.types import Completion, CutOff, Exhausted, Misconfigured, Refused, TooLong
-from models.types import DeadlineExceeded, ModelError, Overloaded
+from models.llm.batches import batches
+from models.llm.types import Completion, Misconfigured
+from models.types import DeadlineExceeded, ModelError
 from retrieval import errors
+from retrieval.ingest.extract.by_batch import BatchExtractor
 from retrieval.ingest.extract.by_model import ModelExtractor
 from retrieval.ingest.extract.by_rules import RuleExtractor
 from retrieval.ingest.extract.extraction import FactExtractor
@@ -22,32 +24,14 @@ from retrieval.store import limits, llm_calls
 from retrieval.store.database.pool import Pool
 from retrieval.store.ledger import KEPT
 from retrieval.store.llm_calls import LLMCall
+from serve.opening.batches import OpenedBatches
+from serve.opening.llm_errors import translated
 from serve.settings import Settings
 from serve.settings.llm import OPERATIONS, LLMSection
 
 log = logging.getLogger(__name__)
 
 FORGET_EVERY_S = 3600.0
-
-
-def translated(error: ModelError) -> errors.FourfoldError:
-    """An error of a language model as one of retrieval's."""
-    said = str(error)
-    match error:
-        case Refused():
-            return errors.ModelRefused(said)
-        case CutOff():
-            return errors.ModelCut(said)
-        case TooLong():
-            return errors.ModelTooLong(said)
-        case Exhausted():
-            return errors.ModelExhausted(said, error.retry_after_s)
-        case Overloaded():
-            return errors.Overloaded(said, error.retry_after_s)
-        case DeadlineExceeded():
-            return errors.DeadlineExceeded(error.stage)
-        case _:
-            return errors.Unavailable("the language model", said)
 
 
 class OpenedLLM:
@@ -68,9 +52,9 @@ class OpenedLLM:
         except ModelError as error:
             raise translated(error) from error
 
-    async def probe(self, deadline: float) -> None:
-        """One short call to each member."""
-        await self.model.probe(deadline)
+    async def probe(self, deadline: float, *, tools: bool = False) -> None:
+        """One short call to each member; `tools`: that offers a tool."""
+        await self.model.probe(deadline, tools=tools)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +100,7 @@ class Books:
             await llm_calls.settle(
                 self.pool,
                 call,
-                reserved if budgeted else 0,
+                reserved if budgeted else None,
                 traced=self.section.trace_enabled,
                 max_chars=self.section.trace_max_chars,
             )
@@ -130,12 +114,16 @@ def _first(own: int | None, common: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LanguageModels:
-    """The models of each operation; None where there is none. `by_rules`: rules stand in."""
+    """The models of each operation; None where there is none. `by_rules`: rules stand in.
+    `batches`: operations have chunks read by batches of the provider, asked about every `poll_s`.
+    """
 
     retain: OpenedLLM | None = None
     consolidation: OpenedLLM | None = None
     reflect: OpenedLLM | None = None
     by_rules: frozenset[str] = frozenset()
+    batches: OpenedBatches | None = None
+    poll_s: float = 60.0
 
     def of(self, operation: str) -> OpenedLLM | None:
         found: OpenedLLM | None = getattr(self, operation)
@@ -147,10 +135,22 @@ class LanguageModels:
         return self.consolidation is not None or "consolidation" in self.by_rules
 
     @property
+    def retains_at_once(self) -> int:
+        """Calls that a retain's model may be asked at once; 0 where there is none."""
+        if self.retain is None:
+            return 0
+        return max(member.settings.max_concurrent for member in self.retain.model.members)
+
+    @property
     def extractor(self) -> FactExtractor | None:
         if "retain" in self.by_rules:
             return RuleExtractor()
-        return None if self.retain is None else ModelExtractor(self.retain)
+        if self.retain is None:
+            return None
+        singly = ModelExtractor(self.retain, self.retains_at_once)
+        if self.batches is None:
+            return singly
+        return BatchExtractor(singly, self.batches, self.poll_s)
 
 
 async def open_models(settings: Settings, pool: Pool, stack: AsyncExitStack) -> LanguageModels:
@@ -178,7 +178,13 @@ async def open_models(settings: Settings, pool: Pool, stack: AsyncExitStack) -> 
     if opened:
         forgetting = asyncio.create_task(_forget(pool, section))
         stack.callback(forgetting.cancel)
-    return LanguageModels(**opened, by_rules=by_rules)
+    taken = None
+    if section.batch_enabled and "retain" in opened:
+        found = batches(opened["retain"].model.members)
+        taken = None if found is None else OpenedBatches(found, books)
+    return LanguageModels(
+        **opened, by_rules=by_rules, batches=taken, poll_s=section.batch_poll_interval_seconds
+    )
 
 
 def _account(accounts: dict[tuple[str, str], Account], one: LLMSettings) -> Account:
@@ -214,7 +220,7 @@ async def health(models: LanguageModels, operation: str, timeout_s: float) -> di
     started = time.monotonic()
     status = "connected"
     try:
-        await model.probe(started + timeout_s)
+        await model.probe(started + timeout_s, tools=operation == "reflect")
     except Misconfigured:
         status = "auth_failed"
     except DeadlineExceeded:

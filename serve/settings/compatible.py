@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 ALIASES: Mapping[str, str] = {
+    "RETAIN_WALL_TIMEOUT": "RETAIN_WALL_TIMEOUT_S",
     "LINK_EXPANSION_TIMEOUT": "LINK_EXPANSION_TIMEOUT_S",
     "DB_COMMAND_TIMEOUT": "DB_COMMAND_TIMEOUT_S",
     "DB_ACQUIRE_TIMEOUT": "DB_ACQUIRE_TIMEOUT_S",
@@ -61,9 +62,7 @@ WITHOUT_EFFECT: Mapping[str, type] = {
             "RECALL_CONNECTION_BUDGET",
             "BM25_MAX_QUERY_TERMS", "ANN_MAX_SCAN_TUPLES", "VECTOR_INDEX_MIN_ROWS",
             "RETAIN_MAX_COMPLETION_TOKENS", "RETAIN_CHUNK_BATCH_SIZE", "RETAIN_BATCH_TOKENS",
-            "RETAIN_MAX_CONCURRENT", "RETAIN_WALL_TIMEOUT",
-            "FILE_CONVERSION_MAX_BATCH_SIZE",
-            "FILE_CONVERSION_MAX_BATCH_SIZE_MB", "EMBEDDINGS_ONNX_DIMENSIONS",
+            "RETAIN_MAX_CONCURRENT", "EMBEDDINGS_ONNX_DIMENSIONS",
             "EMBEDDINGS_ONNX_MAX_TOKENS", "EMBEDDINGS_GEMINI_OUTPUT_DIMENSIONALITY",
             "RERANKER_FLASHRANK_BATCH_SIZE",
         ),
@@ -72,8 +71,7 @@ WITHOUT_EFFECT: Mapping[str, type] = {
     **dict.fromkeys(
         (
             "BM25_SELECTIVE_TERMS", "ANN_ITERATIVE_SCAN",
-            "RETAIN_BATCH_ENABLED",
-            "ENABLE_FILE_UPLOAD_API", "EMBEDDINGS_ONNX_NORMALIZE",
+            "EMBEDDINGS_ONNX_NORMALIZE",
             "RERANKER_FLASHRANK_CPU_MEM_ARENA",
         ),
         str,  # their parser takes any text: what is not true is false

@@ -152,6 +152,11 @@ class LLMSection(BaseModel):
     """Tokens of a tenant without a limit of its own; 0: no limit."""
     tenant_max_concurrent: Annotated[int, Field(ge=0)] = 0
     """Calls at once of a tenant without a limit of its own; 0: no limit."""
+    batch_enabled: bool = False
+    """Async retains send their chunks as batches of the provider, for less and within a day; sync
+    retains answer 400."""
+    batch_poll_interval_seconds: Annotated[float, Field(ge=1, le=3600)] = 60.0
+    """Seconds between two looks at a batch."""
     enable_dry_run_extract: bool = True
     """false answers 404 on memories/dry-run-extract."""
     enable_bank_llm_health: bool = False
@@ -174,6 +179,14 @@ class LLMSection(BaseModel):
             chain = self.chain(operation)
             if not chain.by_rules:
                 chain.settings(operation)
+        if self.batch_enabled and self.retain.members and not self.retain.by_rules:
+            asked = self.retain.settings("retain")
+            if not any(one.known.batches for one in asked):
+                able = ", ".join(name for name, known in PROVIDERS.items() if known.batches)
+                raise ValueError(
+                    f"retain_batch_enabled needs a provider with a batch API ({able}), not"
+                    f" {asked[0].provider!r}"
+                )
         return self
 
 
@@ -183,6 +196,8 @@ _PLAIN: Final = {
     "llm_trace_max_chars": "trace_max_chars",
     "llm_tenant_tokens_per_day": "tenant_tokens_per_day",
     "llm_tenant_max_concurrent": "tenant_max_concurrent",
+    "retain_batch_enabled": "batch_enabled",
+    "retain_batch_poll_interval_seconds": "batch_poll_interval_seconds",
     "enable_dry_run_extract": "enable_dry_run_extract",
     "enable_bank_llm_health": "enable_bank_llm_health",
 }

@@ -345,10 +345,24 @@ class ServerLimits(Section):
     read_queue_max: Count = 64
     """Reads of one tenant that may wait in one process; above it 503."""
     refusals_per_s: Count = 50
-    """Refusals (4xx, 503) that one tenant, or all without a key, get at once; each one beyond is
-    held back for a second. 0 = none is."""
+    """Refusals (4xx, 503) that one tenant, or all without a key, get in a second; those beyond wait
+    for their time, 5 seconds at most. 0 = none does."""
     require_api_key: Flag = False
     """true: a request needs a key made with `fourfold keys`; its tenant is the key's."""
+
+
+class Files(Section):
+    """Uploaded files."""
+
+    enable_file_upload_api: Flag = True
+    """false answers 404 on files/retain."""
+    file_conversion_max_batch_size: Annotated[int, Field(ge=1, le=1000)] = 10
+    """Most files of one upload."""
+    file_conversion_max_batch_size_mb: Annotated[int, Field(ge=1, le=2000)] = 100
+    """Most MiB of one upload; they lie on disk while it comes, and in the database until they are
+    read."""
+    file_waiting_mb: Annotated[int, Field(ge=1, le=1_000_000)] = 1024
+    """MiB of one tenant's files that may wait to be read; above it 429."""
 
 
 class BackgroundWork(Section):
@@ -358,6 +372,11 @@ class BackgroundWork(Section):
     """Run queued operations in this process."""
     worker_poll_interval_ms: Positive = 500
     """How often to look for work."""
+    worker_max_slots: Annotated[
+        int | None, BeforeValidator(_blank_is_unset), Field(ge=1, le=1000)
+    ] = None
+    """Operations at once in this process; unset: 4, or as many as the language model of retains may
+    be asked at once."""
     worker_http_port: Annotated[int, Field(ge=1, le=65535)] = 8889
     """Accepted for compatibility: the worker has no port of its own."""
 
@@ -436,6 +455,7 @@ class Settings(BaseModel):
     mental_models: MentalSettings = MentalSettings()
     llm: LLMSection = LLMSection()
     limits: ServerLimits = ServerLimits()
+    files: Files = Files()
     worker: BackgroundWork = BackgroundWork()
     mcp: MCP = MCP()
     stages: StagePlacement = StagePlacement()

@@ -1,4 +1,4 @@
-"""A stand-in for a language model's server: real HTTP, chat completions and Messages.
+"""A stand-in for a language model's server: real HTTP, chat completions, Messages and batches.
 
 It keeps the protocols (tools, tool_choice, response_format, statuses, headers, error bodies) and
 answers by script; a request that no step or rule answers is a failure of the test.
@@ -21,6 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.models.llm_batches import BatchAPI
 
 
 @dataclass(frozen=True)
@@ -98,13 +100,14 @@ Answer = Reply | Callable[[Asked], Reply | None]
 class LLMServer:
     """Set: `unsupported`, parameters that are refused with 400 as real servers do it
     ("temperature", "response_format", "json_schema", "tool_choice", "max_tokens", …).
-    Read: `asked`, `unmatched`, `most_at_once`."""
+    Read: `asked` (but for rows of batches), `unmatched`, `most_at_once`, `batches`."""
 
     def __init__(self, *, unsupported: Sequence[str] = ()) -> None:
         self.unsupported = set(unsupported)
         self.asked: list[Asked] = []
         self.unmatched: list[Asked] = []
         self.most_at_once = 0
+        self.batches = BatchAPI(self._row)
         self._at_once = 0
         self._steps: deque[Answer] = deque()
         self._rules: list[tuple[Callable[[Asked], bool], Answer]] = []
@@ -153,14 +156,28 @@ class LLMServer:
                 found = step(asked) if callable(step) else step
                 if found is not None:
                     return found
+        if (found := self._by_rule(asked)) is not None:
+            return found
+        with self._lock:
+            self.unmatched.append(asked)
+        return Reply(status=500, error=f"no step answers this: {asked.text[:200]}")
+
+    def _by_rule(self, asked: Asked) -> Reply | None:
         for matches, answer in self._rules:
             if matches(asked):
                 found = answer(asked) if callable(answer) else answer
                 if found is not None:
                     return found
-        with self._lock:
-            self.unmatched.append(asked)
-        return Reply(status=500, error=f"no step answers this: {asked.text[:200]}")
+        return None
+
+    def _row(self, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The answer to a row of a batch, by the rules."""
+        asked = Asked("/v1/chat/completions", body, {}, time.monotonic())
+        reply = self._by_rule(asked)
+        if reply is None or reply.status >= 400:
+            return None
+        found: Mapping[str, Any] = json.loads(_body(asked, reply))
+        return found
 
     def _refusal(self, asked: Asked) -> Reply | None:
         form = asked.body.get("response_format") or {}
@@ -202,10 +219,16 @@ def _handler(server: LLMServer) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
+            if BatchAPI.means(self.path):
+                self._batched(b"")
+                return
             self._send(200, {}, json.dumps({"data": [{"id": "scripted"}]}).encode())
 
         def do_POST(self) -> None:
             content = self.rfile.read(int(self.headers["Content-Length"]))
+            if BatchAPI.means(self.path):
+                self._batched(content)
+                return
             headers = {name.lower(): value for name, value in self.headers.items()}
             asked = Asked(self.path, json.loads(content), headers, time.monotonic())
             server.enter()
@@ -215,6 +238,17 @@ def _handler(server: LLMServer) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
             finally:
                 server.leave()
+
+        def do_DELETE(self) -> None:
+            self._batched(b"")
+
+        def _batched(self, content: bytes) -> None:
+            kind = self.headers.get("Content-Type", "")
+            answer = server.batches.handle(self.command, self.path, content, kind)
+            if answer is None:
+                self.close_connection = True
+            else:
+                self._send(answer[0], {}, answer[1])
 
         def _answer(self, asked: Asked, reply: Reply) -> None:
             if reply.hang:

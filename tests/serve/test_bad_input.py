@@ -185,6 +185,7 @@ MAKES_BANKS = {
     "recall_memories": False,
     "explain_recall": False,
     "retain_memories": True,
+    "file_retain": True,
     "import_memories": True,
     "create_or_update_bank": True,
     "update_bank_disposition": True,

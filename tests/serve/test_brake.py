@@ -1,4 +1,4 @@
-"""Refusals beyond a rate are held back, those of other askers are not."""
+"""Refusals beyond a rate wait for their time, those of other askers do not."""
 
 from __future__ import annotations
 
@@ -6,31 +6,44 @@ import asyncio
 
 import pytest
 
-from serve.http import brake
-from serve.http.brake import Brake
+from serve.http.brake import HOLD_MAX_S, Brake
 
 pytestmark = pytest.mark.unit
 
 
-async def test_beyond_the_rate_and_for_that_asker_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(brake, "HOLD_S", 3600.0)
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long each refusal that was held waits."""
+    found: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        if round(seconds, 6):
+            found.append(round(seconds, 6))
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    return found
+
+
+async def test_beyond_the_rate_one_after_another(waits: list[float]) -> None:
     now = [1000.0]
     held = Brake(10, clock=lambda: now[0])
+    for _ in range(15):
+        await held.hold("loud")
+    assert waits == [0.1, 0.2, 0.3, 0.4]
+    await held.hold("quiet")
+    assert len(waits) == 4
+    now[0] += 3.0
+    for _ in range(11):
+        await held.hold("loud")
+    assert len(waits) == 4  # a second's worth may come at once
 
-    async def refused(asker: str) -> asyncio.Task[None]:
-        task = asyncio.create_task(held.hold(asker))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        return task
 
-    first = [await refused("loud") for _ in range(15)]
-    assert [task.done() for task in first] == [True] * 10 + [False] * 5
-    assert (await refused("quiet")).done()
-    now[0] += 0.25  # the rate lets three more through
-    second = [await refused("loud") for _ in range(5)]
-    assert [task.done() for task in second] == [True] * 3 + [False] * 2
-    for task in first + second:
-        task.cancel()
+async def test_nobody_waits_for_long(waits: list[float]) -> None:
+    held = Brake(10, clock=lambda: 1000.0)
+    for _ in range(500):
+        await held.hold("loud")
+    assert max(waits) == HOLD_MAX_S
+    assert len(waits) == 489
 
 
 async def test_off() -> None:

@@ -286,6 +286,14 @@ async def test_the_convenience_methods(
         by_document = await call("list_memories", bank, document_id="d/2")
         assert by_document.total == 2
 
+        note = tmp_path / "note.txt"
+        note.write_text("Gerda mends the nets.")
+        uploaded = await call("retain_files", bank, [note], context="harbour")
+        assert len(uploaded.operation_ids) == 1
+        async with asyncio.timeout(20):
+            while not (await call("list_memories", bank, search_query="nets")).total:
+                pass
+
         for wrong in ({"query": "?"}, {"query": "x", "types": ["wish"]}):
             with pytest.raises(ApiException) as error:
                 await call("recall", bank, **wrong)
@@ -473,6 +481,21 @@ async def test_the_generated_methods(live: Live, address: str) -> None:
     request = make.ConsolidationStrategiesPreviewRequest(strategies=[draft])
     found = await call("MemoryApi.preview_consolidation_strategies", bank, request)
     assert (found.strategies[0].active, found.complete) == (True, True)
+    # Files
+    uploads = [("note.txt", b"Gerda mends the nets."), ("more.csv", b"name,city\nAnn,Lisbon")]
+    said = json.dumps({"files_metadata": [{"document_id": "g/note", "tags": ["f"]}, {}]})
+    sent = await call("FilesApi.file_retain", bank, uploads, said)
+    for id in sent.operation_ids:
+        async with asyncio.timeout(20):
+            while (
+                state := await call("OperationsApi.get_operation_status", bank, id)
+            ).status != "completed":
+                assert state.status in ("pending", "processing"), state
+                await asyncio.sleep(0.05)
+        assert state.operation_type == "file_convert_retain"
+    with pytest.raises(ApiException) as error:
+        await call("FilesApi.file_retain", bank, [b"\x89PNG\r\n\x1a\n"], "{}")
+    assert refused(error.value) == 422
 
     # Refusals that are not "not built"
     request = make.ReflectRequest(query="q")
@@ -532,7 +555,10 @@ async def test_what_the_client_can_send_is_read(live: Live) -> None:
         for name in methods(kind) & built.keys():
             operation = built[name]
             known = {parameter["name"] for parameter in operation.get("parameters", ())}
-            content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+            bodies = operation.get("requestBody", {}).get("content", {})
+            content = bodies.get("application/json")
+            form = bodies.get("multipart/form-data", {}).get("schema", {})
+            known |= set(form.get("properties", ()))
             for given, parameter in list(inspect.signature(getattr(kind, name)).parameters.items()):
                 if given in ("self", "authorization") or given.startswith("_"):
                     continue

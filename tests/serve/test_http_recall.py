@@ -47,7 +47,7 @@ async def test_causes_over_two_hops(live: Live) -> None:
 async def test_an_account_comes_where_it_is_asked_for(live: Live) -> None:
     plain = await live.http.post(URL, json={"query": sample.QUESTION})
     assert not any("explain" in result for result in plain.json()["results"])
-    assert len(plain.content) <= 72_000
+    assert len(plain.content) <= 70_000
     for asked in ({"explain": True}, {"trace": True}):
         found = (await live.recall(sample.BANK, sample.QUESTION, **asked))["results"]
         assert all({"arms", "fused_rank"} <= result["explain"].keys() for result in found)

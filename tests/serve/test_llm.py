@@ -33,9 +33,19 @@ def server() -> Iterator[LLMServer]:
 
 @asynccontextmanager
 async def application(
-    dsn: str, consolidation: dict[str, Any] | None = None, **llm: Any
+    dsn: str,
+    consolidation: dict[str, Any] | None = None,
+    retain: dict[str, Any] | None = None,
+    worker: dict[str, Any] | None = None,
+    schema: str | None = None,
+    **llm: Any,
 ) -> AsyncIterator[Live]:
-    settings = settings_for(dsn, llm=llm, consolidation=consolidation or {})
+    """`schema`: a queue of its own, where nobody else's worker takes anything."""
+    sections = {"consolidation": consolidation, "retain": retain, "worker": worker}
+    given = {name: section for name, section in sections.items() if section is not None}
+    if schema is not None:
+        given["database"] = {"database_url": dsn, "db_pool_min_size": 1, "database_schema": schema}
+    settings = settings_for(dsn, llm=llm, **given)
     async with AsyncExitStack() as stack:
         pool = await open_database(settings, stack)
         await migrate(pool)
@@ -215,6 +225,8 @@ async def test_health(dsn: str, server: LLMServer) -> None:
             "consolidation": "not_configured",
             "reflect": "auth_failed",
         }
+        offered = {asked.body["model"]: "tools" in asked.body for asked in server.asked}
+        assert offered == {"m": False, "locked": True}  # a reflect needs tools
 
 
 async def test_traces_hold_no_credentials(dsn: str, server: LLMServer) -> None:

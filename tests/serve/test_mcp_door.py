@@ -152,6 +152,23 @@ async def test_hostile_arguments_have_a_result(open_address: Address, arguments:
         assert "unexpected" not in found["content"][0]["text"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        ({"query": "the flood", "tags": ["x"] * 25_000}, "25,000 values"),
+        ({"query": "the flood", "tags": [[]] * 25_000}, "25,000 objects and lists"),
+        ({"query": "the flood", "x": {str(i): i for i in range(25_000)}}, "25,000 values"),
+    ],
+    ids=["texts", "lists", "members"],
+)
+async def test_a_message_that_says_too_much(
+    open_address: Address, arguments: Any, what: str
+) -> None:
+    answer = await message(open_address, calling("recall", arguments))
+    assert answer.status_code == 400
+    assert what in answer.json()["error"]["message"]
+
+
 @pytest.mark.parametrize("arguments", ["text", ["a"], 7])
 async def test_arguments_that_are_no_object(open_address: Address, arguments: Any) -> None:
     answer = await message(open_address, calling("recall", arguments))

@@ -99,7 +99,8 @@ async def fits(live: Live, case: Any) -> int:
         sent["content"] = sent.pop("data")
     try:
         request = live.http.build_request(**sent)
-    except (UnicodeError, ValueError, TypeError):
+        await request.aread()  # a form is only put together now
+    except (UnicodeError, ValueError, TypeError, AttributeError):
         return 0  # no HTTP client could send it
     answer = await live.http.send(request)
     said = f"{request.method} {request.url}\n{sent}\n{answer.status_code} {answer.text[:500]}"

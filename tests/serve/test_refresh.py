@@ -11,14 +11,14 @@ from uuid import uuid4
 import pytest
 
 from retrieval.errors import Conflict, ModelFailed, Overloaded
-from retrieval.ingest.operations.worker import Parked
+from retrieval.ingest.operations.parking import Parked
 from retrieval.mental import schedule
 from retrieval.mental.editor import ModelEditor
 from retrieval.mental.refresh import Refresher
 from retrieval.mental.schedule import Documents
 from retrieval.mental.writer import Source, WriteRequest, Written
 from retrieval.settings.mental import MentalSettings
-from retrieval.store import banks, mental_models, operations
+from retrieval.store import banks, operations, refreshes
 from retrieval.store.database.pool import read, write
 from retrieval.store.operations import Claim
 from retrieval.store.segments import table as segments
@@ -61,9 +61,9 @@ class Bench:
             Refresher(pool, live.services.recaller, writer, ModelEditor(self.llm)), SETTINGS
         )
 
-    async def run(self, *, full: bool = False) -> dict[str, Any]:
-        """One refresh to its end; what its operation tells."""
-        pool, lease = self.live.services.pool, uuid4()
+    async def claim(self, *, full: bool = False) -> Claim:
+        """An operation that is to refresh the model, taken as a worker takes it."""
+        lease = uuid4()
 
         async def claimed(connection: Any) -> Claim:
             bank = (await banks.head_of(connection, DEFAULT_TENANT, self.bank)).bank
@@ -75,9 +75,13 @@ class Bench:
                 id,
                 lease,
             )
-            return Claim(id, DEFAULT_TENANT, self.bank, mental_models.REFRESH, payload, 0, lease)
+            return Claim(id, DEFAULT_TENANT, self.bank, refreshes.REFRESH, payload, 0, lease)
 
-        claim = await write(pool, claimed)
+        return await write(self.live.services.pool, claimed)
+
+    async def run(self, *, full: bool = False) -> dict[str, Any]:
+        """One refresh to its end; what its operation tells."""
+        claim = await self.claim(full=full)
         await self.documents.refresh(claim)
         return await ended(self.live, self.bank, str(claim.operation_id))
 
@@ -373,7 +377,7 @@ async def test_after_a_consolidation(rules: Live) -> None:
 
     async def mark(connection: Any) -> None:
         held = (await banks.head_of(connection, DEFAULT_TENANT, bank)).bank
-        await mental_models.mark(connection, held)
+        await refreshes.mark(connection, held)
 
     await write(pool, mark)
     await schedule.queue_marked(pool, SETTINGS)
@@ -398,6 +402,42 @@ async def test_after_a_consolidation(rules: Live) -> None:
 
     await until(fresh)
     assert len(await waiting(rules, bank)) == first + 1
+
+
+async def test_what_killed_its_processes_is_not_begun_again_unasked(rules: Live) -> None:
+    bank, pool = "deadly", rules.services.pool
+    await bench(rules, bank, mode="full")
+    trigger = {"refresh_after_consolidation": True}
+    await ask(rules, "PATCH", f"{bank}/mental-models/ann", json={"trigger": trigger})
+    await moves(rules, bank)
+
+    async def dead(connection: Any) -> None:
+        """As three processes leave it that died of it."""
+        held = (await banks.head_of(connection, DEFAULT_TENANT, bank)).bank
+        payload = {"mental_model_id": "ann", "full": True}
+        made, _ = await operations.create(connection, held, refreshes.REFRESH, payload, wait_s=3600)
+        await connection.execute(
+            "update operations set status = 'failed', deaths = 3 where operation_id = $1", made
+        )
+
+    await write(pool, dead)
+    first = len(await waiting(rules, bank))
+    for sql in ("pending_refresh = true", "next_refresh_at = now() - interval '5 days'"):
+        await change(rules, bank, sql)
+        await schedule.queue_marked(pool, SETTINGS)
+        await schedule.queue_due(pool, SETTINGS)
+        assert len(await waiting(rules, bank)) == first
+    queued = await ask(rules, "POST", f"{bank}/mental-models/ann/refresh")
+    assert (await ended(rules, bank, queued["operation_id"]))["status"] == "completed"
+    # Done once, it is one like others again.
+    await moves(rules, bank, "Ann moved to Faro.", key="4")
+    await change(rules, bank, "pending_refresh = true")
+
+    async def fresh() -> bool:
+        await schedule.queue_marked(pool, SETTINGS)
+        return not (await get(rules, bank, "ann"))["is_stale"]
+
+    await until(fresh)
 
 
 async def test_schedules(rules: Live) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.http import structure
-from serve.http.structure import Bounds, TooMuch, check
+from serve.http.structure import Bounds, TooMuch
 
 pytestmark = pytest.mark.unit
 
@@ -37,12 +39,17 @@ def test_measures_what_a_parser_would_find(value: Any, block: int) -> None:
     depth, containers = measured(value)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(structure, "BLOCK_BYTES", block)
-        structure._check_blocks(text, Bounds(depth, containers, 10**9))
+        structure._outlined(text, Bounds(depth, containers, 10**9))
         if depth:
             with pytest.raises(TooMuch):
-                structure._check_blocks(text, Bounds(depth - 1, containers, 10**9))
+                structure._outlined(text, Bounds(depth - 1, containers, 10**9))
             with pytest.raises(TooMuch):
-                structure._check_blocks(text, Bounds(depth, containers - 1, 10**9))
+                structure._outlined(text, Bounds(depth, containers - 1, 10**9))
+
+
+def check(text: bytes, bounds: Bounds) -> None:
+    with suppress(orjson.JSONDecodeError):
+        structure.loads(text, bounds)
 
 
 def test_says_what_is_too_much() -> None:

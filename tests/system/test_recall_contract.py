@@ -193,6 +193,10 @@ async def test_an_observation_stands_for_what_it_was_made_from(garden: Bank) -> 
     preferred = await garden.keys(question, prefer_observations=True)
     assert told & set(preferred) == {"gardener"}
     assert "pond" in preferred
+    plain = await garden.keys(question, prefer_observations=False)
+    others = [key for key in plain if key not in told]
+    before = others[: next(i for i, key in enumerate(plain) if key in told)]
+    assert preferred == [*before, "gardener", *others[len(before) :]]
 
 
 async def test_source_facts_within_their_budgets(garden: Bank) -> None:

@@ -7,7 +7,7 @@ metadata; where they are cut otherwise, the document's own count.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from retrieval.ingest.context import WriteContext
 from retrieval.ingest.documents.planning import Reprocess
 from retrieval.ingest.extract.section import Section
 from retrieval.ingest.items import DOCUMENT_LIMIT, parse
-from retrieval.ingest.retain import retain
+from retrieval.ingest.retain import Also, retain
 from retrieval.store import banks, documents
 from retrieval.store.database.pool import Connection, read
 
@@ -41,7 +41,7 @@ async def reprocess(
     bank_id: str,
     document_id: str,
     *,
-    also: Callable[[Connection], Awaitable[None]] | None = None,
+    also: Also | None = None,
     operation: UUID | None = None,
     deadline: float | None = None,
 ) -> dict[str, int]:

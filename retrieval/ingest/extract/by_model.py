@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
 
 from retrieval.errors import (
     ModelCut,
@@ -18,6 +20,7 @@ from retrieval.ingest.extract.answers import Reader
 from retrieval.ingest.extract.labels import groups
 from retrieval.ingest.extract.section import Section
 from retrieval.ingest.facts import ExtractedFact
+from retrieval.ingest.progress import Progress
 from retrieval.llm.asking import Asker, Usage
 from retrieval.protocols import LLM
 from retrieval.settings import RetainSettings
@@ -31,7 +34,7 @@ SMALLEST = 500
 @dataclass(frozen=True, slots=True)
 class Job:
     """On whose behalf chunks are extracted. `pool` None: nothing is kept in the ledger.
-    `fresh`: what is kept is not looked at."""
+    `operation`: in the background. `fresh`: what was kept before it is not looked at."""
 
     tenant: str = ""
     bank_id: str = ""
@@ -41,6 +44,8 @@ class Job:
     pool: Pool | None = None
     fresh: bool = False
     trace_id: str = ""
+    operation: UUID | None = None
+    progress: Progress = field(default_factory=Progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +82,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ModelExtractor:
-    """Safe for concurrent use."""
+    """Safe for concurrent use. `at_once`: chunks of one write that are asked about together."""
 
     llm: LLM
+    at_once: int = 32
 
     async def extract(
         self, job: Job, chunks: Sequence[Chunk], outcome: Outcome
@@ -91,36 +97,64 @@ class ModelExtractor:
         the errors of protocols.LLM for the rest.
         """
         outcome.chunks_total += len(chunks)
-        keys = [self._key(job, chunk) for chunk in chunks]
-        kept = {}
-        if job.pool is not None and not job.fresh and chunks:
-            kept = await store.find(job.pool, job.tenant, job.bank_id, keys)
-        outcome.chunks_reused += sum(key in kept for key in keys)
-        found = await asyncio.gather(
-            *(
-                self._one(job, chunk, key, kept, outcome)
-                for chunk, key in zip(chunks, keys, strict=True)
-            ),
-            # Chunks that are being paid for are not given up because another one failed.
-            return_exceptions=True,
+        keys = [self.key(job, chunk) for chunk in chunks]
+        kept = await self.kept(job, keys)
+        first = {key: place for place, key in reversed(list(enumerate(keys)))}
+        # A text that stands twice in the content is asked about once.
+        outcome.chunks_reused += sum(
+            key in kept or first[key] != place for place, key in enumerate(keys)
         )
-        facts: list[list[ExtractedFact]] = []
-        for one in found:
-            if isinstance(one, BaseException):
-                raise one
-            facts.append(one)
-        return facts
+        found: list[list[ExtractedFact]] = [[] for _ in chunks]
+        failures: list[Exception] = []
+        places = iter(sorted(first.values()))
+        done = len(chunks) - len(first)
+        job.progress.at("extracting", done, len(chunks))
 
-    def _key(self, job: Job, chunk: Chunk) -> bytes:
+        async def one_after_another() -> None:
+            nonlocal done
+            for place in places:
+                try:
+                    found[place] = await self._one(job, chunks[place], keys[place], kept, outcome)
+                except Exception as error:
+                    failures.append(error)
+                if failures:
+                    # Those that are being paid for go on to their end; no further one is begun.
+                    return
+                done += 1
+                job.progress.at("extracting", done, len(chunks))
+
+        await asyncio.gather(*(one_after_another() for _ in range(min(self.at_once, len(chunks)))))
+        if failures:
+            raise failures[0]
+        return [found[first[key]] for key in keys]
+
+    def key(self, job: Job, chunk: Chunk) -> bytes:
+        """What the answer about a chunk is kept under."""
         return ledger.key(
             self.llm.model_id, chunk.settings, job.narrator, chunk.text, chunk.section
         )
 
+    async def kept(self, job: Job, keys: Sequence[bytes]) -> dict[bytes, Any]:
+        """What the ledger holds of these answers, as far as the job looks at it."""
+        if job.pool is None or not keys or (job.fresh and job.operation is None):
+            return {}
+        since = job.operation if job.fresh else None
+        return await store.find(job.pool, job.tenant, job.bank_id, keys, since=since)
+
+    async def keep(
+        self, job: Job, chunk: Chunk, key: bytes, facts: Sequence[ExtractedFact]
+    ) -> None:
+        """Keeps a good answer, where the job keeps any."""
+        if job.pool is not None:
+            await store.keep(
+                job.pool, job.tenant, job.bank_id, key, ledger.written(facts), chunk.document_id
+            )
+
     async def _one(
-        self, job: Job, chunk: Chunk, key: bytes, kept: dict[bytes, object], outcome: Outcome
+        self, job: Job, chunk: Chunk, key: bytes, kept: dict[bytes, Any], outcome: Outcome
     ) -> list[ExtractedFact]:
         if key in kept:
-            return ledger.read(kept[key])  # type: ignore[arg-type]
+            return ledger.read(kept[key])
         try:
             facts = await self._asked(job, chunk, chunk.text, outcome)
         except ModelFailed as error:
@@ -128,19 +162,13 @@ class ModelExtractor:
                 outcome.errors.append(f"{chunk.where}: {error}; kept as it stands")
                 return [ExtractedFact(chunk.text, raw=True)]
             raise type(error)(f"{chunk.where}: {error}") from error
-        if job.pool is not None:
-            await store.keep(
-                job.pool, job.tenant, job.bank_id, key, ledger.written(facts), chunk.document_id
-            )
+        await self.keep(job, chunk, key, facts)
         return facts
 
     async def _asked(
         self, job: Job, chunk: Chunk, text: str, outcome: Outcome
     ) -> list[ExtractedFact]:
-        section, settings = chunk.section, chunk.settings
-        asked = prompts.messages(
-            settings, job.narrator, text, section.context, section.metadata, section.timestamp
-        )
+        asked = question(job, chunk, text)
         about = {"scope": "extract_facts", "trace_id": job.trace_id}
         if chunk.document_id is not None:
             about["document_id"] = chunk.document_id
@@ -154,19 +182,11 @@ class ModelExtractor:
             about,
             outcome.usage,
         )
-        said = (text, section.context, job.narrator, *(section.metadata or {}).values())
-        reader = Reader(
-            "\n".join(part for part in said if part),
-            section.timestamp,
-            groups(settings.entity_labels),
-            causal=settings.retain_extract_causal_links,
-            free_names=settings.entities_allow_free_form,
-            translated=settings.llm_output_language is not None,
-        )
+        reader = reader_of(job, chunk, text)
         try:
             facts = await asker.read(
                 asked,
-                prompts.schema(settings),
+                prompts.schema(chunk.settings),
                 reader.read,
                 max_tokens=prompts.COMPLETION_TOKENS,
             )
@@ -176,9 +196,42 @@ class ModelExtractor:
             halves = cut(text, max(SMALLEST // 2, -(-len(text) // 2) + 1))
             if len(text) <= SMALLEST or len(halves) < 2:
                 raise
-            return _joined([await self._asked(job, chunk, half, outcome) for half in halves])
+            return _joined([await self._half(job, chunk, half, outcome) for half in halves])
         outcome.errors += [f"{chunk.where}: {problem}" for problem in reader.dropped]
         return facts
+
+    async def _half(
+        self, job: Job, chunk: Chunk, text: str, outcome: Outcome
+    ) -> list[ExtractedFact]:
+        """A part of a chunk, kept for itself: the other part may fail."""
+        key = self.key(job, replace(chunk, text=text))
+        if key in (kept := await self.kept(job, [key])):
+            return ledger.read(kept[key])
+        facts = await self._asked(job, chunk, text, outcome)
+        await self.keep(job, chunk, key, facts)
+        return facts
+
+
+def question(job: Job, chunk: Chunk, text: str) -> list[dict[str, str]]:
+    """What is asked about a chunk, or about the part `text` of it."""
+    section = chunk.section
+    return prompts.messages(
+        chunk.settings, job.narrator, text, section.context, section.metadata, section.timestamp
+    )
+
+
+def reader_of(job: Job, chunk: Chunk, text: str) -> Reader:
+    """Reads the answer to `question`."""
+    section, settings = chunk.section, chunk.settings
+    said = (text, section.context, job.narrator, *(section.metadata or {}).values())
+    return Reader(
+        "\n".join(part for part in said if part),
+        section.timestamp,
+        groups(settings.entity_labels),
+        causal=settings.retain_extract_causal_links,
+        free_names=settings.entities_allow_free_form,
+        translated=settings.llm_output_language is not None,
+    )
 
 
 def _joined(parts: Sequence[Sequence[ExtractedFact]]) -> list[ExtractedFact]:

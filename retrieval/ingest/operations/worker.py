@@ -17,11 +17,26 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID, uuid4
 
-from retrieval.errors import Conflict, FourfoldError, InvalidInput, NeedsModel, NotFound
+from retrieval.errors import (
+    Conflict,
+    DeadlineExceeded,
+    FourfoldError,
+    InvalidInput,
+    ModelCut,
+    ModelRefused,
+    ModelTooLong,
+    NeedsModel,
+    NotFound,
+    Overloaded,
+    Unavailable,
+)
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.documents import reprocessing
-from retrieval.ingest.items import parse
+from retrieval.ingest.files.operation import FILE, convert_retain
+from retrieval.ingest.items import DOCUMENT_LIMIT, parse
 from retrieval.ingest.operations.isolation import Child, Died
+from retrieval.ingest.operations.parking import Parked
+from retrieval.ingest.progress import Progress
 from retrieval.ingest.retain import retain
 from retrieval.store import answers, banks, operations, payloads
 from retrieval.store.answers import Key
@@ -41,6 +56,22 @@ BUSY_WAIT_S = 1.0
 """Then the operation is put back, for so long."""
 LOOK_S = 2.0
 """How often a worker looks whether what it does was cancelled."""
+TELL_S = 0.5
+"""How often at most it writes how far it is."""
+PARK_S_MOST = 900.0
+"""A parked operation looks again after so long at the latest: what is in its way may go sooner than
+it says, as where an account is filled up or a limit raised."""
+RETRY_S = 10.0
+"""How long it is left alone at least where the language model does not answer at all."""
+REMEMBERED = 1000
+"""Tenants whose last turn a worker knows."""
+STOP_S = 5.0
+"""How long a stop waits for the database at most."""
+SLOTS = 4
+"""Operations at once, where they wait for nobody outside."""
+LANGUAGE_MODEL = "the language model"
+HOPELESS = (ModelRefused, ModelCut, ModelTooLong)
+"""What a language model says of content: asked the same again it says the same."""
 TIDY_S = 3600.0
 
 
@@ -107,7 +138,9 @@ async def _submit(
             document_id=checked[0].document_id if len(given) == 1 and len(checked) == 1 else None,
             lanes=[item.document_id for item in checked if item.named],
         )
-        answer = {"operation_id": str(made), "items_count": len(items)}
+        answer: dict[str, Any] = {"operation_id": str(made), "items_count": len(items)}
+        if len({item.strategy for item in checked}) > 1:
+            answer["operation_ids"] = [str(made)]
         if key is not None:
             await answers.keep(connection, bank, key, answer)
         return answer
@@ -152,16 +185,10 @@ class Handler(Protocol):
     async def __call__(self, deps: WriteContext, claimed: Claim, /) -> None: ...
 
 
-class Parked(Exception):
-    """The operation cannot go on for `wait_s` seconds, through no fault of its own."""
-
-    def __init__(self, reason: str, wait_s: float) -> None:
-        super().__init__(reason)
-        self.wait_s = wait_s
-
-
 async def _retain(deps: WriteContext, claimed: Claim) -> None:
     payload = claimed.payload
+    if not payload.get("items"):
+        raise InvalidInput("the operation keeps its content no more: send it again")
     await retain(
         deps,
         claimed.tenant,
@@ -169,9 +196,12 @@ async def _retain(deps: WriteContext, claimed: Claim) -> None:
         payload["items"],
         document_tags=payload["document_tags"],
         now=datetime.fromisoformat(payload["now"]),
-        also=lambda connection: operations.finish(connection, claimed),
+        also=lambda connection, result: operations.finish(
+            connection, claimed, result, deps.progress.ended()
+        ),
         operation=claimed.operation_id,
         deadline=time.monotonic() + TURN_WAIT_S,
+        longest=DOCUMENT_LIMIT,
     )
 
 
@@ -181,22 +211,29 @@ async def _reprocess(deps: WriteContext, claimed: Claim) -> None:
         claimed.tenant,
         claimed.bank_id,
         claimed.document_id or "",
-        also=lambda connection: operations.finish(connection, claimed),
+        also=lambda connection, result: operations.finish(
+            connection, claimed, result, deps.progress.ended()
+        ),
         operation=claimed.operation_id,
         deadline=time.monotonic() + TURN_WAIT_S,
     )
 
 
-HANDLERS: Mapping[str, Handler] = {RETAIN: _retain, REPROCESS: _reprocess}
+HANDLERS: Mapping[str, Handler] = {
+    RETAIN: _retain,
+    REPROCESS: _reprocess,
+    FILE: convert_retain,
+}
 """What writes documents."""
 
 
 class Worker:
-    """Does what waits, at most `at_once` operations at a time, until stopped.
+    """Does what waits, until stopped: at most `slots` operations at once.
 
-    `start` and `stop` are called from one event loop. Several workers, in one or more processes,
-    share the queue. `handlers`: what it does, by type of operation; others are left to others.
-    `poll_s`: how often an idle worker looks.
+    A quarter of the slots is left to tenants with nothing running here, so that nobody waits for
+    another's backlog. `start` and `stop` are called from one event loop. Several workers, in one or
+    more processes, share the queue. `handlers`: what it does, by type of operation; others are left
+    to others. `poll_s`: how often an idle worker looks.
     """
 
     def __init__(
@@ -204,17 +241,22 @@ class Worker:
         deps: WriteContext,
         *,
         handlers: Mapping[str, Handler] | None = None,
+        slots: int = SLOTS,
         poll_s: float = 0.5,
         lease_s: float = operations.LEASE_S,
-        at_once: int = 1,
     ) -> None:
         self._deps = deps
         self._handlers = HANDLERS if handlers is None else handlers
-        self._at_once = at_once
+        self._slots = slots
         self._poll_s = poll_s
         self._lease_s = lease_s
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._running: dict[asyncio.Task[None], str] = {}
+        """What is being done, and for which tenant."""
+        self._lately: dict[str, None] = {}
+        """Tenants who had a turn, the last one last."""
+        self._ended = asyncio.Event()
         self._tidy_at = 0.0
 
     async def start(self) -> None:
@@ -225,67 +267,83 @@ class Worker:
     async def stop(self) -> None:
         """Ends after what is in hand is put back: it was not committed, so it starts anew."""
         self._stopping.set()
+        self._ended.set()
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            # What is being claimed just now would wait for its lease to run out.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(task, STOP_S)
+        ending = list(self._running)
+        for each in ending:
+            each.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
 
     async def _run(self) -> None:
-        running: set[asyncio.Task[None]] = set()
-        try:
-            while not self._stopping.is_set():
-                claimed = await self._next()
-                if claimed is None:
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(self._stopping.wait(), self._poll_s)
-                    continue
-                running.add(asyncio.create_task(self._attend(claimed)))
-                if len(running) >= self._at_once:
-                    done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                    running -= done
-        finally:
-            for one in running:
-                one.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+        while not self._stopping.is_set():
+            self._ended.clear()
+            try:
+                if time.monotonic() >= self._tidy_at:
+                    self._tidy_at = time.monotonic() + TIDY_S
+                    await tidy(self._deps.pool)
+                claimed = await self._claim()
+            except FourfoldError as error:
+                log.warning("background work is held up: %s", error)
+                claimed = None
+            except Exception:
+                log.exception("background work failed")
+                claimed = None
+            if claimed is not None:
+                task = asyncio.create_task(self._perform(claimed))
+                self._running[task] = claimed.tenant
+                task.add_done_callback(self._end)
+                continue
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), self._poll_s)
 
-    async def _next(self) -> Claim | None:
-        """The next operation, if there is one and the database can be asked."""
-        try:
-            if time.monotonic() >= self._tidy_at:
-                self._tidy_at = time.monotonic() + TIDY_S
-                await tidy(self._deps.pool)
-            return await self._claim()
-        except FourfoldError as error:
-            log.warning("background work is held up: %s", error)
-        except Exception:
-            log.exception("background work failed")
-        return None
+    async def _claim(self) -> Claim | None:
+        """The next operation for which there is a slot."""
+        free = self._slots - len(self._running)
+        if free <= 0:
+            return None
+        kept = max(1, self._slots // 4) if self._slots > 1 else 0
+        busy = sorted(set(self._running.values())) if free <= kept else ()
+        claimed = await operations.claim(
+            self._deps.pool,
+            self._lease_s,
+            types=tuple(self._handlers),
+            without=busy,
+            lately=list(self._lately),
+        )
+        if claimed is not None:
+            self._lately.pop(claimed.tenant, None)
+            self._lately[claimed.tenant] = None
+            if len(self._lately) > REMEMBERED:
+                del self._lately[next(iter(self._lately))]
+        return claimed
 
-    async def _attend(self, claimed: Claim) -> None:
-        """Carries an operation out; never raises, but where it is cancelled."""
-        try:
-            await self._carry_out(claimed)
-        except FourfoldError as error:
-            log.warning("background work is held up: %s", error)
-        except Exception:
-            log.exception("background work failed")
+    def _end(self, task: asyncio.Task[None]) -> None:
+        del self._running[task]
+        self._ended.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # What the work itself raised was seen to: this is its end that could not be written,
+            # and its lease will run out.
+            log.warning("an operation could not be ended: %s", error)
 
     async def step(self) -> bool:
         """Does one operation; False if there was nothing to do."""
-        claimed = await self._claim()
+        claimed = await operations.claim(
+            self._deps.pool, self._lease_s, types=tuple(self._handlers)
+        )
         if claimed is None:
             return False
-        await self._carry_out(claimed)
+        await self._perform(claimed)
         return True
 
-    async def _claim(self) -> Claim | None:
-        return await operations.claim(self._deps.pool, self._lease_s, types=tuple(self._handlers))
-
-    async def _carry_out(self, claimed: Claim) -> None:
+    async def _perform(self, claimed: Claim) -> None:
         pool = self._deps.pool
-        working = asyncio.create_task(self._do(claimed))
-        keeping = asyncio.create_task(self._keep(claimed, working))
+        progress = Progress()
+        working = asyncio.create_task(self._do(claimed, progress))
+        keeping = asyncio.create_task(self._keep(claimed, working, progress))
         try:
             await working
         except asyncio.CancelledError:
@@ -297,43 +355,77 @@ class Worker:
         except Busy:
             await operations.release(pool, claimed, BUSY_WAIT_S)
         except Parked as error:
-            log.info("operation %s waits: %s", claimed.operation_id, error)
-            await operations.release(pool, claimed, error.wait_s, str(error))
+            await self._park(claimed, str(error), error.wait_s, progress)
         except Died as error:
             log.warning("operation %s killed its process: %s", claimed.operation_id, error)
             await operations.fail(pool, claimed, str(error), again=True, died=True)
         except Conflict as error:
             log.info("%s", error)
             await operations.fail(pool, claimed, str(error), again=True)
-        except (InvalidInput, NotFound, NeedsModel) as error:
+        except Overloaded as error:
+            await self._park(claimed, str(error), error.retry_after_s)
+        except (InvalidInput, NotFound, NeedsModel, *HOPELESS) as error:
             await operations.fail(pool, claimed, str(error), again=False)
         except Exception as error:
-            message = f"{type(error).__name__}: {error}".rstrip(": ")
+            if isinstance(error, Unavailable) and error.part == LANGUAGE_MODEL:
+                await self._park(claimed, str(error), max(RETRY_S, error.retry_after_s))
+                return
+            message = _message(error, self._deps)
             log.warning("operation %s failed: %s", claimed.operation_id, message)
             await operations.fail(pool, claimed, message, again=True)
         finally:
             keeping.cancel()
 
-    async def _do(self, claimed: Claim) -> None:
+    async def _park(
+        self, claimed: Claim, reason: str, wait_s: float, progress: Progress | None = None
+    ) -> None:
+        """Puts an operation back that cannot go on for now, through no fault of its own."""
+        log.info("operation %s waits: %s", claimed.operation_id, reason)
+        wait_s = min(PARK_S_MOST, max(1.0, wait_s))
+        told = None if progress is None else progress.shown()
+        await operations.release(self._deps.pool, claimed, wait_s, reason, told)
+
+    async def _do(self, claimed: Claim, progress: Progress) -> None:
         handle = self._handlers[claimed.type]
+        deps = replace(self._deps, progress=progress)
         if not claimed.deaths:
-            await handle(self._deps, claimed)
+            await handle(deps, claimed)
             return
         async with Child() as child:
-            await handle(replace(self._deps, run=child.run), claimed)
+            await handle(replace(deps, run=child.run), claimed)
 
-    async def _keep(self, claimed: Claim, working: asyncio.Task[None]) -> None:
-        """Renews the lease while the work goes on; stops work that is not ours any more."""
+    async def _keep(self, claimed: Claim, working: asyncio.Task[None], progress: Progress) -> None:
+        """Renews the lease while the work goes on, and tells how far it is; stops work that is not
+        ours any more."""
+        told, renewed = 0, time.monotonic()
+        every_s = min(self._lease_s / 3, LOOK_S)
         while True:
-            await asyncio.sleep(min(self._lease_s / 3, LOOK_S))
+            await asyncio.sleep(min(every_s, TELL_S))
+            if progress.noted == told and time.monotonic() - renewed < every_s:
+                continue
+            told, renewed = progress.noted, time.monotonic()
             with suppress(FourfoldError):
-                if not await operations.renew(self._deps.pool, claimed, self._lease_s):
+                if not await operations.renew(
+                    self._deps.pool, claimed, self._lease_s, progress.shown()
+                ):
                     working.cancel()
                     return
 
     async def _give_back(self, claimed: Claim) -> None:
         with suppress(FourfoldError, OSError):
             await asyncio.shield(operations.release(self._deps.pool, claimed))
+
+
+def _message(error: Exception, deps: WriteContext) -> str:
+    """What an operation says of an unexpected end."""
+    if isinstance(error, DeadlineExceeded):
+        return (
+            f"it took longer than {deps.settings.retain_wall_timeout_s:g} s (RETAIN_WALL_TIMEOUT);"
+            f" what was extracted is kept: {error}"
+        )
+    if isinstance(error, FourfoldError):
+        return str(error)
+    return f"{type(error).__name__}: {error}".rstrip(": ")
 
 
 async def tidy(pool: Pool) -> None:

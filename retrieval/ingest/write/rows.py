@@ -10,6 +10,7 @@ from uuid import UUID
 import numpy as np
 
 from retrieval.ingest.facts import Fact, Link, Prepared
+from retrieval.ingest.restating import restated
 from retrieval.store.database.copying import copy
 from retrieval.store.database.pool import Connection
 from retrieval.store.edge import iso, micros
@@ -23,7 +24,8 @@ _UNIT_COLUMNS = (
     "bank", "id", "ordinal", "key", "text", "fact_type", "context", "occurred_start",
     "occurred_end", "mentioned_at", "document_id", "chunk_id", "position", "tags", "metadata",
     "proof_count", "source_ids", "observation_scopes", "text_signals", "token_count", "created_at",
-    "updated_at", "edited_at", "valid_from", "valid_until", "superseded_by",
+    "updated_at", "edited_at", "valid_from", "valid_until", "superseded_by", "text_key",
+    "restates",
 )  # fmt: skip
 
 
@@ -36,6 +38,7 @@ async def copy_units(
     now: datetime,
 ) -> None:
     """The facts' rows, from ordinal `first` on."""
+    keys, restates = await restated(connection, bank, facts)
     await copy(
         connection,
         "memory_units",
@@ -48,9 +51,10 @@ async def copy_units(
                 dict(fact.metadata) if fact.metadata else None, fact.proof_count, fact.sources,
                 fact.observation_scopes, signal, tokens, fact.created_at or now, now,
                 fact.edited_at, fact.valid_from, fact.valid_until, fact.superseded_by,
+                key, restates.get(fact.id),
             )
-            for i, (fact, signal, tokens) in enumerate(
-                zip(facts, prepared.signals, prepared.tokens.tolist(), strict=True)
+            for i, (fact, signal, tokens, key) in enumerate(
+                zip(facts, prepared.signals, prepared.tokens.tolist(), keys, strict=True)
             )
         ),
     )  # fmt: skip

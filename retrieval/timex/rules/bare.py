@@ -14,9 +14,12 @@ LATE_BARE = Rules()
 
 
 @LATE_BARE(
-    "part of the period", "(THE|IN|AT)* (EARLY|MID|LATE) (OF|IN|THE)* (UWEEK|UMONTH|UYEAR|UDECADE)"
+    "part of the period",
+    "(THE|IN|AT)* (EARLY|MID|LATE) (OF|IN|THE)* (UWEEK|UMONTH|UQUARTER|UYEAR|UDECADE)",
 )
-@LATE_BARE("part of the period", "THE? (UWEEK|UMONTH|UYEARS|UDECADE) (OF|THE)* (EARLY|MID|LATE)")
+@LATE_BARE(
+    "part of the period", "THE? (UWEEK|UMONTH|UQUARTER|UYEARS|UDECADE) (OF|THE)* (EARLY|MID|LATE)"
+)
 @LATE_BARE("part of the period", "MONTHPHASE | YEARPHASE")
 def _bare_cut(context: Context, m: Match) -> Span | None:
     if m.has("MONTHPHASE", "YEARPHASE"):

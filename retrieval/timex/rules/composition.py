@@ -31,6 +31,10 @@ _P = "(DATE | MON | UYEAR? YEAR YMARK?)"
 def scope(context: Context, m: Match) -> Span:
     """The period that a composition refers to: a span, or a month by its name."""
     spans = m.spans()
+    if spans and m.has("MON"):  # "March last year"
+        if spans[-1].grain != "year":
+            raise LookupError("no year")
+        return Span(*days.month(bounds(spans[-1])[0].year, m.number("MON")), "month", 0.95)
     if spans:
         return spans[-1]
     if m.has("YEAR"):
@@ -50,6 +54,7 @@ def _nth(m: Match) -> int:
     return int(str(token.value))
 
 
+@COMPOSED("weekday of the period", f"THE? (ORD|LASTORD|PREV) WEEKDAY {_IN} MON {_IN} DATE")
 @COMPOSED("weekday of the period", f"THE? (ORD|LASTORD|PREV) WEEKDAY {_IN} {_P}")
 @COMPOSED("weekday of the period", f"WEEKDAY (ORD|LASTORD) (OF|IN)+ {_P}")
 @COMPOSED("weekday of the period", f"{_P} OF? (THE|OF|IN)* (ORD|LASTORD|PREV) WEEKDAY")
@@ -60,6 +65,7 @@ def _weekday_of(context: Context, m: Match) -> Span | None:
     return exact(days.nth_weekday(bounds(span), m.number("WEEKDAY") - 1, _nth(m)), 0.95)
 
 
+@COMPOSED("part of the period", f"THE? (ORD|LASTORD) UNIT {_IN} MON {_IN} DATE")
 @COMPOSED("part of the period", f"THE? (ORD|LASTORD|PREV) UNIT {_IN} {_P}")
 @COMPOSED("part of the period", f"{_P} OF? (THE|OF|IN)* (ORD|LASTORD) UNIT")
 @COMPOSED("part of the period", f"(UWEEK|UWEEKEND|UQUARTER|UMONTH) (ORD|LASTORD) (OF|IN)+ {_P}")

@@ -107,6 +107,18 @@ _WITHIN = (
 )
 
 
+_WEEKS = "(NUM | A) UWEEK"
+
+
+@RELATIVE("weekend", f"THE? UWEEKEND (OF|ON|COMMA)* ({_WEEKS} AGO | PREAGO {_WEEKS})")
+def _weekend_ago(context: Context, m: Match) -> Span:
+    """That of the week, so many weeks before this one."""
+    weeks = int(count_of(m.one("NUM", "A")))
+    monday = days.plus_days(days.week(context.today)[0], -7 * weeks)
+    saturday = days.plus_days(monday, 5)
+    return Span(saturday, days.plus_days(saturday, 1), "weekend", 0.9, relative=True)
+
+
 @RELATIVE("years ago", f"(NUM | A) UYEARS AGO (OF|IN|ON|THE|COMMA)* {_WITHIN}")
 @RELATIVE("years ago", f"PREAGO (NUM | A) UYEARS AGO? (OF|IN|ON|COMMA)+ THE? {_WITHIN}")
 def _year_ago(context: Context, m: Match) -> Span | None:
@@ -126,7 +138,14 @@ def _ago_from(context: Context, m: Match) -> Span:
     return exact(moved(start, amounts(m), -1), 0.95, relative=True)
 
 
-@RELATIVE("ago", f"{DURATION} (AGO|EARLIERIN) (?! THE? PREV (DAY|WDAY))")
+@RELATIVE("from now", f"REL PRELATER {DURATION}")
+def _from_day(context: Context, m: Match) -> Span:
+    """German "heute in einer Woche"."""
+    start = days.plus_days(context.today, m.number("REL"))
+    return exact(moved(start, amounts(m), 1), 0.95, relative=True)
+
+
+@RELATIVE("ago", f"{DURATION} (AGO|EARLIERIN) (?! THE? PREV (DAY|WDAY) | (THE|OF|ON)* HOLIDAY)")
 @RELATIVE("ago", f"PREAGO {DURATION} AGO?")
 @RELATIVE("ago", "PREAGO UNIT AND (HALFWORD | AMOUNT)")
 @RELATIVE("ago", f"PREAGO UNIT AND {DURATION}")
@@ -226,7 +245,7 @@ def _both_days(context: Context, m: Match) -> Span | None:
     return Span(days.plus_days(monday, 5), days.plus_days(monday, 6), "weekend", 0.9)
 
 
-@RELATIVE("from now", f"(PRELATER|LATER)? {DURATION} LATER")
+@RELATIVE("from now", f"(PRELATER|LATER)? {DURATION} LATER (?! (THE|OF|ON)* HOLIDAY)")
 @RELATIVE(
     "from now",
     f"PRELATER {DURATION} (?! AFTER | BEFORE | FROM | PAFTER | SINCE | (PREV | PAST) (?! UNIT))",

@@ -7,25 +7,21 @@ import time
 from starlette.responses import Response
 
 from retrieval.consolidation import preview, queue
-from retrieval.errors import NeedsModel
 from retrieval.store import banks
 from serve.http.errors import json_response
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router
-from serve.http.services import Changer, Given, Reader, Services, Tenant
+from serve.http.services import Changer, Given, Reader, Services, Tenant, needs_model
 from serve.http.wire.consolidation import ConsolidateBody, PreviewBody, StrategiesBody
 
 router = Router(tags=["consolidation"])
 
 
-async def _needs_model(services: Services, tenant: str, bank_id: str) -> None:
+async def _able(services: Services, tenant: str, bank_id: str) -> None:
     """NeedsModel where there is nobody to ask; NotFound for an unknown bank then."""
     if not services.llm.consolidates:
         await banks.head(services.pool, tenant, bank_id)
-        raise NeedsModel(
-            "consolidation needs a language model and none is configured: observations can be"
-            " imported without one"
-        )
+    needs_model(services.llm.consolidates, "consolidation")
 
 
 @router.post(f"{BANK}/consolidate", operation_id="trigger_consolidation")
@@ -33,7 +29,7 @@ async def consolidate(
     bank_id: str, tenant: Changer, services: Given, body: ConsolidateBody | None = None
 ) -> Response:
     """Queues a run that starts at once; one that waits already is that run."""
-    await _needs_model(services, tenant, bank_id)
+    await _able(services, tenant, bank_id)
     return json_response(
         await queue.submit(
             services.pool,
@@ -64,7 +60,7 @@ async def preview_consolidation(
     bank_id: str, tenant: Tenant, services: Given, body: PreviewBody | None = None
 ) -> Response:
     """What waits to be consolidated, in how many calls and tokens. Nothing is written."""
-    await _needs_model(services, tenant, bank_id)
+    await _able(services, tenant, bank_id)
     asked = body or PreviewBody()
     left = services.settings.recall.recall_timeout_s
     async with services.write_admission.enter(tenant, time.monotonic() + left):

@@ -9,10 +9,9 @@ from starlette.responses import Response
 
 from retrieval.mental import knowledge
 from serve.http.errors import json_response
-from serve.http.routes.mental_models import needs_model
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router
-from serve.http.services import Changer, Given, Reader
+from serve.http.services import Changer, Given, Reader, needs_model
 from serve.http.wire.knowledge import FolderBody, NodePatch, PageBody
 from serve.http.wire.tags import Counted
 
@@ -68,7 +67,7 @@ async def create_folder(
 @router.post(f"{_BASE}/pages", operation_id="create_knowledge_page", status_code=201)
 async def create_page(bank_id: str, body: PageBody, tenant: Changer, services: Given) -> Response:
     """A new page, its first refresh queued; the bank is made if there is none."""
-    needs_model(services, "a page")
+    needs_model(services.documents is not None, "a page")
     made = await knowledge.create_page(services.pool, tenant, bank_id, body.fields, body.parent_id)
     return json_response(made, 201)
 

@@ -17,10 +17,11 @@ from retrieval.ingest.extract import preview
 from retrieval.ingest.extract.by_model import Job
 from retrieval.ingest.extract.section import Section
 from retrieval.store import banks, llm_calls
+from serve.admission.controller import AdmissionController
 from serve.http.errors import json_response
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router
-from serve.http.services import Given, Tenant
+from serve.http.services import Given, Services, Tenant
 from serve.http.wire.common import Natural
 from serve.http.wire.llm import DryRunBody, PreviewBody
 from serve.opening import llm
@@ -31,6 +32,12 @@ router = Router(tags=["language models"])
 HEALTH_S = 20.0
 """How long a probe of health/llm may take."""
 DRY_RUN_CHARS = 200_000
+
+
+def waiting_for_models(services: Services) -> AdmissionController:
+    """Whoever waits for a language model holds no place that writes need."""
+    asks = services.llm.retain is not None
+    return services.retain_admission if asks else services.write_admission
 
 
 @router.post(f"{BANK}/memories/dry-run-extract", operation_id="dry_run_extract_memories")
@@ -51,7 +58,7 @@ async def dry_run_extract(
             timestamp = datetime.fromisoformat(body.timestamp)
     deadline = time.monotonic() + services.settings.recall.recall_timeout_s
     job = Job(tenant, bank_id, body.agent_name or bank_id, turn="reflect", deadline=deadline)
-    async with services.write_admission.enter(tenant, deadline):
+    async with waiting_for_models(services).enter(tenant, deadline):
         section = Section(timestamp, body.context or None)
         found = await preview.dry_run(settings, services.llm.extractor, job, body.content, section)
     return json_response(found)
@@ -85,7 +92,7 @@ async def bank_llm_health(bank_id: str, tenant: Tenant, services: Given) -> Resp
     if not services.settings.llm.enable_bank_llm_health:
         raise HTTPException(404, "asking the language models is switched off on this server")
     await banks.head(services.pool, tenant, bank_id)
-    async with services.write_admission.enter(tenant, time.monotonic() + HEALTH_S):
+    async with waiting_for_models(services).enter(tenant, time.monotonic() + HEALTH_S):
         found = [await llm.health(services.llm, one, HEALTH_S) for one in OPERATIONS]
     return json_response({"bank_id": bank_id, "operations": found})
 

@@ -8,24 +8,17 @@ from typing import Annotated, Literal
 from fastapi import Query
 from starlette.responses import Response
 
-from retrieval.errors import NeedsModel
 from retrieval.mental import models
 from serve.http.errors import json_response
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router
-from serve.http.services import Changer, Given, Reader, Services, Tenant
+from serve.http.services import Changer, Given, Reader, Tenant, needs_model
 from serve.http.wire.mental_models import MentalModelBody, MentalModelPatch, RefreshBody
 from serve.http.wire.pages import PAGE_MAX, Offset
 from serve.http.wire.tags import TagList
 
 router = Router(tags=["mental models"])
 _MODEL = f"{BANK}/mental-models/{{mental_model_id}}"
-
-
-def needs_model(services: Services, what: str) -> None:
-    """NeedsModel where nobody could write a document."""
-    if services.documents is None:
-        raise NeedsModel(f"{what} needs a language model and none is configured")
 
 
 @router.get(f"{BANK}/mental-models", operation_id="list_mental_models")
@@ -60,7 +53,7 @@ async def create_mental_model(
     bank_id: str, body: MentalModelBody, tenant: Changer, services: Given
 ) -> Response:
     """A new mental model, its first refresh queued; the bank is made if there is none."""
-    needs_model(services, "a mental model")
+    needs_model(services.documents is not None, "a mental model")
     made = await models.create(services.pool, tenant, bank_id, body.id, body.fields)
     return json_response(made)
 
@@ -104,7 +97,7 @@ async def refresh_mental_model(
 ) -> Response:
     """Queues a refresh, or joins the one that waits."""
     await models.require(services.pool, tenant, bank_id, mental_model_id)
-    needs_model(services, "a refresh")
+    needs_model(services.documents is not None, "a refresh")
     full = body is not None and body.mode == "full"
     queued = await models.refresh(services.pool, tenant, bank_id, mental_model_id, full=full)
     return json_response(queued)
@@ -124,7 +117,7 @@ async def dry_run_refresh_mental_model(
 ) -> Response:
     """What a refresh would make of the document, at its full cost; nothing is written."""
     await models.require(services.pool, tenant, bank_id, mental_model_id)
-    needs_model(services, "a dry run")
+    needs_model(services.documents is not None, "a dry run")
     assert services.documents is not None
     deadline = time.monotonic() + services.settings.mental_models.mental_model_refresh_timeout_s
     async with services.write_admission.enter(tenant, deadline):

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import Header, Query
 from starlette.responses import Response, StreamingResponse
 
-from retrieval.store import operations
+from retrieval.store import operation_views
 from serve.http.errors import json_response
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router
@@ -35,7 +35,7 @@ async def list_operations(
 ) -> Response:
     """The bank's operations, newest first."""
     return json_response(
-        await operations.list_operations(
+        await operation_views.list_operations(
             services.pool, tenant, bank_id, status=status, type=type, limit=limit, offset=offset
         )
     )
@@ -51,7 +51,9 @@ async def events(
     """Server-sent events: `operation`, with one entry of the list, whenever one changes."""
 
     async def look() -> list[dict[str, Any]]:
-        found = await operations.list_operations(services.pool, tenant, bank_id, limit=FOLLOWED)
+        found = await operation_views.list_operations(
+            services.pool, tenant, bank_id, limit=FOLLOWED
+        )
         newest: list[dict[str, Any]] = found["operations"]
         return newest
 
@@ -78,7 +80,7 @@ async def get_operation(
 ) -> Response:
     """One operation; an id that is not known has the status not_found."""
     return json_response(
-        await operations.get(
+        await operation_views.get(
             services.pool,
             tenant,
             bank_id,
@@ -91,16 +93,16 @@ async def get_operation(
 @router.delete(_OPERATION, operation_id="cancel_operation")
 async def cancel(bank_id: str, operation_id: str, tenant: Changer, services: Given) -> Response:
     """Cancels an operation that has not ended; one that runs stops before it stores anything."""
-    return json_response(await operations.cancel(services.pool, tenant, bank_id, operation_id))
+    return json_response(await operation_views.cancel(services.pool, tenant, bank_id, operation_id))
 
 
 @router.post(f"{_OPERATION}/retry", operation_id="retry_operation")
 async def retry(bank_id: str, operation_id: str, tenant: Changer, services: Given) -> Response:
     """Queues a failed operation again."""
-    return json_response(await operations.retry(services.pool, tenant, bank_id, operation_id))
+    return json_response(await operation_views.retry(services.pool, tenant, bank_id, operation_id))
 
 
 @router.delete(f"{_OPERATION}/delete", operation_id="delete_operation")
 async def delete(bank_id: str, operation_id: str, tenant: Changer, services: Given) -> Response:
     """Forgets an operation that has ended."""
-    return json_response(await operations.delete(services.pool, tenant, bank_id, operation_id))
+    return json_response(await operation_views.delete(services.pool, tenant, bank_id, operation_id))

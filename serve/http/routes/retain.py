@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import AsyncExitStack
 from typing import Annotated, Any
 
 from fastapi import Header, Request
 from starlette.responses import Response
 
-from retrieval.errors import TooMuch
+from retrieval.errors import InvalidInput, TooMuch
 from retrieval.store import answers
 from serve import metrics
 from serve.http.errors import json_response
@@ -44,27 +45,46 @@ async def retain(
     """Stores contents as memories; the bank is made by its first retain.
 
     With an `Idempotency-Key` the same request again, within a day, has the same answer and does
-    nothing. `X-Request-Timeout-S`: how long to wait for others who write the same documents.
+    nothing. `X-Request-Timeout-S`: how long to wait for others who write the same documents, and
+    for a language model.
     """
-    until = time.monotonic() + min(x_request_timeout_s or TURN_WAIT_S, TURN_WAIT_S_MOST)
+    begin = time.monotonic()
+    until = begin + min(x_request_timeout_s or TURN_WAIT_S, TURN_WAIT_S_MOST)
     key = None
     if idempotency_key is not None:
         key = answers.Key(answers.checked(idempotency_key), request.state.digest)
+    if services.llm.batches is not None and not body.is_async:
+        raise InvalidInput(
+            "async: this server has content read in batches (RETAIN_BATCH_ENABLED), within a day:"
+            " send async: true",
+            "async",
+        )
     most = await most_items(services, tenant, services.settings.retain.retain_max_items)
     if len(body.items) > most:
         raise TooMuch(f"items: {len(body.items)} items, at most {most} at once", "items")
     items = await asyncio.to_thread(_items, body)
     tags = body.document_tags or []
-    deadline = time.monotonic() + services.settings.database.db_acquire_timeout_s
+    named = [] if body.is_async else [i["document_id"] for i in items if "document_id" in i]
     with metrics.measured("retain"):
-        async with services.write_admission.enter(tenant, deadline):
+        # Whoever waits for others who write the same document has no place that others need.
+        async with services.line.of(tenant, bank_id, named, until), AsyncExitStack() as places:
+            deadline = time.monotonic() + services.settings.database.db_acquire_timeout_s
+            await places.enter_async_context(services.write_admission.enter(tenant, deadline))
             if body.is_async:
                 accepted = await services.writer.retain_later(
                     tenant, bank_id, items, tags, body.operation_id, key
                 )
             else:
+                if services.llm.retain is not None:
+                    # It had its turn among the writes; waiting for a model it is in nobody's way.
+                    await places.aclose()
+                    await places.enter_async_context(services.retain_admission.enter(tenant))
+                spent_s = time.monotonic() - begin
+                limit_s = None if x_request_timeout_s is None else x_request_timeout_s - spent_s
                 left_s = max(0.0, until - time.monotonic())
-                usage = await services.writer.retain(tenant, bank_id, items, tags, key, left_s)
+                usage = await services.writer.retain(
+                    tenant, bank_id, items, tags, key, left_s, limit_s
+                )
                 accepted = {"usage": usage}
     return json_response(
         {

@@ -86,7 +86,7 @@ def features(services: Services) -> dict[str, bool]:
         "worker": services.settings.worker.worker_enabled,
         "bank_config_api": services.settings.server.enable_bank_config_api,
         "bank_llm_health": services.settings.llm.enable_bank_llm_health,
-        "file_upload_api": False,
+        "file_upload_api": services.settings.files.enable_file_upload_api,
         "document_export_api": False,
         "document_import_api": False,
         "audit_log": False,
@@ -117,6 +117,7 @@ async def scrape(request: Request, services: Given) -> Response:
     for name, admission in (
         ("recall", services.recall_admission),
         ("write", services.write_admission),
+        ("retain", services.retain_admission),
         ("read", services.read_admission),
     ):
         metrics.RUNNING.labels(name).set(admission.running)

@@ -13,7 +13,6 @@ router = Router(tags=["not built"])
 _TRANSFER = "moving banks and documents between servers is not built here"
 
 UNBUILT: tuple[tuple[str, str, str], ...] = (
-    ("POST", f"{BANK}/files/retain", "reading files is not built here: send their text to retain"),
     ("GET", "/v1/default/files/download/{key:path}", "stored files are not built here"),
     ("GET", f"{BANK}/graph", "the memory graph is not built here: see entities/graph"),
     ("GET", f"{BANK}/attachments/{{attachment_id}}", "attachments are not built here"),

@@ -85,6 +85,7 @@ def _timestamp(value: Any) -> Any:
 
 
 Timestamp = Annotated[str | None, BeforeValidator(_timestamp)]
+LocalTimestamp = Annotated[str | None, BeforeValidator(_local_timestamp)]
 T = TypeVar("T")
 ListOf = Annotated[list[T], Field(fail_fast=True)]
 """A list that is checked up to its first wrong entry: of a million, each would be an error."""
@@ -113,7 +114,7 @@ class ItemBody(Body):
         BeforeValidator(text_of, json_schema_input_type=str | list[dict[str, Any]]),
         AfterValidator(_not_blank),
     ]
-    timestamp: Annotated[str | None, BeforeValidator(_local_timestamp)] = None
+    timestamp: LocalTimestamp = None
     context: str | None = None
     metadata: Metadata | None = None
     document_id: Annotated[str, Field(min_length=1, max_length=1024)] | None = None

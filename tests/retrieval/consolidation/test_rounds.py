@@ -18,7 +18,7 @@ from retrieval.errors import (
     Unavailable,
 )
 from retrieval.ingest import curation
-from retrieval.store import banks, memories, operations
+from retrieval.store import banks, memories, operation_views, operations
 from tests.retrieval.consolidation.world import (
     World,
     create,
@@ -343,7 +343,7 @@ async def test_cancelled_before_its_next_commit(world: World) -> None:
     async def chat(operation: str, messages: Any, **more: Any) -> Any:
         found = await original(operation, messages, **more)
         if asked == 2:
-            await operations.cancel(world.pool, world.tenant, world.bank, waiting["id"])
+            await operation_views.cancel(world.pool, world.tenant, world.bank, waiting["id"])
         return found
 
     world.model.chat = chat  # type: ignore[method-assign]
@@ -563,6 +563,7 @@ async def test_without_anybody_to_decide(world: World) -> None:
 
 async def test_scopes_are_consolidated_at_once(world: World) -> None:
     running = most = 0
+    together = asyncio.Event()
     world.tune(consolidation_llm_parallelism=3)
     original = world.model.chat
     world.model.rule = each
@@ -571,7 +572,9 @@ async def test_scopes_are_consolidated_at_once(world: World) -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.02)
+        if running == 3:
+            together.set()
+        await asyncio.wait_for(together.wait(), 60)
         running -= 1
         return await original(operation, messages, **more)
 
@@ -580,3 +583,29 @@ async def test_scopes_are_consolidated_at_once(world: World) -> None:
     await world.run()
     assert len(await world.texts()) == 6
     assert most == 3
+
+
+async def test_observations_that_newer_memories_concern(world: World) -> None:
+    """Those about whose entities something of the same tags waits to be consolidated."""
+    world.model.rule = each
+    await world.add(
+        {"text": "Ann lives in Rome.", "entities": ["Ann"], "tags": ["a", "b"]},
+        {"text": "Bo rows.", "entities": ["Bo"]},
+    )
+    await world.run()
+    ann, bo = await world.observations()
+    head = await banks.head(world.pool, world.tenant, world.bank)
+
+    async def outdated() -> set[str]:
+        return await memories.awaiting(world.pool, head.bank, [ann["id"], bo["id"]])
+
+    assert await outdated() == set()
+    await world.add(
+        {"text": "Ann moved.", "entities": ["Ann"], "tags": ["a"]},
+        {"text": "Cy rows.", "entities": ["Cy"]},
+    )
+    assert await outdated() == set()
+    await world.add({"text": "Ann left.", "entities": ["Ann"], "tags": ["b", "a"]})
+    assert await outdated() == {ann["id"]}
+    await world.run()
+    assert await outdated() == set()

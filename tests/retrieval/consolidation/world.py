@@ -19,7 +19,7 @@ from retrieval.consolidation.deps import ConsolidationDeps
 from retrieval.ingest.importing import import_memories
 from retrieval.ingest.operations.worker import Worker
 from retrieval.settings.consolidation import ConsolidationSettings
-from retrieval.store import memories, operations
+from retrieval.store import memories, operation_views
 from retrieval.store.database.pool import Connection, Pool
 from retrieval.store.heads import BankHead
 from tests.retrieval.llm.scripted import Asked, Said, Scripted
@@ -158,13 +158,13 @@ class World:
         return sorted(i["text"] for i in await self.items(consolidation_state="failed"))
 
     async def operations(self, **filters: Any) -> list[dict[str, Any]]:
-        found = await operations.list_operations(self.pool, self.tenant, self.bank, **filters)
+        found = await operation_views.list_operations(self.pool, self.tenant, self.bank, **filters)
         return list(found["operations"])
 
     async def result(self) -> dict[str, Any]:
         """What the newest completed operation says it did."""
         newest = (await self.operations(status="completed"))[0]
-        found = await operations.get(self.pool, self.tenant, self.bank, newest["id"])
+        found = await operation_views.get(self.pool, self.tenant, self.bank, newest["id"])
         return dict(found["result_metadata"])
 
 

@@ -12,7 +12,7 @@ import pytest
 from retrieval.errors import FourfoldError
 from retrieval.ingest.importing import import_memories
 from retrieval.ingest.operations import worker
-from retrieval.store import banks, memories, operations
+from retrieval.store import banks, memories, operation_views
 from retrieval.store.database.embedded import EmbeddedPostgres
 from retrieval.store.database.migrate import migrate
 from retrieval.store.database.pool import Pool, PoolSettings, open_pool
@@ -126,7 +126,7 @@ async def test_killing_the_database_under_a_worker(pool: Pool, doomed: EmbeddedP
     try:
         while True:
             try:
-                listed = await operations.list_operations(
+                listed = await operation_views.list_operations(
                     pool, "default", name, status="completed", limit=100
                 )
                 if listed["total"] == len(ids):

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from retrieval.errors import InvalidInput, NotFound, TooMuch
+from retrieval.errors import InvalidInput, NotFound, Overloaded, TooMuch
 from retrieval.ingest import curation
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.extract.by_model import ModelExtractor
@@ -20,7 +20,7 @@ from retrieval.settings import RetainSettings
 from retrieval.store import answers, banks, chunks, documents, history, memories
 from retrieval.store.answers import Answered, Key, KeyReused
 from retrieval.store.database.pool import Pool
-from retrieval.store.turns import Busy, Turns
+from retrieval.store.turns import Busy, Line, Turns
 from tests.retrieval.llm.scripted import Scripted
 from tests.retrieval.store.servers import HashEmbedder, Replica, deps
 
@@ -260,6 +260,36 @@ async def test_whoever_waits_too_long_is_told(pool: Pool, bank: str) -> None:
         await retain(side, "default", bank, [{"document_id": "e", "content": "free"}])
         await put(side, bank + "2", "free")
     await first
+
+
+async def test_a_line_is_bounded_and_in_order() -> None:
+    line, came = Line(2), list[str]()
+
+    async def one(name: str, *documents: str, deadline: float | None = None) -> None:
+        async with line.of("t", "b", documents, deadline):
+            came.append(name)
+            await go.wait()
+
+    go = asyncio.Event()
+    first = asyncio.create_task(one("first", "d", "e"))
+    await asyncio.sleep(0)
+    waiting = [asyncio.create_task(one(name, "d")) for name in ("second", "third")]
+    await asyncio.sleep(0)
+    with pytest.raises(Overloaded, match="2 requests of this tenant wait"):
+        await one("fourth", "e")
+    others = [asyncio.create_task(one("other", *documents)) for documents in ((), ("f",))]
+    await asyncio.sleep(0.01)
+    assert came == ["first", "other", "other"]
+    go.set()
+    await asyncio.gather(first, *waiting, *others)
+    assert came[3:] == ["second", "third"]
+    go.clear()
+    holding = asyncio.create_task(one("holding", "d"))
+    await asyncio.sleep(0)
+    with pytest.raises(Busy, match="'d'"):
+        await one("late", "d", deadline=time.monotonic() + 0.01)
+    go.set()
+    await holding
 
 
 async def test_many_documents_at_once_do_not_block_each_other(pool: Pool, bank: str) -> None:

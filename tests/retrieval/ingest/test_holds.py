@@ -15,7 +15,7 @@ from retrieval.ingest.context import WriteContext
 from retrieval.ingest.importing import import_memories
 from retrieval.ingest.operations import worker
 from retrieval.ingest.retain import retain
-from retrieval.store import chunks, documents, history, memories, operations
+from retrieval.store import chunks, documents, history, memories, operation_views
 from retrieval.store.database.pool import Pool
 from tests.hold import longest_hold
 from tests.retrieval.store.servers import database, deps
@@ -84,7 +84,7 @@ async def test_a_long_document_over_its_life(pool: Pool, ingest: WriteContext) -
     await calm(curation.patch_document(ingest, "default", bank, "d", ["b"]))
     await calm(worker.submit_reprocess(pool, "default", bank, "d"))
     await calm(worker.Worker(ingest).step())
-    (operation,) = (await operations.list_operations(pool, "default", bank))["operations"]
+    (operation,) = (await operation_views.list_operations(pool, "default", bank))["operations"]
     assert (operation["status"], operation["error_message"]) == ("completed", None)
     await calm(documents.get(pool, "default", bank, "d"))
     await calm(chunks.of_document(pool, "default", bank, "d", limit=1000))
@@ -122,7 +122,7 @@ async def test_many_documents_at_once(pool: Pool, ingest: WriteContext) -> None:
         await calm(retain(ingest, "default", bank, items))
     answer = await calm(worker.submit(ingest, "default", bank, items))
     await calm(worker.Worker(ingest).step())
-    done = await operations.get(pool, "default", bank, answer["operation_id"])
+    done = await operation_views.get(pool, "default", bank, answer["operation_id"])
     assert done["status"] == "completed"
 
 

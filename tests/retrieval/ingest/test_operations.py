@@ -17,7 +17,7 @@ from retrieval.ingest import curation
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.operations import worker
 from retrieval.ingest.operations.isolation import Child, Died
-from retrieval.store import banks, documents, memories, operations, payloads
+from retrieval.store import banks, documents, memories, operation_views, operations, payloads
 from retrieval.store.database.pool import Pool
 from tests.retrieval.store.servers import HashEmbedder, database, deps, server
 
@@ -42,7 +42,7 @@ def bank() -> str:
 
 
 async def told(pool: Pool, bank: str, id: str) -> dict[str, Any]:
-    return await operations.get(pool, "default", bank, id, include_payload=True)
+    return await operation_views.get(pool, "default", bank, id, include_payload=True)
 
 
 async def append(ingest: WriteContext, bank: str, content: str, document: str = "d") -> str:
@@ -101,7 +101,7 @@ async def test_an_operation_that_kills_three_processes_has_failed(
     assert found["status"] == "failed"
     assert "died 3 times" in found["error_message"]
     assert (await told(pool, bank, later))["status"] == "completed"
-    await operations.retry(pool, "default", bank, id)  # on somebody's word it is tried again
+    await operation_views.retry(pool, "default", bank, id)  # on somebody's word it is tried again
     await worker.Worker(ingest).step()
     assert (await told(pool, bank, id))["status"] == "completed"
 
@@ -214,7 +214,7 @@ async def test_a_lane_waits_for_whoever_is_first_in_it(
     assert await operations.claim(pool) is None  # the lane is leased
     await operations.fail(pool, claimed, "later", again=True)
     assert await operations.claim(pool) is None  # its first waits to be tried again
-    await operations.cancel(pool, "default", bank, first)
+    await operation_views.cancel(pool, "default", bank, first)
     second = await operations.claim(pool)
     assert second is not None
     assert second.payload["items"][0]["content"] == "second"
@@ -235,12 +235,12 @@ async def test_a_running_operation_can_be_cancelled(pool: Pool, bank: str) -> No
     id = await append(ingest, bank, "never")
     step = asyncio.create_task(worker.Worker(ingest, lease_s=0.6).step())
     await began.wait()
-    await operations.cancel(pool, "default", bank, id)
+    await operation_views.cancel(pool, "default", bank, id)
     assert await asyncio.wait_for(step, 10)
     assert (await told(pool, bank, id))["status"] == "cancelled"
     assert (await memories.list_memories(pool, "default", bank))["total"] == 0
     with pytest.raises(Conflict):
-        await operations.cancel(pool, "default", bank, id)
+        await operation_views.cancel(pool, "default", bank, id)
 
 
 async def test_cancelled_just_before_its_commit(
@@ -250,7 +250,7 @@ async def test_cancelled_just_before_its_commit(
 
     class Cancelling(HashEmbedder):
         async def embed_passages(self, *args: Any, **kwargs: Any) -> Any:
-            await operations.cancel(pool, "default", bank, id)
+            await operation_views.cancel(pool, "default", bank, id)
             return await super().embed_passages(*args, **kwargs)
 
     await worker.Worker(deps(pool, embedder=Cancelling())).step()
@@ -276,9 +276,9 @@ async def test_what_is_deleted_goes_from_operations_too(
     pool: Pool, ingest: WriteContext, bank: str, way: str
 ) -> None:
     id = await append(ingest, bank, "the password is swordfish")
-    await operations.cancel(pool, "default", bank, id)
+    await operation_views.cancel(pool, "default", bank, id)
     other = await append(ingest, bank, "something else", "e")
-    await operations.cancel(pool, "default", bank, other)
+    await operation_views.cancel(pool, "default", bank, other)
     await worker.submit(ingest, "default", bank, [{"content": "kept", "document_id": "d"}])
     await worker.Worker(ingest).step()
     if way == "document":
@@ -293,7 +293,7 @@ async def test_what_is_deleted_goes_from_operations_too(
     )
     if way != "bank":
         with pytest.raises(Conflict, match="send it again"):
-            await operations.retry(pool, "default", bank, id)
+            await operation_views.retry(pool, "default", bank, id)
 
 
 async def test_what_failed_can_be_tried_again_for_a_while(
@@ -301,15 +301,15 @@ async def test_what_failed_can_be_tried_again_for_a_while(
 ) -> None:
     ids = [await append(ingest, bank, f"words {i}", f"d{i}") for i in range(2)]
     for id in ids:
-        await operations.cancel(pool, "default", bank, id)
+        await operation_views.cancel(pool, "default", bank, id)
     await pool.execute(
         "update operations set updated_at = now() - interval '8 days' where operation_id = $1",
         ids[0],
     )
     await worker.tidy(pool)
     with pytest.raises(Conflict, match="send it again"):
-        await operations.retry(pool, "default", bank, ids[0])
-    await operations.retry(pool, "default", bank, ids[1])
+        await operation_views.retry(pool, "default", bank, ids[0])
+    await operation_views.retry(pool, "default", bank, ids[1])
     await worker.Worker(ingest).step()
     assert (await told(pool, bank, ids[1]))["status"] == "completed"
     assert payloads.KEPT_S == 7 * 86400
@@ -321,7 +321,7 @@ async def test_lists_do_not_read_payloads(pool: Pool, ingest: WriteContext, bank
         item = {"content": f"line {i}" + "x" * 200_000, "observation_scopes": scopes}
         await worker.submit(ingest, "default", bank, [item])
     begin = time.monotonic()
-    listed = await operations.list_operations(pool, "default", bank, limit=100)
+    listed = await operation_views.list_operations(pool, "default", bank, limit=100)
     assert time.monotonic() - begin < 0.5
     assert len(listed["operations"]) == listed["total"] == 100
     await banks.delete(pool, "default", bank)
@@ -333,9 +333,9 @@ async def test_ids_of_operations_are_a_banks_own(
     id = str(uuid4())
     for tenant in ("t1", "t2"):
         await worker.submit(ingest, tenant, bank, [{"content": tenant}], operation_id=id)
-    await operations.cancel(pool, "t1", bank, id)
-    assert (await operations.get(pool, "t2", bank, id))["status"] == "pending"
+    await operation_views.cancel(pool, "t1", bank, id)
+    assert (await operation_views.get(pool, "t2", bank, id))["status"] == "pending"
     await worker.Worker(ingest).step()
-    assert (await operations.get(pool, "t1", bank, id))["status"] == "cancelled"
-    assert (await operations.get(pool, "t2", bank, id))["status"] == "completed"
+    assert (await operation_views.get(pool, "t1", bank, id))["status"] == "cancelled"
+    assert (await operation_views.get(pool, "t2", bank, id))["status"] == "completed"
     assert (await memories.list_memories(pool, "t2", bank))["total"] == 1

@@ -13,7 +13,16 @@ from retrieval.ingest.curation import patch_document
 from retrieval.ingest.operations import worker
 from retrieval.ingest.retain import retain
 from retrieval.settings import RetainSettings
-from retrieval.store import banks, chunks, documents, memories, operations, stats, tags
+from retrieval.store import (
+    banks,
+    chunks,
+    documents,
+    memories,
+    operation_views,
+    operations,
+    stats,
+    tags,
+)
 from retrieval.store.database.pool import Pool
 from tests.retrieval.store.servers import HashEmbedder, Replica, deps
 
@@ -294,7 +303,7 @@ async def test_reprocessing_makes_a_documents_memories_anew(
         answer = await worker.submit_reprocess(pool, "default", bank, "d/1")
         assert (answer["success"], answer["items_count"]) == (True, 1)
         await worker.Worker(deps).step()
-        done = await operations.get(pool, "default", bank, answer["operation_id"])
+        done = await operation_views.get(pool, "default", bank, answer["operation_id"])
         assert (done["status"], done["task_type"]) == ("completed", "reprocess"), done
         return await units(pool, bank)
 
@@ -327,7 +336,7 @@ async def test_what_cannot_be_reprocessed(pool: Pool, ingest: WriteContext, bank
         await worker.submit_reprocess(pool, "default", bank, "e")
     with pytest.raises(InvalidInput, match="not kept"):
         await worker.submit_reprocess(pool, "default", bank, "d")
-    assert (await operations.list_operations(pool, "default", bank))["total"] == 0
+    assert (await operation_views.list_operations(pool, "default", bank))["total"] == 0
 
 
 async def test_a_document_that_changes_while_it_is_reprocessed(
@@ -342,7 +351,7 @@ async def test_a_document_that_changes_while_it_is_reprocessed(
 
     await worker.submit_reprocess(pool, "default", bank, "d")
     await worker.Worker(deps(pool, embedder=Slow())).step()
-    (operation,) = (await operations.list_operations(pool, "default", bank))["operations"]
+    (operation,) = (await operation_views.list_operations(pool, "default", bank))["operations"]
     assert (operation["status"], operation["retry_count"]) == ("pending", 1)
     assert [unit["tags"] for unit in await units(pool, bank)] == [["b"]]
 
@@ -363,11 +372,11 @@ async def test_a_worker_does_what_was_submitted(
     for tenant, other in (("default", bank + "2"), ("another", bank)):  # ids are a bank's own
         theirs = await worker.submit(ingest, tenant, other, [{"content": "x"}], operation_id=id)
         assert theirs["operation_id"] == id
-    assert (await operations.get(pool, "default", bank, id))["status"] == "pending"
+    assert (await operation_views.get(pool, "default", bank, id))["status"] == "pending"
     background = worker.Worker(ingest, poll_s=0.05)
     while await background.step():
         pass
-    done = await operations.get(pool, "default", bank, id)
+    done = await operation_views.get(pool, "default", bank, id)
     assert (done["status"], done["error_message"]) == ("completed", None)
     (unit,) = await units(pool, bank)
     assert (unit["text"], unit["tags"]) == ("later", ["t"])
@@ -383,7 +392,7 @@ async def test_a_worker_that_died_leaves_its_work_to_others(
     await worker.Worker(ingest).step()
     assert len(await units(pool, bank)) == 1
 
-    async def finish(connection: Any) -> None:
+    async def finish(connection: Any, result: Any) -> None:
         await operations.finish(connection, lost)
 
     with pytest.raises(Conflict):  # it wakes up and must not do it a second time
@@ -399,7 +408,7 @@ async def test_failed_work_is_tried_again_or_told(
 ) -> None:
     answer = await worker.submit(ingest, "default", bank, [{"content": "x", "strategy": "none"}])
     await worker.Worker(ingest).step()
-    told = await operations.get(pool, "default", bank, answer["operation_id"])
+    told = await operation_views.get(pool, "default", bank, answer["operation_id"])
     assert told["status"] == "failed"
     assert "strategy" in told["error_message"]
 
@@ -409,20 +418,20 @@ async def test_failed_work_is_tried_again_or_told(
 
     answer = await worker.submit(ingest, "default", bank, [{"content": "y"}])
     await worker.Worker(deps(pool, embedder=Broken())).step()
-    told = await operations.get(pool, "default", bank, answer["operation_id"])
+    told = await operation_views.get(pool, "default", bank, answer["operation_id"])
     assert (told["status"], told["retry_count"]) == ("pending", 1)
     assert told["next_retry_at"] is not None
     assert "no such host" in told["error_message"]
-    cancelled = await operations.cancel(pool, "default", bank, answer["operation_id"])
+    cancelled = await operation_views.cancel(pool, "default", bank, answer["operation_id"])
     assert cancelled["success"]
     with pytest.raises(Conflict):
-        await operations.cancel(pool, "default", bank, answer["operation_id"])
-    await operations.retry(pool, "default", bank, answer["operation_id"])
+        await operation_views.cancel(pool, "default", bank, answer["operation_id"])
+    await operation_views.retry(pool, "default", bank, answer["operation_id"])
     await worker.Worker(ingest).step()
-    listed = await operations.list_operations(pool, "default", bank, status="completed")
+    listed = await operation_views.list_operations(pool, "default", bank, status="completed")
     assert [o["id"] for o in listed["operations"]] == [answer["operation_id"]]
-    await operations.delete(pool, "default", bank, answer["operation_id"])
-    gone = await operations.get(pool, "default", bank, answer["operation_id"])
+    await operation_views.delete(pool, "default", bank, answer["operation_id"])
+    gone = await operation_views.get(pool, "default", bank, answer["operation_id"])
     assert gone["status"] == "not_found"
 
 

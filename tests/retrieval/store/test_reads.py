@@ -16,7 +16,7 @@ from retrieval.store import (
     entities,
     memories,
     metadata,
-    operations,
+    operation_views,
     stats,
     tags,
 )
@@ -342,15 +342,15 @@ async def test_what_is_not_there(filled: Filled) -> None:
         entities.get(pool, "default", bank, some),
         stats.stats(pool, "default", "no such bank"),
         tags.list_tags(pool, "default", "no such bank"),
-        operations.cancel(pool, "default", bank, some),
+        operation_views.cancel(pool, "default", bank, some),
     ):
         with pytest.raises(NotFound):
             await look
     for bad in (
         memories.get(pool, "default", bank, "7"),
         entities.get(pool, "default", bank, "7"),
-        operations.get(pool, "default", bank, "7"),
-        operations.list_operations(pool, "default", bank, status="odd"),
+        operation_views.get(pool, "default", bank, "7"),
+        operation_views.list_operations(pool, "default", bank, status="odd"),
         chunks.of_document(pool, "default", bank, "d1", limit=0),
     ):
         with pytest.raises(InvalidInput):

@@ -60,6 +60,11 @@ def day(text: str) -> Days:
         ("Tuesday of last week", day("2025-06-10")),
         ("three days after last Monday", day("2025-06-19")),
         ("the month before last", ("2025-04-01", "2025-04-30")),
+        ("the weekend two weeks ago", ("2025-06-07", "2025-06-08")),
+        ("the second week of March last year", ("2024-03-11", "2024-03-17")),
+        ("the first Monday of May last year", day("2024-05-06")),
+        ("at the end of the quarter", ("2025-05-31", "2025-06-30")),
+        ("since the start of the quarter", ("2025-04-01", None)),
         # ranges
         ("from 3 to 9 May 2024", ("2024-05-03", "2024-05-09")),
         ("between March and May 2024", ("2024-03-01", "2024-05-31")),
