@@ -44,7 +44,11 @@ async def whoami(request: Request, services: Given) -> Response:
     if is_operator(request, services.settings):
         scopes.append("operator")
     if not scopes:
-        raise Unauthorized("an API key is needed: send `Authorization: Bearer <key>`")
+        raise Unauthorized(
+            "this API key is not known or was revoked"
+            if key
+            else "an API key is needed: send `Authorization: Bearer <key>`"
+        )
     own: dict[str, Any] = {}
     if tenant is not None:
         found = await limits.of_tenant(services.pool, tenant)
