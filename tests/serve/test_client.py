@@ -508,6 +508,10 @@ async def test_the_generated_methods(live: Live, address: str) -> None:
             await call(name, bank, **given)
         assert refused(error.value) == status
 
+    series = await call("BanksApi.get_memories_timeseries", bank, period="30d")
+    assert (series.trunc, len(series.buckets)) == ("day", 30)
+    assert sum(bucket.world for bucket in series.buckets) > 0
+
     # Ends
     assert (await call("BanksApi.clear_observations", bank)).success
     assert (await call("MemoryApi.clear_bank_memories", bank, type="world")).success

@@ -17,7 +17,6 @@ from retrieval.store.edge import as_uuid, iso, parse_time
 from retrieval.store.heads import vector_set
 from retrieval.types import EPOCH, FactType, microseconds
 from serve.http.errors import json_response
-from serve.http.routes.memories import fact_type
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router
 from serve.http.services import Given, Reader, Services, looking
@@ -75,9 +74,16 @@ async def timeline(
     found = await _look(
         services, "timeline", tenant, bank_id,
         field=field, buckets=buckets, step=None, tags=None if tags is None else tuple(tags),
-        types=tuple(fact_type(name) for name in types or ()), **{"from": low, "to": high},
+        types=_types(types), **{"from": low, "to": high},
     )  # fmt: skip
     return json_response(_timeline(found))
+
+
+def _types(names: list[str] | None) -> tuple[FactType, ...]:
+    try:
+        return tuple(FactType.of(name) for name in names or ())
+    except ValueError as error:
+        raise InvalidInput(f"types: {error}", "types") from None
 
 
 _PERIODS = {
