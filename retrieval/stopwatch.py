@@ -5,8 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from types import TracebackType
+from typing import NamedTuple
 
 from retrieval.errors import DeadlineExceeded
+
+
+class Span(NamedTuple):
+    """A step that has ended: when it began, on the clock `time.perf_counter`, and how long it
+    took."""
+
+    name: str
+    start: float
+    seconds: float
 
 
 class Stopwatch:
@@ -17,7 +27,18 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self.spans: list[Span] = []
         self.running: str | None = None
+
+    def ended(self, name: str, begin: float) -> None:
+        """Notes a step that began at `begin` and ends now."""
+        spent = time.perf_counter() - begin
+        self.seconds[name] = self.seconds.get(name, 0.0) + spent
+        self.spans.append(Span(name, begin, spent))
+
+    def mark(self, name: str, begin: float) -> None:
+        """As `ended`, for a part of a step that is counted already: only where it lay is noted."""
+        self.spans.append(Span(name, begin, time.perf_counter() - begin))
 
     def step(self, name: str) -> _Step:
         """Times a block; a block that raises is not counted as finished."""
@@ -41,9 +62,7 @@ class _Step:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            spent = time.perf_counter() - self._begin
-            seconds = self._watch.seconds
-            seconds[self._name] = seconds.get(self._name, 0.0) + spent
+            self._watch.ended(self._name, self._begin)
 
 
 class _Stage:

@@ -13,6 +13,7 @@ from serve.http.routes.recall import DEGRADED_HEADER
 from serve.http.routes.service import API_VERSION, BUILD_HEADER
 from serve.http.routing import IGNORED_HEADER, Addresses
 from serve.http.services import Services
+from serve.inspector import routes as inspector
 from serve.mcp import door
 from serve.settings import Settings
 
@@ -63,4 +64,6 @@ def create(settings: Settings, services: Services | None = None) -> FastAPI:
     for router in routes.ROUTERS:
         app.include_router(router, prefix=base)
     door.install(app, settings)
+    if server.inspector:
+        inspector.install(app, base)
     return app

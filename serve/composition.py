@@ -46,6 +46,7 @@ from retrieval.mental.writer import RulesWriter
 from retrieval.pacing import Pace
 from retrieval.protocols import Embedder, Reranker
 from retrieval.recall.engine import RecallEngine, Recaller, RecallResult, Retriever
+from retrieval.recall.explaining import Explainer
 from retrieval.recall.retriever import LocalRetriever
 from retrieval.reflect.engine import ReflectEngine
 from retrieval.reflect.searches import QUERY_TOKENS
@@ -392,6 +393,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         settings=settings,
         pool=pool,
         recaller=recaller,
+        explainer=Explainer(pool, retriever, recaller),
         writer=writer,
         reflector=reflector,
         recall_admission=recall_admission(settings, pool, membership.share),

@@ -59,7 +59,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"admission", "local"},
         {"opening"},
         {"http"},
-        {"mcp"},
+        {"mcp", "inspector"},
         {"app", "writer"},
         {"composition"},
         {"cluster"},

@@ -9,7 +9,7 @@ the filter. (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -52,6 +52,10 @@ class ScoredMatches:
             found = self.ordinals[where] == ordinals
             out[found] = self.scores[where[found]]
         return out
+
+    def postings(self) -> Iterator[tuple[int, Ints]]:
+        """(term, memories that have it), a term perhaps several times."""
+        return ((term, documents) for term, documents, _ in self._runs)
 
     def terms_at(self, ordinals: Ints) -> Floats:
         """The part of each query term in the scores of these ordinals, float32 (terms, m).

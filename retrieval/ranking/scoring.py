@@ -131,9 +131,18 @@ def boost(signal: Doubles, alpha: float) -> Doubles:
 
 def combine(reranker: Doubles, recent: Doubles, near: Doubles, proven: Doubles) -> Doubles:
     """The product of the module's head; all float64 (n,)."""
-    return (
-        reranker
-        * boost(recent, ALPHA_RECENCY)
-        * boost(near, ALPHA_TEMPORAL)
-        * boost(proven, ALPHA_PROOF)
-    )
+    return steps(reranker, recent, near, proven)[-1][1]
+
+
+def steps(
+    reranker: Doubles, recent: Doubles, near: Doubles, proven: Doubles
+) -> list[tuple[str, Doubles]]:
+    """The product of the module's head after each factor, by name; the last is the whole."""
+    running = [("base", reranker)]
+    for name, signal, alpha in (
+        ("recency", recent, ALPHA_RECENCY),
+        ("time", near, ALPHA_TEMPORAL),
+        ("proof", proven, ALPHA_PROOF),
+    ):
+        running.append((name, running[-1][1] * boost(signal, alpha)))
+    return running

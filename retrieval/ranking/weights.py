@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from retrieval.ranking import boosts, graph_quota, leaders, scoring
+from retrieval.ranking.contributions import Contributions
 from retrieval.ranking.shortlist import Shortlist
 from retrieval.settings import RecallSettings
 from retrieval.topk import places
@@ -30,7 +31,8 @@ class Ranked:
     """The shortlist after scoring: everything float64 (c,), in the shortlist's order.
 
     `order` lists the survivors of the floors, best first; `raw` is None where nothing reranked;
-    `lifted` bool (c,): stands where it does because of what leads to it.
+    `lifted` bool (c,): stands where it does because of what leads to it. `steps`: the weight after
+    each thing that changed it, by name; the first is `base`, the last `weight`.
     """
 
     order: Ints
@@ -44,6 +46,12 @@ class Ranked:
     lifted: Bools
     member: str
     dropped: Mapping[int, str]
+    steps: tuple[tuple[str, Doubles], ...]
+
+    @property
+    def contributions(self) -> Contributions:
+        """What adds up to `weight`."""
+        return Contributions.of_steps(self.steps)
 
 
 def rank(
@@ -79,12 +87,18 @@ def rank(
     near = np.where(np.isnan(shortlist.proximity), scoring.NEUTRAL, shortlist.proximity)
     proven = scoring.proof(facts.proof)
     combined = weight = base
+    steps = [("base", base)]
     if scores.member != "interleave":
-        combined = scoring.combine(base, recent, near, proven)
+        steps = scoring.steps(base, recent, near, proven)
+        combined = steps[-1][1]
         if raw is not None and shortlist.outside is not None:  # the fused order knows
             combined = np.where(shortlist.outside, combined * scoring.OUTSIDE, combined)
+            steps.append(("outside", combined))
         strategy = boosts.parse(settings.recall_strategy_boosts)
-        weight = combined + boosts.addends(shortlist.found, strategy) if strategy else combined
+        weight = combined
+        if strategy:
+            weight = combined + boosts.addends(shortlist.found, strategy)
+            steps.append(("boosts", weight))
     first = np.argsort(-base, kind="stable")
     order = first[np.argsort(-weight[first], kind="stable")].astype(np.int32)
     lifted: Bools = np.zeros(len(shortlist), np.bool_)
@@ -103,8 +117,11 @@ def rank(
     if scores.member != "interleave":
         weight, order, led = _led(weight, order, shortlist)
         lifted |= led
+    if lifted.any():
+        steps.append(("place", weight))
     return Ranked(
-        order, weight, combined, base, raw, recent, near, proven, lifted, scores.member, dropped
+        order, weight, combined, base, raw, recent, near, proven, lifted, scores.member, dropped,
+        tuple(steps),
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import asyncpg
@@ -28,6 +29,7 @@ from retrieval.pacing import Pace
 from retrieval.protocols import Reranker
 from retrieval.ranking import packing
 from retrieval.ranking.document import document, path_prefixed
+from retrieval.ranking.packing import Packed
 from retrieval.ranking.shortlist import Shortlist
 from retrieval.ranking.weights import (
     Ranked,
@@ -76,6 +78,17 @@ class Retriever(Protocol):
         """
         ...
 
+    async def look(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """What a resident bank shows beside recalls.
+
+        `explain` (`query`, `texts` as of `retrieve`; `overrides`: settings of this recall only;
+        `ids`, 16 bytes each: memories to be placed; `lists`: most entries of an arm's list) gives
+        (Shortlist, look.inspection.Inspection or None for a bank without memories, spans from the
+        beginning of the call). The others are
+        `look.LOOKS`; with `tenant` and `bank_id`.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RecallResult:
@@ -85,6 +98,29 @@ class RecallResult:
     degraded: tuple[str, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What a recall decided, before it reads what it returns. Positions are those of the shortlist.
+
+    order: what is left after everything but the packing, best first; packed: of `order`; dropped:
+    why others are not there; merged: per position how many duplicates it stands for."""
+
+    query: RecallQuery
+    settings: RecallSettings
+    shortlist: Shortlist
+    ranked: Ranked
+    order: Ints
+    packed: Packed
+    dropped: Mapping[int, str]
+    merged: Mapping[int, int]
+    degraded: tuple[str, ...]
+
+    @property
+    def kept(self) -> Ints:
+        """The positions that are served, best first."""
+        return self.order[self.packed.kept]
 
 
 class Recaller(Protocol):
@@ -110,9 +146,14 @@ class RecallEngine:
         self._settings = settings
         self._pace = pace or Pace()
 
+    @property
+    def reads_text(self) -> bool:
+        """Does what orders the candidates read their texts?"""
+        return self._reranker.reads_text
+
     async def recall(self, query: RecallQuery) -> RecallResult:
         """Raises InvalidInput, NotFound, Overloaded, DeadlineExceeded, Unavailable."""
-        query = self._checked(query)
+        query = self.checked(query)
         if not query.filters.types:
             return RecallResult({"results": []})
         while True:
@@ -130,7 +171,18 @@ class RecallEngine:
         patience = None if query.deadline is None else query.deadline + RETRIEVAL_GRACE_S
         async with clock.stage("parallel_retrieval", patience):
             shortlist = await self._retriever.retrieve(query, texts=self._reranker.reads_text)
-        settings = self._settings.with_overrides(shortlist.head.config)
+        ranking = await self.ranking(query, shortlist, clock)
+        return await self.answer(ranking, clock), shortlist.head
+
+    async def ranking(
+        self,
+        query: RecallQuery,
+        shortlist: Shortlist,
+        clock: Stopwatch,
+        overrides: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Ranking:
+        """What of a shortlist is served, in which order. `overrides`: settings of this recall."""
+        settings = self._settings.with_overrides(shortlist.head.config).with_overrides(overrides)
         query = zones.settled(query, settings.timezone)
         degraded = list(shortlist.degraded)
 
@@ -153,29 +205,36 @@ class RecallEngine:
                 order = cut(order, query.limit, "limit", dropped)
         with clock.step("token_filtering"):
             packed = packing.pack(shortlist.facts.tokens[order], query.max_tokens)
-            kept = order[packed.kept]
-            dropped.update(dict.fromkeys(np.setdiff1d(order, kept).tolist(), "tokens"))
+            left = np.setdiff1d(order, order[packed.kept])
+            dropped.update(dict.fromkeys(left.tolist(), "tokens"))
+        return Ranking(
+            query, settings, shortlist, ranked, order, packed, dropped, merged, tuple(degraded)
+        )
 
+    async def answer(self, ranking: Ranking, clock: Stopwatch) -> RecallResult:
+        """What was decided, as the API shows it."""
+        query, shortlist, ranked = ranking.query, ranking.shortlist, ranking.ranked
+        order, kept = ranking.order, ranking.kept
         async with clock.stage("hydrate_results", query.deadline):
             rows = await self._rows(shortlist, kept)
             visibility = Visibility(query.filters)
             shown = await extras.sources(self._pool, shortlist.head, visibility, rows.values())
             await self._pace.turn(query.tenant)
-            body = await self._answer(query, shortlist, ranked, rows, merged, shown)
+            body = await self._answer(query, shortlist, ranked, rows, ranking.merged, shown)
             body |= await extras.fetch(self._pool, query, shortlist, order, rows, visibility, shown)
-        body["results_truncated"] = packed.truncated
-        if degraded:
-            body["degraded"] = degraded
+        body["results_truncated"] = ranking.packed.truncated
+        if ranking.degraded:
+            body["degraded"] = list(ranking.degraded)
         if query.trace:
             with clock.step("trace_finalize"):
                 body["trace"] = await trace.build(
-                    self._pool, query, shortlist, ranked, settings, order, packed, dropped,
-                    body["results"], clock.seconds,
+                    self._pool, query, shortlist, ranked, ranking.settings, order, ranking.packed,
+                    ranking.dropped, body["results"], clock.seconds,
                 )  # fmt: skip
         seconds = {**shortlist.seconds, **clock.seconds}
-        return RecallResult(body, tuple(degraded), {}, seconds), shortlist.head
+        return RecallResult(body, ranking.degraded, {}, seconds)
 
-    def _checked(self, query: RecallQuery) -> RecallQuery:
+    def checked(self, query: RecallQuery) -> RecallQuery:
         """The query with its text cleaned; InvalidInput where it is empty or too long."""
         text = _CONTROL.sub("", query.text)
         limit = self._settings.recall_max_query_tokens

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from typing import TypeVar, TypeVarTuple, Unpack
+from functools import partial
+from typing import Any, TypeVar, TypeVarTuple, Unpack
 from uuid import UUID
 
 import asyncpg
@@ -23,7 +24,7 @@ from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.shards.scatter import ScatterGather
 from retrieval.errors import FourfoldError, StaleSnapshot, Unavailable
-from retrieval.keyword.analyser import Analyser, Query
+from retrieval.keyword.analyser import Analyser, Query, term_hash
 from retrieval.keyword.backends import KeywordBackend
 from retrieval.keyword.bm25 import ScoredMatches
 from retrieval.pacing import Pace
@@ -31,8 +32,10 @@ from retrieval.protocols import Embedder
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
 from retrieval.ranking.shortlist import EventFound, Question, Shortlist, empty
 from retrieval.recall import event, intent, search
+from retrieval.recall.look import LOOKS
+from retrieval.recall.look.inspection import Watch, inspect
 from retrieval.settings import RecallSettings
-from retrieval.stopwatch import Stopwatch
+from retrieval.stopwatch import Span, Stopwatch
 from retrieval.store import banks, memories
 from retrieval.store.heads import BankHead, made_by
 from retrieval.store.metadata import compiled
@@ -89,16 +92,37 @@ class LocalRetriever:
 
     async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
         """See retrieval.recall.engine.Retriever."""
+        return await self._settled(lambda clock: self._retrieve(query, texts, clock), query)
+
+    async def look(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """See retrieval.recall.engine.Retriever."""
+        if name == "explain":
+            query, texts = arguments["query"], arguments["texts"]
+            watch = Watch(arguments["overrides"], arguments["ids"], arguments["lists"])
+            shortlist = await self._settled(
+                lambda clock: self._retrieve(query, texts, clock, watch), query
+            )
+            return shortlist, watch.inspection, tuple(watch.spans)
+        head = await banks.head(self._pool, arguments["tenant"], arguments["bank_id"])
+        bank = await self._residency.open(head)
+        return await self._compute(bank, LOOKS[name], bank, arguments)
+
+    async def _settled(
+        self, work: Callable[[Stopwatch], Awaitable[Shortlist]], query: RecallQuery
+    ) -> Shortlist:
+        """What `work` finds, begun anew where the bank was rearranged between two of its steps."""
         clock = Stopwatch()
         async with clock.stage("parallel_retrieval", query.deadline):
             for _ in range(_MOVES):
                 try:
-                    return await self._retrieve(query, texts, clock)
-                except StaleSnapshot:  # the bank was rearranged between two steps
+                    return await work(clock)
+                except StaleSnapshot:
                     continue
             raise Unavailable("the bank", "it keeps being rearranged")
 
-    async def _retrieve(self, query: RecallQuery, texts: bool, clock: Stopwatch) -> Shortlist:
+    async def _retrieve(
+        self, query: RecallQuery, texts: bool, clock: Stopwatch, watch: Watch | None = None
+    ) -> Shortlist:
         seconds = clock.seconds
         begin = time.perf_counter()
         reference = timex.anchor_event(query.text) if query.window is None else None
@@ -108,18 +132,22 @@ class LocalRetriever:
         try:
             clock.running = "backend_acquisition"
             head = await banks.head(self._pool, query.tenant, query.bank_id)
-            seconds["backend_acquisition"] = time.perf_counter() - begin
+            clock.ended("backend_acquisition", begin)
             settings = self._settings.with_overrides(head.config)
+            if watch is not None:
+                settings = settings.with_overrides(watch.overrides)
             query = zones.settled(query, settings.timezone)
             budget = recall_budget(settings, query.budget, query.max_tokens)
-            clock.running = "query_analysis"
+            clock.running, since = "query_analysis", time.perf_counter()
             question = await self._question(query, settings)
+            clock.mark("query_analysis", since)
             if head.next_ordinal == 0:
                 return empty(head, question, budget)
-            clock.running = "bank_open"
+            clock.running, since = "bank_open", time.perf_counter()
             bank, metadata = await asyncio.gather(
                 self._residency.open(head), self._metadata(head, query)
             )
+            clock.mark("bank_open", since)
             if question.name is not None and len(bank.entities.find(question.name)):
                 question = await self._question(query, settings, frozenset({question.name}))
             # An event's window is a filter of the keyword arm too, and needs the vectors first.
@@ -128,7 +156,7 @@ class LocalRetriever:
                 searching = self._keyword_arm(bank, query, question, settings, budget, metadata)
             clock.running = "generate_query_embedding"
             vectors, ours = await embedding
-            seconds["generate_query_embedding"] = time.perf_counter() - begin
+            clock.ended("generate_query_embedding", begin)
             analyser = self._analysers(bank.head)
             if bank.head.vector_set != ours:
                 vectors = None
@@ -174,13 +202,24 @@ class LocalRetriever:
             matches=matches,
             degraded=("keyword",) if doubtful else (),
         )
-        shortlist = await self._compute(bank, search.run, bank, plan)
+        since = time.perf_counter()
+        found = await self._compute(bank, search.searched, bank, plan)
+        clock.mark("search", since)
+        shortlist = found.shortlist
+        if watch is not None:
+            named = await self._words(analyser, question.besides or question.text)
+            watch.inspection = await self._compute(bank, inspect, plan, found, watch, named)
         if query.dedupe is not None:
             rows = await self._vectors(bank, shortlist.found.ordinals, query.deadline)
             shortlist = replace(shortlist, vectors=rows)
         if texts and settings.enable_reranking and settings.fusion != "interleave":
-            clock.running = "hydrate_results"
+            clock.running, since = "hydrate_results", time.perf_counter()
             shortlist = await self._hydrated(shortlist)
+            clock.mark("hydrate_texts", since)
+        if watch is not None:
+            watch.spans = [Span(s.name, s.start - begin, s.seconds) for s in clock.spans] + [
+                Span(s.name, s.start - begin, s.seconds) for s in found.spans
+            ]
         return replace(shortlist, seconds={**seconds, **shortlist.seconds})
 
     async def _embed(self, texts: list[str], query: RecallQuery) -> tuple[Floats | None, str]:
@@ -205,6 +244,14 @@ class LocalRetriever:
             return analyser.query(text)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, analyser.query, text)
+
+    async def _words(self, analyser: Analyser, text: str) -> Mapping[int, str]:
+        """The words that the keyword arm reads, by their hashes."""
+        loop = asyncio.get_running_loop()
+        words = await loop.run_in_executor(
+            self._executor, partial(analyser.terms, text, query=True)
+        )
+        return {int.from_bytes(term_hash(word), "little"): word for word in words}
 
     def _keyword_arm(
         self,
@@ -251,12 +298,7 @@ class LocalRetriever:
             return Question(query.text)
         if query.window is not None:
             return Question(query.text, query.window, "explicit")
-        options = timex.Settings(
-            hemisphere=settings.hemisphere,
-            fiscal_year_start_month=settings.fiscal_year_start_month,
-            day_first=settings.temporal_day_first,
-            names=names,
-        )
+        options = time_options(settings, names)
         try:
             if timex.is_quick(query.text):  # the way to a thread and back costs more
                 found = timex.parse(query.text, query.now, options)
@@ -366,6 +408,16 @@ class LocalRetriever:
             shortlist = search.picked(shortlist, np.flatnonzero(present).astype(np.int32))
         texts = tuple(by_ordinal[o] for o in shortlist.found.ordinals.tolist())
         return replace(shortlist, texts=texts)
+
+
+def time_options(settings: RecallSettings, names: frozenset[str] = frozenset()) -> timex.Settings:
+    """How the words of time in a question are read."""
+    return timex.Settings(
+        hemisphere=settings.hemisphere,
+        fiscal_year_start_month=settings.fiscal_year_start_month,
+        day_first=settings.temporal_day_first,
+        names=names,
+    )
 
 
 def _filtered(query: RecallQuery, question: Question) -> RecallQuery:

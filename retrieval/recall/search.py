@@ -21,12 +21,14 @@ from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors.flat import Scan
 from retrieval.keyword import bm25
 from retrieval.ranking import boosts, fusion, signals
+from retrieval.ranking.contributions import Contributions
 from retrieval.ranking.fusion import Candidates
-from retrieval.ranking.score_fusion import Fused, fused_scores
+from retrieval.ranking.score_fusion import PARTS, Fused, fused_scores
 from retrieval.ranking.shortlist import ArmList, Facts, Question, Shortlist
 from retrieval.ranking.signals import Pool, Scale, spread
 from retrieval.recall import event, features, intent, validity
 from retrieval.settings import RecallSettings
+from retrieval.stopwatch import Span
 from retrieval.text.subject import ASKS
 from retrieval.types import (
     Arm,
@@ -66,7 +68,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class _QueryContext:
+class QueryContext:
     """What the arms share of one question over one bank."""
 
     bank: ResidentBank
@@ -92,20 +94,46 @@ class _Lists:
     def __init__(self) -> None:
         self.parts: list[tuple[Arm, FactType, Hits, float]] = []
         self.seconds: dict[str, float] = {}
+        self.spans: list[Span] = []
 
     def timed(self, name: str, find: Callable[[], T]) -> T:
         begin = time.perf_counter()
         answer = find()
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begin
+        spent = time.perf_counter() - begin
+        self.seconds[name] = self.seconds.get(name, 0.0) + spent
+        self.spans.append(Span(name, begin, spent))
         return answer
 
     def keep(self, arm: Arm, kind: FactType, hits: Hits, begin: float) -> Hits:
-        self.parts.append((arm, kind, hits, time.perf_counter() - begin))
+        spent = time.perf_counter() - begin
+        self.parts.append((arm, kind, hits, spent))
+        self.spans.append(Span(f"retrieval_{arm.wire}", begin, spent))
         return hits
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """A search with all that led to its shortlist, for whoever explains it.
+
+    arms: every arm's list, in the order of `Arm`; found: all candidates, before the cut;
+    contributions: what adds up to the logarithm of the fused score of each of the shortlist."""
+
+    shortlist: Shortlist
+    senses: QueryContext
+    arms: tuple[Hits, ...]
+    walked: GraphHits | None
+    found: Candidates
+    contributions: Contributions
+    spans: tuple[Span, ...]
 
 
 def run(bank: ResidentBank, plan: Plan) -> Shortlist:
     """Semantic, keyword, temporal and graph arms; fusion; the cut."""
+    return searched(bank, plan).shortlist
+
+
+def searched(bank: ResidentBank, plan: Plan) -> Searched:
+    """As `run`, with what led to it."""
     settings, lists = plan.settings, _Lists()
     senses = lists.timed("keyword_and_vectors", lambda: _senses(bank, plan))
     alike = _semantic(senses, plan, lists)
@@ -127,14 +155,15 @@ def run(bank: ResidentBank, plan: Plan) -> Shortlist:
         "rerank_prefilter", lambda: boosts.cut(found, strategy, plan.cap, by_rank=by_rank)
     )
     paths = features.paths(bank, kept.ordinals, walked)
-    fused, parts = kept.rrf, None
+    fused, parts, contributions = kept.rrf, None, Contributions(())
     if settings.fusion != "interleave":
         evidence = paths.evidence, paths.support
         found_out = lists.timed("score_fusion", lambda: _fused(senses, plan, kept, *evidence))
         fused = found_out.score
         parts = found_out.parts if plan.query.explain or plan.query.trace else None
+        contributions = Contributions.of(zip(PARTS, found_out.parts.T, strict=True))
     source_ptr, source_ordinals = features.sources(bank, kept.ordinals)
-    return Shortlist(
+    shortlist = Shortlist(
         head=bank.head,
         question=plan.question,
         budget=plan.budget,
@@ -154,6 +183,8 @@ def run(bank: ResidentBank, plan: Plan) -> Shortlist:
         arms=_trace(bank, lists) if plan.query.trace else (),
         seconds=lists.seconds,
     )
+    spans = tuple(lists.spans)
+    return Searched(shortlist, senses, tuple(arms), walked, found, contributions, spans)
 
 
 def picked(shortlist: Shortlist, index: Ints) -> Shortlist:
@@ -192,7 +223,7 @@ def find_event(
     return event.find(bank, found.scan, found.matches, visible)
 
 
-def _senses(bank: ResidentBank, plan: Plan) -> _QueryContext:
+def _senses(bank: ResidentBank, plan: Plan) -> QueryContext:
     """The scan and the keyword scores that every arm reads, and what they are measured against."""
     visible = filters.visible(bank, plan.query.filters, plan.metadata)
     allowed = filters.narrowed(bank, plan.query.filters, visible)
@@ -203,7 +234,7 @@ def _senses(bank: ResidentBank, plan: Plan) -> _QueryContext:
     scan, matches = found.scan, found.matches if plan.matches is None else plan.matches
     mean, deviation = scan.moments(None)
     open_ = matches.scores[allowed[matches.ordinals]]
-    return _QueryContext(
+    return QueryContext(
         bank,
         scan,
         matches,
@@ -216,7 +247,7 @@ def _senses(bank: ResidentBank, plan: Plan) -> _QueryContext:
     )
 
 
-def _semantic(senses: _QueryContext, plan: Plan, lists: _Lists) -> Hits:
+def _semantic(senses: QueryContext, plan: Plan, lists: _Lists) -> Hits:
     floor = plan.query.min_scores.semantic
     floor = plan.semantic_floor if floor is None else floor
     parts = []
@@ -227,7 +258,7 @@ def _semantic(senses: _QueryContext, plan: Plan, lists: _Lists) -> Hits:
     return _by_score(parts)
 
 
-def _keyword(senses: _QueryContext, plan: Plan, lists: _Lists) -> Hits:
+def _keyword(senses: QueryContext, plan: Plan, lists: _Lists) -> Hits:
     floor = plan.query.min_scores.keyword
     floor = plan.settings.bm25_min_score if floor is None else floor
     begin = time.perf_counter()
@@ -243,7 +274,7 @@ def _keyword(senses: _QueryContext, plan: Plan, lists: _Lists) -> Hits:
     return _by_score([lists.keep(Arm.BM25, kind, best[kind], begin) for kind in types])
 
 
-def _temporal(senses: _QueryContext, plan: Plan, lists: _Lists) -> temporal.TemporalHits | None:
+def _temporal(senses: QueryContext, plan: Plan, lists: _Lists) -> temporal.TemporalHits | None:
     window = plan.question.window
     if window is None or not plan.settings.enable_temporal_retrieval:
         return None
@@ -271,7 +302,7 @@ def _temporal(senses: _QueryContext, plan: Plan, lists: _Lists) -> temporal.Temp
     return merged if len(merged) else None
 
 
-def _graph(senses: _QueryContext, plan: Plan, seeds: Sequence[Hits], lists: _Lists) -> GraphHits:
+def _graph(senses: QueryContext, plan: Plan, seeds: Sequence[Hits], lists: _Lists) -> GraphHits:
     settings, bank = plan.settings, senses.bank
     begin = time.perf_counter()
     late = begin + settings.link_expansion_timeout_s
@@ -305,7 +336,7 @@ def _graph(senses: _QueryContext, plan: Plan, seeds: Sequence[Hits], lists: _Lis
 
 
 def _expanded(
-    senses: _QueryContext, plan: Plan, asked: GraphSettings, lists: _Lists, late: Callable[[], bool]
+    senses: QueryContext, plan: Plan, asked: GraphSettings, lists: _Lists, late: Callable[[], bool]
 ) -> GraphHits:
     """Plain link expansion: every fact type from its own most similar memories."""
     floor, parts = plan.settings.graph_seed_min_similarity, []
@@ -329,7 +360,7 @@ def _by_score(parts: Sequence[Hits]) -> Hits:
 
 
 def _merged(
-    senses: _QueryContext, plan: Plan, arms: Sequence[Hits], walked: GraphHits | None
+    senses: QueryContext, plan: Plan, arms: Sequence[Hits], walked: GraphHits | None
 ) -> Candidates:
     """One list of what the arms found, ordered as the `fusion` setting says."""
     if plan.settings.fusion == "rrf":
@@ -342,13 +373,13 @@ def _merged(
 
 
 def _fused(
-    senses: _QueryContext, plan: Plan, found: Candidates, evidence: Floats, support: Ints
+    senses: QueryContext, plan: Plan, found: Candidates, evidence: Floats, support: Ints
 ) -> Fused:
     return fused_scores(pool(senses, plan, found, evidence, support))
 
 
 def pool(
-    senses: _QueryContext, plan: Plan, found: Candidates, evidence: Floats, support: Ints
+    senses: QueryContext, plan: Plan, found: Candidates, evidence: Floats, support: Ints
 ) -> Pool:
     """What the fused score reads of these candidates."""
     bank, columns, ordinals = senses.bank, senses.bank.columns, found.ordinals

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from retrieval.errors import NotFound
-from retrieval.store import banks, containing
+from retrieval.store import banks, containing, keyset
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.edge import iso, listing, one_of, page, parse_time
 from retrieval.store.tags import condition
@@ -42,10 +42,12 @@ async def list_documents(
     end_date: str | None = None,
     limit: int = 100,
     offset: int = 0,
+    cursor: str | None = None,
+    count: keyset.Count | None = None,
 ) -> dict[str, Any]:
     """{items, total, limit, offset}, latest first by `time_field`, which is `updated_at` unless it
     says otherwise; `q` is a part of the id, folded as in lists of memories. start_date is
-    inclusive, end_date exclusive."""
+    inclusive, end_date exclusive. `cursor` and `count` as of lists of memories."""
     limit, offset = page(limit, offset, LIST_MOST)
     column = "d." + one_of(time_field or "updated_at", _TIME_FIELDS, "time_field")
     values: list[Any] = []
@@ -71,17 +73,26 @@ async def list_documents(
             )
         )  # fmt: skip
 
+    order = (
+        keyset.Column(column, "time", descending=True),
+        keyset.Column("d.document_no", "int", descending=True),
+    )
+    all_rows, counted = " and ".join(where), tuple(values)
+    if cursor:
+        where.append(keyset.behind(order, keyset.read(cursor, order), bind))
+
     async def work(connection: Connection) -> dict[str, Any]:
         test = " and ".join(where)
         total = await connection.fetchval(
-            f"select count(*) from documents d where {test}", bank, *values
+            keyset.total("documents d", all_rows, count), bank, *counted
         )
         found = await connection.fetch(
             "select d.document_id, d.content_hash, d.created_at, d.updated_at, d.retain_params,"
             " d.metadata, d.tags, coalesce(length(d.original_text), 0) as text_length,"
             " (select count(*) from memory_units m where m.bank = d.bank"
-            "   and m.document_id = d.document_id and m.ordinal is not null) as units"
-            f" from documents d where {test} order by {column} desc, d.document_no desc"
+            "   and m.document_id = d.document_id and m.ordinal is not null) as units,"
+            f" {keyset.names(order)}"
+            f" from documents d where {test} order by {keyset.clause(order)}"
             f" limit ${len(values) + 2} offset ${len(values) + 3}",
             bank,
             *values,
@@ -89,7 +100,8 @@ async def list_documents(
             offset,
         )
         items = [{**_common(row, bank_id), "text_length": row["text_length"]} for row in found]
-        return listing("items", items, total, limit, offset)
+        whole = listing("items", items, total, limit, offset)
+        return keyset.paged(whole, count, len(found) == limit > 0, keyset.last(found, order))
 
     return await read(pool, work)
 

@@ -6,11 +6,11 @@ them mentions are not there, counts and times are those of the others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from retrieval.errors import InvalidInput, NotFound
-from retrieval.store import banks
+from retrieval.store import banks, keyset
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.edge import as_uuid, clean, iso, listing, page
 from retrieval.store.tags import EVERYTHING, TagFilter, visible
@@ -83,6 +83,12 @@ def _view(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+_BY_MENTIONS = (
+    keyset.Column("e.mention_count", "int", descending=True),
+    keyset.Column("e.name_key", "text"),
+)
+
+
 async def list_entities(
     pool: Pool,
     tenant: str,
@@ -92,10 +98,13 @@ async def list_entities(
     wanted: TagFilter = EVERYTHING,
     limit: int = 100,
     offset: int = 0,
+    cursor: str | None = None,
+    count: keyset.Count | None = None,
 ) -> dict[str, Any]:
     """{items, total, limit, offset}, most mentioned first.
 
-    `q`: a part of the name, or of another name that led to it, folded as names are.
+    `q`: a part of the name, or of another name that led to it, folded as names are. `cursor` and
+    `count` as of lists of memories.
     """
     limit, offset = page(limit, offset)
     seen = _Seen(wanted)
@@ -106,17 +115,30 @@ async def list_entities(
         f"  and strpos(a.name_key, {seen.other(0)}) > 0))"
     )
 
+    places: list[Any] = []
+
+    def bind(value: Any) -> str:
+        places.append(value)
+        return seen.other(2 + len(places))
+
+    later = "true"
+    if cursor:
+        later = keyset.behind(_BY_MENTIONS, keyset.read(cursor, _BY_MENTIONS), bind)
+
     async def work(connection: Connection) -> dict[str, Any]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
         total = await connection.fetchval(
-            f"select count(*) from {seen.entities} e where {test}", *seen.arguments(bank, part)
+            keyset.total(f"{seen.entities} e", test, count), *seen.arguments(bank, part)
         )
         found = await connection.fetch(
-            f"select * from {seen.entities} e where {test} order by mention_count desc, name_key"
+            f"select e.*, {keyset.names(_BY_MENTIONS)} from {seen.entities} e"
+            f" where {test} and {later} order by {keyset.clause(_BY_MENTIONS)}"
             f" limit {seen.other(1)} offset {seen.other(2)}",
-            *seen.arguments(bank, part, limit, offset),
+            *seen.arguments(bank, part, limit, offset, *places),
         )
-        return listing("items", [_view(row) for row in found], total, limit, offset)
+        whole = listing("items", [_view(row) for row in found], total, limit, offset)
+        last = keyset.last(found, _BY_MENTIONS)
+        return keyset.paged(whole, count, len(found) == limit > 0, last)
 
     return await read(pool, work)
 
@@ -177,43 +199,105 @@ async def graph(
             f" order by mention_count desc, name_key limit {seen.other(1)}",
             *seen.arguments(bank, min_count, limit),
         )
-        ids = {row["entity_no"]: str(row["id"]) for row in nodes}
+        ids = [row["entity_no"] for row in nodes]
         shown = f"any({seen.other(2)})"
         edges = await connection.fetch(
             "select a, b, count, last_cooccurred, count(*) over () as total"
             f" from {seen.company} c where count >= {seen.other(0)} and a = {shown}"
             f" and b = {shown} order by count desc, a, b limit {seen.other(1)}",
-            *seen.arguments(bank, min_count, limit, list(ids)),
+            *seen.arguments(bank, min_count, limit, ids),
         )
         return {
-            "nodes": [
-                {
-                    "data": {
-                        "id": str(row["id"]),
-                        "label": row["canonical_name"],
-                        "mentionCount": row["mention_count"],
-                        "color": _NODE_COLOR,
-                    }
-                }
-                for row in nodes
-            ],
-            "edges": [
-                {
-                    "data": {
-                        "id": f"{ids[row['a']]}-{ids[row['b']]}",
-                        "source": ids[row["a"]],
-                        "target": ids[row["b"]],
-                        "linkType": "cooccurrence",
-                        "weight": row["count"],
-                        "color": _EDGE_COLOR,
-                        "lineStyle": "solid",
-                        "lastCooccurred": iso(row["last_cooccurred"]),
-                    }
-                }
-                for row in edges
-            ],
+            **_network(nodes, edges),
             "total_entities": nodes[0]["total"] if nodes else 0,
             "total_edges": edges[0]["total"] if edges else 0,
+            "limit": limit,
+        }
+
+    return await read(pool, work)
+
+
+def _network(
+    nodes: Sequence[Mapping[str, Any]], edges: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Entities and pairs of them (`a`, `b`) as nodes and edges."""
+    ids = {row["entity_no"]: str(row["id"]) for row in nodes}
+    return {
+        "nodes": [
+            {
+                "data": {
+                    "id": str(row["id"]),
+                    "label": row["canonical_name"],
+                    "mentionCount": row["mention_count"],
+                    "color": _NODE_COLOR,
+                }
+            }
+            for row in nodes
+        ],
+        "edges": [
+            {
+                "data": {
+                    "id": f"{ids[row['a']]}-{ids[row['b']]}",
+                    "source": ids[row["a"]],
+                    "target": ids[row["b"]],
+                    "linkType": "cooccurrence",
+                    "weight": row["count"],
+                    "color": _EDGE_COLOR,
+                    "lineStyle": "solid",
+                    "lastCooccurred": iso(row["last_cooccurred"]),
+                }
+            }
+            for row in edges
+        ],
+    }
+
+
+NEIGHBOURS_OF = 5_000
+"""Mentions of an entity that its company is counted in."""
+
+
+async def neighbours(
+    pool: Pool, tenant: str, bank_id: str, entity_id: str, *, limit: int = 100
+) -> dict[str, Any]:
+    """An entity, and the `limit` that are mentioned with it most often, as in `graph`; counted in
+    NEIGHBOURS_OF of its mentions at most."""
+    id = as_uuid(entity_id, "entity_id")
+
+    async def work(connection: Connection) -> dict[str, Any]:
+        bank = (await banks.head_of(connection, tenant, bank_id)).bank
+        own = await connection.fetchval(
+            "select coalesce(merged_into, entity_no) from entities where bank = $1 and id = $2",
+            bank,
+            id,
+        )
+        if own is None:
+            raise NotFound(f"there is no entity {id}")
+        pairs = await connection.fetch(
+            "with mine as (select unit_id from unit_entities"
+            "  where bank = $1 and entity_no = $2 limit $4)"
+            " select $2::int as a, v.entity_no as b, count(*) as count,"
+            "  null::timestamptz as last_cooccurred"
+            " from mine join unit_entities v on v.bank = $1 and v.unit_id = mine.unit_id"
+            "  and v.entity_no <> $2"
+            " group by 2 order by count desc, b limit $3",
+            bank,
+            own,
+            limit,
+            NEIGHBOURS_OF,
+        )
+        nodes = await connection.fetch(
+            "select * from entities where bank = $1 and entity_no = any($2)"
+            " order by entity_no <> $3, mention_count desc, name_key",
+            bank,
+            [own, *(row["b"] for row in pairs)],
+            own,
+        )
+        there = {row["entity_no"] for row in nodes}
+        shown = [row for row in pairs if row["b"] in there]
+        return {
+            **_network(nodes, shown),
+            "total_entities": len(nodes),
+            "total_edges": len(shown),
             "limit": limit,
         }
 

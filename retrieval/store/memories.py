@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
 
 from retrieval.errors import InvalidInput, NotFound
-from retrieval.store import banks, containing
+from retrieval.store import banks, containing, keyset
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.edge import as_uuid, fits, iso, listing, one_of, page, parse_time
 from retrieval.store.metadata import Predicate
@@ -92,6 +92,59 @@ async def texts(
     )
     by_ordinal = {row[0]: (row[0], row[1], row[2], row[3]) for row in found}
     return [by_ordinal[ordinal] for ordinal in wanted if ordinal in by_ordinal]
+
+
+class Shown(NamedTuple):
+    """The opening of a memory. `ordinal`: None where it was invalidated; `length`: of its text."""
+
+    id: str
+    ordinal: int | None
+    text: str
+    length: int
+    fact_type: int
+    context: str | None
+    occurred_start: datetime | None
+    occurred_end: datetime | None
+    mentioned_at: datetime | None
+    document_id: str | None
+    tags: Sequence[str]
+    token_count: int
+
+
+async def openings(
+    pool: Pool, bank: int, ids: Sequence[UUID | str], characters: int
+) -> dict[str, Shown]:
+    """By id the opening of each memory, at most so many characters; invalidated ones too."""
+    found = await read(
+        pool,
+        lambda connection: connection.fetch(
+            "select id::text, ordinal, left(text, $3) as text, length(text) as length, fact_type,"
+            " left(context, 300) as context, occurred_start, occurred_end, mentioned_at,"
+            " document_id, tags, token_count"
+            " from memory_units where bank = $1 and id = any($2::uuid[])",
+            bank,
+            [str(id) for id in ids],
+            characters,
+        ),
+    )
+    return {row["id"]: Shown(*row) for row in found}
+
+
+async def superseding(pool: Pool, bank: int, id: UUID) -> list[tuple[UUID, str]]:
+    """(id, way) of what says what held after this memory (out), and of what this one came after
+    (in)."""
+    rows = await read(
+        pool,
+        lambda connection: connection.fetch(
+            "select superseded_by as id, 'out' as way from memory_units"
+            " where bank = $1 and id = $2 and superseded_by is not null"
+            " union all (select id, 'in' from memory_units"
+            " where bank = $1 and superseded_by = $2 order by updated_at desc limit 20)",
+            bank,
+            id,
+        ),
+    )
+    return [(row["id"], row["way"]) for row in rows]
 
 
 async def by_ids(pool: Pool, bank: int, ids: Sequence[UUID | str]) -> list[MemoryRow]:
@@ -281,6 +334,13 @@ _NAMES = (
 )
 
 
+_BY_MENTION = (
+    keyset.Column("m.mentioned_at", "time", descending=True, nullable=True),
+    keyset.Column("m.created_at", "time", descending=True),
+    keyset.Column("m.id", "uuid"),
+)
+
+
 async def list_memories(
     pool: Pool,
     tenant: str,
@@ -300,12 +360,15 @@ async def list_memories(
     end_date: str | None = None,
     limit: int = 100,
     offset: int = 0,
+    cursor: str | None = None,
+    count: keyset.Count | None = None,
 ) -> dict[str, Any]:
     """{items, total, limit, offset}; latest mention first, or latest by `time_field`.
 
     `state` defaults to valid ones. start_date is inclusive, end_date exclusive; they read
     created_at unless `time_field` says otherwise, and rows without that time drop out. `q` is
-    a part of the text or the context: see retrieval/store/containing.py.
+    a part of the text or the context: see retrieval/store/containing.py. With `count` "upto" the
+    total ends at `keyset`'s most, and `next` is the `cursor` of the page that follows.
     """
     limit, offset = page(limit, offset)
     where = ["m.bank = $1"]
@@ -336,7 +399,7 @@ async def list_memories(
         )
     if test := condition("m.tags", tags, tags_match, bind):
         where.append(test)
-    order = "m.mentioned_at desc nulls last, m.created_at desc, m.id"
+    order = _BY_MENTION
     if time_field is not None or start_date is not None or end_date is not None:
         column = "m." + one_of(time_field or "created_at", _TIME_FIELDS, "time_field")
         where.append(f"{column} is not null")
@@ -345,7 +408,7 @@ async def list_memories(
         if end_date is not None:
             where.append(f"{column} < {bind(parse_time(end_date, 'end_date'))}")
         if time_field is not None:
-            order = f"{column} desc, m.created_at desc, m.id"
+            order = (keyset.Column(column, "time", descending=True), *_BY_MENTION[1:])
 
     bank = (await banks.head(pool, tenant, bank_id)).bank
     if q:
@@ -356,15 +419,19 @@ async def list_memories(
             )
         )  # fmt: skip
 
+    all_rows, counted = " and ".join(where), tuple(values)
+    if cursor:
+        where.append(keyset.behind(order, keyset.read(cursor, order), bind))
+
     async def work(connection: Connection) -> dict[str, Any]:
         test = " and ".join(where)
         total = await connection.fetchval(
-            f"select count(*) from memory_units m where {test}", bank, *values
+            keyset.total("memory_units m", all_rows, count), bank, *counted
         )
         found = await connection.fetch(
             "select m.id, octet_length(m.text) + coalesce(octet_length(m.context), 0)"
-            " + coalesce(octet_length(m.metadata::text), 0) as size"
-            f" from memory_units m where {test} order by {order}"
+            f" + coalesce(octet_length(m.metadata::text), 0) as size, {keyset.names(order)}"
+            f" from memory_units m where {test} order by {keyset.clause(order)}"
             f" limit ${len(values) + 2} offset ${len(values) + 3}",
             bank,
             *values,
@@ -373,7 +440,8 @@ async def list_memories(
         )
         fits([row["size"] for row in found])
         items = await _listed(connection, bank, [row["id"] for row in found])
-        return listing("items", items, total, limit, offset)
+        whole = listing("items", items, total, limit, offset)
+        return keyset.paged(whole, count, len(found) == limit > 0, keyset.last(found, order))
 
     return await read(pool, work)
 

@@ -93,6 +93,13 @@ def _hash(key: str) -> bytes:
     return hashlib.sha256(key.encode(errors="surrogatepass")).digest()
 
 
+def key_id(key: str) -> str:
+    """What names a key in lists: its public part; of keys of earlier versions the first bytes of
+    its hash."""
+    match = _KEY.fullmatch(key)
+    return _hash(key)[:8].hex() if match is None else match[1]
+
+
 def remembered(pool: Pool, key: str) -> bool:
     """Whether the key was good here not long ago: to look at it again is not a guess."""
     return _hash(key) in _known.setdefault(pool, _Known()).good

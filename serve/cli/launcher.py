@@ -27,6 +27,7 @@ from pydantic import SecretStr
 
 from retrieval.store.database.embedded import EmbeddedPostgres
 from serve import metrics
+from serve.inspector.routes import PATH
 from serve.local import haproxy, logs, loopback, node, processes, sample
 from serve.local.environment import ONE_MACHINE, SHARED
 from serve.local.processes import InUse
@@ -342,7 +343,8 @@ def _say(settings: Settings, data: Path, health: Mapping[str, Any]) -> None:
     print(
         f"\nready: {url}\n"
         f"  embedder {health.get('embedder')} · reranker {health.get('reranker')}"
-        f" · data {data} · log {data / 'server.log'}\n\n"
+        f" · data {data} · log {data / 'server.log'}\n"
+        f"{f'  inspector {url}{PATH}/' if server.inspector else ''}\n\n"
         f"  curl -s {url}/v1/default/banks/{sample.BANK}/memories/recall"
         f" -H 'content-type: application/json' -d '{body}'\n"
         f'  {_command()} recall {sample.BANK} "{sample.QUESTION}" --explain'

@@ -182,6 +182,12 @@ class RetrieverReplica(_Replica):
             self.retriever.retrieve(remote.with_deadline(query, left_s), texts=texts)
         )
 
+    async def look(self, name: str, arguments: Mapping[str, Any], left_s: float | None) -> Any:
+        """One look at a bank, by name."""
+        if (query := arguments.get("query")) is not None:
+            arguments = {**arguments, "query": remote.with_deadline(query, left_s)}
+        return await outcome(self.retriever.look(name, arguments))
+
 
 class IngestReplica(_Replica):
     async def __init__(  # type: ignore[misc]

@@ -292,6 +292,24 @@ class RemoteRetriever:
         )
         return shortlist
 
+    async def look(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        query: RecallQuery | None = arguments.get("query")
+        owner = (
+            (arguments["tenant"], arguments["bank_id"])
+            if query is None
+            else (query.tenant, query.bank_id)
+        )
+
+        async def ask() -> Any:
+            seconds = None if query is None else left(query.deadline)
+            sent = dict(arguments)
+            if query is not None:
+                sent["query"] = dataclasses.replace(query, deadline=None)
+            near = self._handle.options(session_id="/".join(owner))
+            return await call("retriever", near.look.remote, name, sent, seconds, left_s=seconds)
+
+        return await _read(ask)
+
 
 class RemoteShards:
     """`retrieval.bank.shards.shard.Ranges` behind a handle. A range's calls go to the same replica

@@ -11,10 +11,11 @@ from fastapi import Depends, Request
 from starlette.types import Scope
 
 from retrieval.audit.recorder import Recorder
-from retrieval.errors import NeedsModel
+from retrieval.errors import NeedsModel, Unavailable
 from retrieval.mental.schedule import Documents
 from retrieval.protocols import Embedder, Reranker
 from retrieval.recall.engine import Recaller
+from retrieval.recall.explaining import Explainer
 from retrieval.reflect.query import Listener, ReflectQuery, ReflectResult
 from retrieval.store import limits, tenants
 from retrieval.store.answers import Key
@@ -25,7 +26,9 @@ from retrieval.webhooks.registry import Webhooks
 from serve.admission.controller import AdmissionController
 from serve.admission.guessing import WrongKeys
 from serve.http import scopes
+from serve.http.activity import Activity
 from serve.http.errors import Unauthorized
+from serve.http.feed import OperationFeed
 from serve.opening.llm import LanguageModels
 from serve.settings import Settings
 
@@ -150,6 +153,14 @@ class Services:
         default_factory=lambda: AdmissionController(4, 8, wait_max_s=30.0)
     )
     """Archives on their way in: they take long to come, and lie on the disk meanwhile."""
+    explainer: Explainer | None = None
+    """Explains recalls, and looks at banks where their arrays are; None: this server cannot."""
+    explain_admission: AdmissionController = field(
+        default_factory=lambda: AdmissionController(2, 8, wait_max_s=30.0)
+    )
+    """Explained recalls, which hold a place of recalls, too."""
+    activity: Activity = field(default_factory=Activity)
+    feed: OperationFeed = field(default_factory=OperationFeed)
     retain_admission: AdmissionController = field(
         default_factory=lambda: AdmissionController(128, 64)
     )
@@ -183,6 +194,13 @@ class Services:
         """What the models are, for /health; one elsewhere says so once it answered."""
         embedder = "in the retriever" if self.embedder is None else self.embedder.model_id
         return {"embedder": embedder or "remote", "reranker": getattr(self.reranker, "name", "")}
+
+
+def looking(services: Services) -> Explainer:
+    """What looks at banks. Unavailable where nothing does."""
+    if services.explainer is None:
+        raise Unavailable("the retriever", "this process cannot look at banks")
+    return services.explainer
 
 
 async def _services(request: Request) -> Services:

@@ -119,6 +119,11 @@ class Server(Section):
     """Serve /metrics."""
     metrics_api_key: Secret = None
     """Key that a scrape of /metrics has to bring as its bearer token; unset: none."""
+    operator_api_key: Secret = None
+    """Key of whoever runs the server: with it as bearer token, /v1/admin manages tenants and keys.
+    Unset: only a server without keys that listens to this machine alone has these routes."""
+    inspector: Flag = True
+    """Serve the pages of the recall inspector at /inspector/."""
     max_connections_per_address: Count = 512
     """TCP connections of one client address at once, loopback excepted (HAProxy only); 0 = no
     limit, where every client comes through one proxy."""

@@ -155,7 +155,7 @@ def judged(asked: Mapping[str, Sequence[Asked]]) -> dict[str, dict[str, Doubles]
     """Every way to order a question's candidates, by sets that its fit has not seen, and (`half`)
     by the other half of sets that it has."""
     constant, contextual = left_out(asked, False), left_out(asked, True)
-    parted = halves(asked, True)
+    parted, parted_constant = halves(asked, True), halves(asked, False)
     place = {id(one): 2 * i // len(rows) for rows in asked.values() for i, one in enumerate(rows)}
     return table(
         asked,
@@ -167,7 +167,12 @@ def judged(asked: Mapping[str, Sequence[Asked]]) -> dict[str, dict[str, Doubles]
             "by hand": lambda _, one: one.served(hand_written.scores(one.pool)),
             "constant": lambda name, one: one.served(score(constant[name], one)),
             "context": lambda name, one: one.served(score(contextual[name], one)),
-            "half": lambda name, one: one.served(score(parted[1 - place[id(one)]][name], one)),
+            "half constant": lambda name, one: one.served(
+                score(parted_constant[1 - place[id(one)]][name], one)
+            ),
+            "half context": lambda name, one: one.served(
+                score(parted[1 - place[id(one)]][name], one)
+            ),
         },
     )
 
@@ -220,6 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "fourfold-fit")
     parser.add_argument("--write", action="store_true", help="write the model that is served")
     parser.add_argument("--only-fit", action="store_true", help="no tables")
+    parser.add_argument("--contexts", action="store_true", help="weights that heed the context")
     given = parser.parse_args(arguments)
     names = given.names or list(sets.LOADERS)
     asked = {name: sampled(rows) for name, rows in replay.questions(names, given.cache).items()}
@@ -227,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if found:
         shown("a set that the fit has not seen", found)
     if given.write:
-        model = trained(asked, [name for name in FITTED if name in asked], True)
+        model = trained(asked, [name for name in FITTED if name in asked], given.contexts)
         path = Path(str(resources.files("retrieval.ranking") / scoring_model.FILE))
         path.write_text(written(model, found))
 

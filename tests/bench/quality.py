@@ -83,6 +83,9 @@ class Recorder:
         self._inner = inner
         self.last: Shortlist | None = None
 
+    async def look(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        return await self._inner.look(name, arguments)
+
     async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
         self.last = await self._inner.retrieve(query, texts=texts)
         return self.last

@@ -216,10 +216,18 @@ ALL_RIGHT = {
     **RIGHT,
     "update_bank": RIGHT["create_or_update_bank"],
     "preview_consolidation_strategies": {"strategies": []},
+    "explain_recall": {
+        **RIGHT["recall_memories"],
+        "settings": {"fusion": "rrf"},
+        "why": [NOBODY],
+        "check": False,
+        "lists": 10,
+    },
 }
 
 MAKES_BANKS = {
     "recall_memories": False,
+    "explain_recall": False,
     "retain_memories": True,
     "file_retain": True,
     "import_memories": True,

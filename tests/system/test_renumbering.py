@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -27,6 +29,9 @@ class Overtaken:
     def __init__(self, run: System, inner: Retriever) -> None:
         self._run, self._inner = run, inner
         self.asked = 0
+
+    async def look(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        return await self._inner.look(name, arguments)
 
     async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
         shortlist = await self._inner.retrieve(query, texts=texts)

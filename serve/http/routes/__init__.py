@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from serve.http.routes import (
+    admin,
     aliases,
     audit,
     banks,
     consolidation,
+    contents,
     directives,
     documents,
     entities,
     erasure,
+    explain,
     files,
+    inspecting,
     knowledge,
     llm,
     memories,
@@ -30,6 +34,8 @@ from serve.http.routing import Router
 
 ROUTERS: tuple[Router, ...] = (
     recall.router,
+    explain.router,
+    contents.router,
     reflect.router,
     retain.router,
     memories.router,
@@ -49,6 +55,8 @@ ROUTERS: tuple[Router, ...] = (
     webhooks.router,
     audit.router,
     aliases.router,
+    inspecting.router,
+    admin.router,
     service.router,
     unbuilt.router,
 )

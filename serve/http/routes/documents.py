@@ -17,7 +17,7 @@ from serve.http.errors import json_response
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router
 from serve.http.services import Given, Reader, Services, Tenant
-from serve.http.wire.pages import PAGE_MAX, Offset, PageSize
+from serve.http.wire.pages import PAGE_MAX, Count, Cursor, Offset, PageSize
 from serve.http.wire.tags import TagList
 from serve.http.wire.writes import DocumentPatch
 
@@ -52,6 +52,8 @@ async def list_documents(
     end_date: str | None = None,
     limit: PageSize = 100,
     offset: Offset = 0,
+    cursor: Cursor = None,
+    count: Count | None = None,
 ) -> Response:
     """The bank's documents, last changed first; with a time field, latest by that."""
     return json_response(
@@ -67,6 +69,8 @@ async def list_documents(
             end_date=end_date,
             limit=limit,
             offset=offset,
+            cursor=cursor,
+            count=count,
         )
     )
 

@@ -12,7 +12,7 @@ from serve.http.errors import json_response
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router
 from serve.http.services import Given, Reader, Tenant
-from serve.http.wire.pages import Offset, PageSize
+from serve.http.wire.pages import Count, Cursor, Offset, PageSize
 from serve.http.wire.tags import Counted
 from serve.http.wire.writes import MergeBody, SplitBody
 
@@ -28,6 +28,8 @@ async def list_entities(
     q: str | None = None,
     limit: PageSize = 100,
     offset: Offset = 0,
+    cursor: Cursor = None,
+    count: Count | None = None,
 ) -> Response:
     """The bank's entities, most mentioned first.
 
@@ -36,7 +38,15 @@ async def list_entities(
     """
     return json_response(
         await entities.list_entities(
-            services.pool, tenant, bank_id, q=q, wanted=wanted, limit=limit, offset=offset
+            services.pool,
+            tenant,
+            bank_id,
+            q=q,
+            wanted=wanted,
+            limit=limit,
+            offset=offset,
+            cursor=cursor,
+            count=count,
         )
     )
 

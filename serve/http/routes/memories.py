@@ -14,7 +14,7 @@ from serve.http.errors import json_response
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router
 from serve.http.services import Given, Reader, Tenant
-from serve.http.wire.pages import Offset, PageSize
+from serve.http.wire.pages import Count, Cursor, Offset, PageSize
 from serve.http.wire.tags import TagList
 from serve.http.wire.writes import MemoryPatch
 
@@ -39,6 +39,8 @@ async def list_memories(
     tags_match: TagsMatch = TagsMatch.ANY,
     limit: PageSize = 100,
     offset: Offset = 0,
+    cursor: Cursor = None,
+    count: Count | None = None,
 ) -> Response:
     """Memories by filter, newest mention first; with a time field, by that."""
     return json_response(
@@ -59,6 +61,8 @@ async def list_memories(
             tags_match=tags_match,
             limit=limit,
             offset=offset,
+            cursor=cursor,
+            count=count,
         )
     )
 

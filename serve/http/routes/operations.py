@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
 
-from fastapi import Query
-from starlette.responses import Response
+from fastapi import Header, Query
+from starlette.responses import Response, StreamingResponse
 
 from retrieval.store import operation_views
 from serve.http.errors import json_response
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router
-from serve.http.services import Changer, Given, Reader
+from serve.http.services import Changer, Given, Reader, Tenant
 from serve.http.wire.pages import Offset
 
 router = Router(tags=["operations"])
+FOLLOWED = 50
+"""Newest operations that event streams follow."""
 _OPERATION = f"{BANK}/operations/{{operation_id}}"
 
 
@@ -35,6 +39,35 @@ async def list_operations(
             services.pool, tenant, bank_id, status=status, type=type, limit=limit, offset=offset
         )
     )
+
+
+@router.get(f"{BANK}/operations/events", include_in_schema=False)  # it does not end
+async def events(
+    bank_id: str,
+    tenant: Tenant,
+    services: Given,
+    last_event_id: Annotated[str | None, Header(max_length=100)] = None,
+) -> Response:
+    """Server-sent events: `operation`, with one entry of the list, whenever one changes."""
+
+    async def look() -> list[dict[str, Any]]:
+        found = await operation_views.list_operations(
+            services.pool, tenant, bank_id, limit=FOLLOWED
+        )
+        newest: list[dict[str, Any]] = found["operations"]
+        return newest
+
+    stream = services.feed.follow(tenant, bank_id, look, last_event_id)
+    first = await anext(stream)  # refusals have their status
+
+    async def all() -> AsyncIterator[bytes]:
+        yield first
+        async with contextlib.aclosing(stream) as rest:
+            async for chunk in rest:
+                yield chunk
+
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return StreamingResponse(all(), media_type="text/event-stream", headers=headers)
 
 
 @router.get(_OPERATION, operation_id="get_operation_status")

@@ -38,8 +38,9 @@ async def recall(
     """
     most = services.settings.recall.recall_timeout_s
     deadline = time.monotonic() + min(x_request_timeout_s or most, most)
-    now = _anchor(body.query_timestamp)
+    now = anchor(body.query_timestamp)
     query = body.to_query(tenant, bank_id, now=now, deadline=deadline)
+    begin = time.perf_counter()
     with metrics.measured("recall"):
         async with services.recall_admission.enter(tenant, deadline):
             if body.nothing_asked:
@@ -47,6 +48,10 @@ async def recall(
                 return Response(b'{"results":[]}', media_type="application/json")
             result = await services.recaller.recall(query)
         content = orjson.dumps(result.body, option=orjson.OPT_SERIALIZE_NUMPY)
+    spent, served = time.perf_counter() - begin, len(result.body["results"])
+    services.activity.finished(
+        tenant, bank_id, spent, result.seconds, served, bool(result.degraded)
+    )
     metrics.recalled(result.seconds, result.degraded, len(result.body["results"]))
     headers = dict(result.headers)
     if result.degraded:
@@ -54,7 +59,8 @@ async def recall(
     return Response(content, headers=headers, media_type="application/json")
 
 
-def _anchor(timestamp: str | None) -> datetime:
+def anchor(timestamp: str | None) -> datetime:
+    """The time that a question is asked at. InvalidInput."""
     if timestamp is None:
         return datetime.now(UTC)
     try:

@@ -98,10 +98,9 @@ async def live(services: Given) -> Response:
     )
 
 
-@router.get("/version", operation_id="get_version")
-async def version(services: Given) -> Response:
-    """The API spoken, and what of it is switched on."""
-    features = {
+def features(services: Services) -> dict[str, bool]:
+    """What of the API is switched on."""
+    return {
         "observations": services.llm.consolidates
         and services.settings.consolidation.enable_observations,
         "mcp": services.settings.mcp.mcp_enabled,
@@ -115,8 +114,14 @@ async def version(services: Given) -> Response:
         "llm_trace": services.settings.llm.trace_enabled,
         "store_document_text": services.settings.retain.store_document_text,
     }
+
+
+@router.get("/version", operation_id="get_version")
+async def version(services: Given) -> Response:
+    """The API spoken, and what of it is switched on."""
     return json_response(
-        {"api_version": API_VERSION, "features": features}, headers={BUILD_HEADER: build()}
+        {"api_version": API_VERSION, "features": features(services)},
+        headers={BUILD_HEADER: build()},
     )
 
 

@@ -1,0 +1,135 @@
+"""Lists that go on where they ended: a page begins behind the last row of the one before, wherever
+that is, so that later pages cost no more than the first."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+import orjson
+
+from retrieval.errors import InvalidInput
+from retrieval.store.glance import MOST
+
+Count = Literal["exact", "upto"]
+Bind = Callable[[Any], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of an order. `kind` is what its values are: time, int, text or uuid."""
+
+    name: str
+    kind: str
+    descending: bool = False
+    nullable: bool = False
+    """Rows without a value come last."""
+
+
+def cursor(values: Sequence[Any]) -> str:
+    """Where a page ended, by the values of its last row in the columns of the order."""
+    return base64.urlsafe_b64encode(orjson.dumps([_plain(v) for v in values])).decode().rstrip("=")
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def read(text: str, order: Sequence[Column]) -> list[Any]:
+    """The values in a cursor of this order; InvalidInput for what `cursor` did not make."""
+    try:
+        padded = text + "=" * (-len(text) % 4)
+        found = orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        if not isinstance(found, list) or len(found) != len(order):
+            raise ValueError("not ours")
+        return [_value(v, column) for v, column in zip(found, order, strict=True)]
+    except (binascii.Error, ValueError, TypeError, AttributeError, UnicodeEncodeError):
+        raise InvalidInput("cursor: not one that this list gave", "cursor") from None
+
+
+def _value(value: Any, column: Column) -> Any:
+    if value is None and column.nullable:
+        return None
+    if column.kind == "int":
+        if type(value) is not int or abs(value) >= 2**62:
+            raise ValueError("no number")
+        return value
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError("no text")
+    if column.kind == "uuid":
+        return UUID(value)
+    if column.kind == "time":
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is None:
+            raise ValueError("no zone")
+        return moment
+    return value
+
+
+def clause(order: Sequence[Column]) -> str:
+    """The columns as ORDER BY takes them."""
+    return ", ".join(
+        column.name
+        + (" desc" if column.descending else "")
+        + (" nulls last" if column.nullable else "")
+        for column in order
+    )
+
+
+def names(order: Sequence[Column]) -> str:
+    """The columns as a SELECT takes them, called k0, k1 and so on; what `last` reads."""
+    return ", ".join(
+        f"{column.name}{'::text' if column.kind == 'uuid' else ''} as k{i}"
+        for i, column in enumerate(order)
+    )
+
+
+def last(rows: Sequence[Any], order: Sequence[Column]) -> list[Any] | None:
+    """The values of the last of these rows in the columns of the order."""
+    return [rows[-1][f"k{i}"] for i in range(len(order))] if rows else None
+
+
+def behind(order: Sequence[Column], values: Sequence[Any], bind: Bind) -> str:
+    """The SQL test for rows that come after one with these values."""
+    tests: list[str] = []
+    same: list[str] = []
+    for column, value in zip(order, values, strict=True):
+        name = column.name
+        if value is None:
+            same.append(f"{name} is null")
+            continue
+        place = bind(value)
+        beyond = f"{name} {'<' if column.descending else '>'} {place}"
+        if column.nullable:
+            beyond = f"({beyond} or {name} is null)"
+        tests.append(" and ".join([*same, beyond]))
+        same.append(f"{name} = {place}")
+    return f"({' or '.join(tests)})"
+
+
+def total(table: str, where: str, count: Count | None) -> str:
+    """SQL that counts the rows: all of them, or `upto` MOST and one more."""
+    if count == "upto":
+        return f"select count(*) from (select from {table} where {where} limit {MOST + 1}) counted"
+    return f"select count(*) from {table} where {where}"
+
+
+def paged(
+    listing: dict[str, Any], count: Count | None, full: bool, last: Sequence[Any] | None
+) -> dict[str, Any]:
+    """A list as it was asked for: with `next` (None at the end) where `count` says `upto`, and then
+    a total of MOST stands for more."""
+    if count != "upto":
+        return listing
+    whole = listing["total"]
+    return {
+        **listing,
+        "total": min(whole, MOST),
+        "total_is_estimate": whole > MOST,
+        "next": cursor(last) if full and last is not None else None,
+    }
