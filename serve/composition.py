@@ -469,7 +469,9 @@ async def open_retriever_alone(
     return open_retriever(settings, pool, residency, embedder, stack)
 
 
-async def open_writer_alone(settings: Settings, elsewhere: Stages, stack: AsyncExitStack) -> Writer:
+async def open_writer_alone(
+    settings: Settings, elsewhere: Stages, stack: AsyncExitStack
+) -> LocalWriter:
     """A writer with its own database connections and resident banks."""
     pool = await open_database(settings, stack)
     embedder = elsewhere.embedder or await open_embedder(settings, stack)

@@ -70,6 +70,11 @@ WAITING = Gauge(
     multiprocess_mode="livesum",
 )  # fmt: skip
 
+LOOP_LAG = Histogram(
+    "fourfold_loop_lag_seconds", "How late an event loop runs what is due", buckets=_SECONDS,
+    registry=registry,
+)  # fmt: skip
+
 BANKS = Gauge(
     "fourfold_banks_resident", "Banks that a process holds in memory", registry=registry,
     multiprocess_mode="liveall",

@@ -87,6 +87,11 @@ class LocalRetriever:
         self._analysers = analysers
         self._keyword = keyword
 
+    @property
+    def residency(self) -> Residency:
+        """The banks that are held here."""
+        return self._residency
+
     async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
         """See retrieval.recall.engine.Retriever."""
         clock = Stopwatch()

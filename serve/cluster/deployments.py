@@ -10,34 +10,44 @@ this too, and torch alone takes two seconds and 200 MB.
 
 from __future__ import annotations
 
+import asyncio
 import os
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ray import serve
 from ray.serve.config import RequestRouterConfig
 
-from serve.cluster import autoscaling, remote
+from serve.cluster import autoscaling, remote, slots
 from serve.cluster.bank_router import BankRouter
 from serve.cluster.remote import Handle, outcome
+from serve.cluster.signals import BankSignals, LineGauge, LoopGauge, ModelSignals
 from serve.settings import Settings, parse
 from serve.settings.model import Stage
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from models.types import Load, Scores
+    from models.types import Scores
     from retrieval.errors import FourfoldError
     from retrieval.ranking.shortlist import Shortlist
     from retrieval.types import Floats, RecallQuery
 
 APP = "fourfold"
 
-HEALTH_PERIOD_S = 1.0
-HEALTH_TIMEOUT_S = 10.0
-"""A replica that was killed is noticed within about a second."""
+HEALTH_PERIOD_S = 2.0
+HEALTH_TIMEOUT_S = 3.0
+ONLY_TIMEOUT_S = 10.0
+"""A replica that was killed is noticed at the next probe, one that hangs after three: within 15 s.
+A stage's only replica gets more time, since nobody answers for it while it is replaced."""
+PROBES_PER_S = 50.0
+"""What the controller is to spend on probes of a stage; more replicas are probed less often."""
+PROBE_MOST_S = 10.0
+SURGE_PERCENT = 25
+"""A roll starts so many replicas beyond the wanted number before it stops the first: capacity never
+falls, and each takes the slot of one that still serves."""
 
 
 class _Replica:
@@ -49,9 +59,22 @@ class _Replica:
         logs.setup(settings)
         self._settings = settings
         self._stack = AsyncExitStack()
+        self._loop = LoopGauge()
+        looking = asyncio.create_task(self._loop.run())
+        self._stack.callback(looking.cancel)
+
+    async def check_health(self) -> None:
+        """That the loop which serves answers this is what is asked: a blocked one does not."""
 
     async def __del__(self) -> None:
         await self._stack.aclose()
+
+
+class _Holder(_Replica):
+    """What those share to whom a bank's calls come by its slot."""
+
+    async def record_replica_metadata(self) -> dict[str, int]:
+        return await asyncio.to_thread(slots.claim_here)
 
 
 class _Model(_Replica):
@@ -64,18 +87,11 @@ class _Model(_Replica):
         await self.model.check_health()
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        load: Load = self.model.load()
-        now = time.monotonic()
-        spent, busy = now - self._asked_at, load.busy_s - self._busy_s
-        self._asked_at, self._busy_s = now, load.busy_s
-        return {
-            autoscaling.QUEUED: float(load.queued_tokens),
-            autoscaling.SPEED: load.tokens_per_s,
-            autoscaling.BUSY: min(1.0, busy / spent) if spent > 0 else 0.0,
-        }
+        return self._signals.report()
 
-    _asked_at = time.monotonic()
-    _busy_s = 0.0
+    @cached_property
+    def _signals(self) -> ModelSignals:
+        return ModelSignals(self.model.load)
 
 
 class EmbedderReplica(_Model):
@@ -91,6 +107,7 @@ class EmbedderReplica(_Model):
     async def embed(
         self, texts: Sequence[str], passages: bool, tenant: str, left_s: float | None
     ) -> Floats | FourfoldError:
+        self._signals.called(texts)
         embed = self.model.embed_passages if passages else self.model.embed_queries
         return await outcome(embed(texts, tenant=tenant, deadline=remote.deadline(left_s)))
 
@@ -113,6 +130,7 @@ class RerankerReplica(_Model):
         bank: str,
         left_s: float | None,
     ) -> Scores | FourfoldError:
+        self._signals.called(documents)
         return await outcome(
             self.model.rerank(
                 query, documents, tenant=tenant, bank=bank, deadline=remote.deadline(left_s)
@@ -120,7 +138,7 @@ class RerankerReplica(_Model):
         )
 
 
-class RangesReplica(_Replica):
+class RangesReplica(_Holder):
     """Vectors and postings of ranges of banks that are split."""
 
     async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
@@ -128,6 +146,10 @@ class RangesReplica(_Replica):
 
         super().__init__(settings)
         self.ranges = await composition.open_ranges(settings, self._stack)
+        self._signals = BankSignals(self.ranges, settings.banks.bank_memory_bytes)
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        return self._signals.report(self._loop)
 
     async def do(
         self, method: str, args: Sequence[Any], named: Mapping[str, Any], left_s: float | None
@@ -137,7 +159,7 @@ class RangesReplica(_Replica):
         return await outcome(work(*args, **named, deadline=remote.deadline(left_s)))
 
 
-class RetrieverReplica(_Replica):
+class RetrieverReplica(_Holder):
     async def __init__(  # type: ignore[misc]
         self, settings: Settings, embedder: Handle | None, ranges: Handle | None
     ) -> None:
@@ -146,6 +168,10 @@ class RetrieverReplica(_Replica):
         super().__init__(settings)
         stages = composition.Stages(embedder=await _embedder(embedder), ranges=_ranges(ranges))
         self.retriever = await composition.open_retriever_alone(settings, stages, self._stack)
+        self._signals = BankSignals(self.retriever.residency, settings.banks.bank_memory_bytes)
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        return self._signals.report(self._loop)
 
     async def retrieve(
         self, query: RecallQuery, texts: bool, left_s: float | None
@@ -155,7 +181,7 @@ class RetrieverReplica(_Replica):
         )
 
 
-class IngestReplica(_Replica):
+class IngestReplica(_Holder):
     async def __init__(  # type: ignore[misc]
         self, settings: Settings, embedder: Handle | None, ranges: Handle | None
     ) -> None:
@@ -164,11 +190,21 @@ class IngestReplica(_Replica):
         super().__init__(settings)
         stages = composition.Stages(embedder=await _embedder(embedder), ranges=_ranges(ranges))
         self.writer = await composition.open_writer_alone(settings, stages, self._stack)
+        self._running = 0
 
     async def do(self, method: str, args: Sequence[Any]) -> dict[str, Any] | FourfoldError:
         """One call of `serve.http.services.Writer`, by name."""
         work = getattr(self.writer, method)
-        return await outcome(work(*args))
+        self._running += 1
+        try:
+            return await outcome(work(*args))
+        finally:
+            self._running -= 1
+
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        waiting = max(0, self._running - self._settings.limits.write_max_concurrent)
+        oldest_s = await self.writer.oldest_operation_s()
+        return {autoscaling.OLDEST_S: oldest_s, autoscaling.WAITING_WRITES: float(waiting)}
 
 
 class RecallReplica(_Replica):
@@ -195,6 +231,7 @@ class RecallReplica(_Replica):
         )
         services = await composition.open_services(settings, elsewhere, self._stack)
         self._services = services
+        self._line = LineGauge()
         self._api = app.create(settings, services)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
@@ -204,6 +241,10 @@ class RecallReplica(_Replica):
         from serve import composition
 
         await composition.check_health(self._services)
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        line_s = self._line.seconds(self._services.recall_admission.waiting)
+        return {autoscaling.BUSY: self._loop.busy, autoscaling.LINE_S: line_s}
 
 
 async def _embedder(handle: Handle | None) -> remote.RemoteEmbedder | None:
@@ -239,17 +280,24 @@ def application(settings: Settings) -> serve.Application:
     return ingress.bind(settings, retriever, embedder, reranker, ingest, ranges)
 
 
+def health_period_s(replicas: int) -> float:
+    """Seconds between probes of each of so many replicas."""
+    return min(PROBE_MOST_S, max(HEALTH_PERIOD_S, replicas / PROBES_PER_S))
+
+
 def _deployed(
     name: str, replica: type[_Replica], stage: Stage, settings: Settings
 ) -> serve.Deployment:
+    most = stage.replicas if stage.autoscale is None else stage.autoscale.max_replicas
     options: dict[str, Any] = {
         "max_ongoing_requests": stage.max_ongoing,
         "max_queued_requests": stage.max_queued,
         "graceful_shutdown_timeout_s": settings.server.drain_s,
         "graceful_shutdown_wait_loop_s": 0.2,
-        "health_check_period_s": HEALTH_PERIOD_S,
-        "health_check_timeout_s": HEALTH_TIMEOUT_S,
+        "health_check_period_s": health_period_s(most),
+        "health_check_timeout_s": HEALTH_TIMEOUT_S if most > 1 else ONLY_TIMEOUT_S,
         "max_constructor_retry_count": 3,
+        "max_surge_percent": SURGE_PERCENT if most > 1 else 0,
         "ray_actor_options": {"num_cpus": stage.cpus, "num_gpus": stage.gpus},
     }
     if name in ("Retriever", "Ranges"):  # what is asked of a bank goes where its arrays are
@@ -259,5 +307,5 @@ def _deployed(
     if stage.autoscale is None:
         options["num_replicas"] = stage.replicas
     else:
-        options["autoscaling_config"] = autoscaling.config(stage.autoscale)
+        options["autoscaling_config"] = autoscaling.config(name, stage.autoscale)
     return serve.deployment(name=name, **options)(replica)

@@ -376,12 +376,13 @@ class MCP(Section):
 
 
 class Autoscale(Section):
-    """Replicas follow the queue: enough to work off what waits within `drain_s`."""
+    """Replicas follow what the stage reports: tokens of a model, busy loops, bytes of banks, age of
+    operations."""
 
     min_replicas: Positive = 1
     max_replicas: Positive = 4
     drain_s: Seconds = 1.0
-    """The queue should be empty after this many seconds."""
+    """A model's queue should be empty after this many seconds."""
     upscale_delay_s: Annotated[float, Field(ge=0)] = 4.0
     downscale_delay_s: Annotated[float, Field(ge=0)] = 300.0
 
@@ -460,6 +461,15 @@ class Settings(BaseModel):
             self.banks.bank_shard_rows > 0 or self.stages.ranges.placement == "inline",
             "above 0 where stages.ranges is a deployment",
         )
+        for name in StagePlacement.model_fields:
+            stage: Stage = getattr(self.stages, name)
+            scales = name == "recall" or stage.placement == "deployment"
+            _need(
+                f"stages.{name}.autoscale",
+                stage.autoscale is None or scales,
+                "left out where the stage is inline: it has no replicas of its own, and reports"
+                " nothing to scale by",
+            )
         _need(
             "recall_budget_max",
             self.recall.recall_budget_min <= self.recall.recall_budget_max,
