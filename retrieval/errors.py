@@ -12,6 +12,7 @@ FourfoldError
     Unavailable           a part is gone for now (database, embedder); names the part;
                           carries retry_after_s                                        (503)
         StaleSnapshot     the state of the bank that was asked about is gone: ask again
+        ModelChanged      another embedding model answers than the one that was counted on
     ModelFailed           a language model's answer cannot be used, asked twice         (502)
         ModelRefused      it declined this input                                        (422)
         ModelCut          its answer does not fit, however small the input              (422)
@@ -103,6 +104,14 @@ class Unavailable(FourfoldError):
 
 class StaleSnapshot(Unavailable):
     """The bank's ordinals were reassigned, or other vectors or postings serve it now."""
+
+
+class ModelChanged(Unavailable):
+    """Nothing was made of what it answered; `found` names the vectors that it makes now."""
+
+    def __init__(self, wanted: str, found: str) -> None:
+        super().__init__("the embedder", f"it makes {found!r} now, not {wanted!r}: repeat it")
+        self.found = found
 
 
 class ModelFailed(FourfoldError):

@@ -20,11 +20,16 @@ from retrieval.types import Floats, Ints
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Text to unit vectors, float32 (n, dimension), rows in the order of `texts`."""
+    """Text to unit vectors, float32 (n, dimension), rows in the order of `texts`.
+
+    An embedder in another process may be replaced by one of another model. `model_id` and
+    `dimension` are those of an answer when they are read as it comes: after the call, before
+    anything else is awaited, and not across a task.
+    """
 
     @property
     def model_id(self) -> str:
-        """Names the weights; stored with the vectors, compared at start."""
+        """Names the weights; stored with the vectors. Empty while it is not known yet."""
         ...
 
     @property

@@ -59,7 +59,7 @@ from serve import metrics
 from serve.admission.controller import AdmissionController, AdmissionLimits, LimitShare
 from serve.admission.membership import Membership
 from serve.http.services import Services, Writer
-from serve.opening.database import keyword_backend, open_database
+from serve.opening.database import keyword_backend, open_stage_database
 from serve.opening.inference import open_embedder, open_reranker
 from serve.opening.llm import LanguageModels, open_models
 from serve.settings import Settings
@@ -131,7 +131,7 @@ async def open_residency(
 
 async def open_ranges(settings: Settings, stack: AsyncExitStack) -> LocalShards:
     """Ranges of split banks, with their own database connections."""
-    pool = await open_database(settings, stack)
+    pool = await open_stage_database(settings, stack)
     host = FlatBackend(surveyed_rows=sys.maxsize)  # all of a range is asked for, always
     ranges = LocalShards(
         pool,
@@ -368,7 +368,7 @@ def _first(own: N | None, common: N) -> N:
 
 async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitStack) -> Services:
     """Everything that the endpoints call, with what is not `elsewhere` in this process."""
-    pool = await open_database(settings, stack)
+    pool = await open_stage_database(settings, stack)
     parts: list[Any] = []
     pace = Pace()
     reranker = elsewhere.reranker
@@ -410,10 +410,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         llm=llm,
         documents=documents,
         embedder=embedder,
-        models={
-            "embedder": "in the retriever" if embedder is None else embedder.model_id,
-            "reranker": getattr(reranker, "name", "remote"),
-        },
+        reranker=reranker,
         parts=tuple(parts),
     )
 
@@ -463,7 +460,7 @@ async def open_retriever_alone(
     settings: Settings, elsewhere: Stages, stack: AsyncExitStack
 ) -> LocalRetriever:
     """A retriever with its own database connections and resident banks."""
-    pool = await open_database(settings, stack)
+    pool = await open_stage_database(settings, stack)
     embedder = elsewhere.embedder or await open_embedder(settings, stack)
     residency = await open_residency(settings, pool, elsewhere.ranges, stack)
     return open_retriever(settings, pool, residency, embedder, stack)
@@ -473,7 +470,7 @@ async def open_writer_alone(
     settings: Settings, elsewhere: Stages, stack: AsyncExitStack
 ) -> LocalWriter:
     """A writer with its own database connections and resident banks."""
-    pool = await open_database(settings, stack)
+    pool = await open_stage_database(settings, stack)
     embedder = elsewhere.embedder or await open_embedder(settings, stack)
     residency = await open_residency(settings, pool, elsewhere.ranges, stack)
     llm = await open_models(settings, pool, stack)

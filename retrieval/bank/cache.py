@@ -170,7 +170,8 @@ class SnapshotCache(ABC, Generic[S]):
 
         Held at that version: at once, without giving up the event loop. Else what is missing is
         loaded, once for all who wait; the load stops when the last of them is cancelled.
-        StaleSnapshot where another bank has the name of this one by now.
+        StaleSnapshot where another bank has the name of this one by now, or the database was
+        restored.
         """
         key = (head.bank, part)
         held = self._snapshots.get(key)
@@ -195,6 +196,8 @@ class SnapshotCache(ABC, Generic[S]):
             found = flight.task.result()
             if found.head.bank != head.bank:
                 raise StaleSnapshot("the bank", "it was deleted and made again")
+            if own and found.head.epoch != head.epoch:
+                raise StaleSnapshot("the bank", "the database was restored")
             if _covers(found.head, head):
                 return found
             if own:
@@ -327,10 +330,11 @@ class SnapshotCache(ABC, Generic[S]):
                 return delta
             held, head = None, delta.head
 
-    def _serving(self, head: BankHead) -> tuple[tuple[str, ...], str, str]:
-        """What a delta may lead from and to: the same kinds, of the same vectors and analyser. A
-        new family changes more than its own segments: it comes with links of older memories."""
-        return self._kinds(head), head.vector_set, head.analyser
+    def _serving(self, head: BankHead) -> tuple[tuple[str, ...], str, str, str]:
+        """What a delta may lead from and to: the same history of the database, and the same kinds,
+        of the same vectors and analyser. A new family changes more than its own segments: it comes
+        with links of older memories."""
+        return self._kinds(head), head.vector_set, head.analyser, head.epoch
 
     async def _build(
         self, threads: Executor, held: S | None, delta: Delta, part: int, stop: threading.Event
@@ -378,4 +382,8 @@ async def in_thread(
 
 
 def _covers(held: BankHead, wanted: BankHead) -> bool:
-    return held.generation >= wanted.generation and held.version >= wanted.version
+    return (
+        held.epoch == wanted.epoch
+        and held.generation >= wanted.generation
+        and held.version >= wanted.version
+    )

@@ -20,9 +20,10 @@ from retrieval.consolidation.actions import Action, Decided, same_text
 from retrieval.consolidation.batch import Batch
 from retrieval.consolidation.dedup import Twin
 from retrieval.consolidation.deps import ConsolidationDeps
+from retrieval.errors import ModelChanged
 from retrieval.ingest.facts import Fact, new_ids
 from retrieval.ingest.scopes import scope_key
-from retrieval.ingest.write.enrich import prepare
+from retrieval.ingest.write.enrich import Vectors, prepare
 from retrieval.ingest.write.stored import Stored, load, outgoing
 from retrieval.ingest.write.transaction import Change, write
 from retrieval.store import history, operations
@@ -36,12 +37,14 @@ ERROR_CHARS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be written of a batch. `vectors` by text: those of all texts that are new."""
+    """What is to be written of a batch. `vectors` by text: those of all texts that are new, of the
+    model that `vector_set` names."""
 
     batch: Batch
     decided: Decided
     twins: Sequence[Twin]
     vectors: Mapping[str, Floats]
+    vector_set: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +377,7 @@ async def _store(
     tags = sorted(plan.batch.scope)
     facts = [draft.fact(tags) for draft in drafts]
     change.reasons = {draft.id: draft.reason for draft in drafts if draft.reason}
-    vectors = await _vectors(deps, change, plan, drafts)
+    vectors = await _vectors(change, plan, drafts)
     prepared = await prepare(deps.ingest, change.settings, facts, plan.batch.tenant, vectors)
     old = [draft for draft in drafts if draft.before is not None]
     stated = await outgoing(change.connection, change.bank, [draft.id for draft in old])
@@ -387,20 +390,21 @@ async def _store(
     await change.add(prepared, stated, named)
 
 
-async def _vectors(
-    deps: ConsolidationDeps, change: Change, plan: Plan, drafts: Sequence[_Draft]
-) -> Floats:
+async def _vectors(change: Change, plan: Plan, drafts: Sequence[_Draft]) -> Vectors:
     """Vectors of all drafts: of new texts those made before, of others those that are stored."""
     kept = [d for d in drafts if d.text not in plan.vectors and d.before is not None]
-    rows = np.empty((0, deps.ingest.embedder.dimension), np.float32)
+    rows: Floats = np.empty((0, 0), np.float32)
     if kept:
+        if plan.vectors and plan.vector_set != change.held.vector_set:
+            raise ModelChanged(change.held.vector_set, plan.vector_set)
         ordinals = np.array([d.before.ordinal for d in kept if d.before], np.int32)
         rows = await segments.vectors(
             change.connection, change.bank, change.held.vector_set, ordinals
         )
     stored = {draft.id: row for draft, row in zip(kept, rows, strict=True)}
     found = [stored[d.id] if d.id in stored else plan.vectors[d.text] for d in drafts]
-    return np.stack(found).astype(np.float32)
+    made_by = plan.vector_set if plan.vectors else change.held.vector_set
+    return Vectors(np.stack(found).astype(np.float32), made_by)
 
 
 async def _join(change: Change, gone: Sequence[tuple[UUID, UUID]]) -> None:

@@ -27,6 +27,7 @@ from retrieval.consolidation.deps import ConsolidationDeps
 from retrieval.errors import (
     DeadlineExceeded,
     InvalidInput,
+    ModelChanged,
     ModelCut,
     ModelFailed,
     ModelRefused,
@@ -240,10 +241,14 @@ class Round:
         same_vectors = batch.bank.head.vector_set == ingest.vector_set
         fresh = sorted(wanted - shown if same_vectors else wanted | shown)
         vectors: dict[str, Floats] = {}
+        made_by = batch.bank.head.vector_set
         if fresh:
             made = [Fact(batch.facts[0].fact.id, text, FactType.OBSERVATION) for text in fresh]
-            rows = await embedded(ingest.embedder, made, self.claimed.tenant)
-            vectors = dict(zip(fresh, rows, strict=True))
+            answer = await embedded(ingest.embedder, made, self.claimed.tenant)
+            if same_vectors and answer.vector_set != made_by:
+                raise ModelChanged(made_by, answer.vector_set)
+            made_by = answer.vector_set
+            vectors = dict(zip(fresh, answer.rows, strict=True))
         found = []
         if same_vectors and vectors:
             scans = await self._scans(batch, vectors)
@@ -251,7 +256,7 @@ class Round:
                 ingest.pool, batch, decided.actions, vectors, scans,
                 settings.consolidation_dedup_threshold, self.asker,
             )  # fmt: skip
-        return commit.Plan(batch, decided, found, vectors)
+        return commit.Plan(batch, decided, found, vectors, made_by)
 
     async def _scans(self, batch: Batch, vectors: Mapping[str, Floats]) -> dict[str, Scan]:
         """The bank's similarity to each text."""

@@ -16,7 +16,7 @@ from retrieval.keyword.analyser import Analyser
 from retrieval.protocols import Embedder, Neighbours
 from retrieval.settings import RetainSettings
 from retrieval.store.database.pool import Connection, Pool
-from retrieval.store.heads import BankHead, vector_set
+from retrieval.store.heads import BankHead, made_by
 from retrieval.store.turns import Turns as DocumentTurns
 
 T = TypeVar("T")
@@ -99,4 +99,4 @@ class WriteContext:
     @property
     def vector_set(self) -> str:
         """The name of the vectors this process makes."""
-        return vector_set(self.embedder.model_id, self.embedder.dimension)
+        return made_by(self.embedder)

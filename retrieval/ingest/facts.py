@@ -94,13 +94,14 @@ class Link:
 class Prepared:
     """Facts with all that can be computed before the bank is locked.
 
-    vectors float32 (n, d) unit length; postings: the arrays of their segment, by the analyser of
-    that version; tokens int32 (n,); signals: per fact the names and dates that only the keyword arm
-    reads.
+    vectors float32 (n, d) unit length, of the model that `vector_set` names; postings: the arrays
+    of their segment, by the analyser of that version; tokens int32 (n,); signals: per fact the
+    names and dates that only the keyword arm reads.
     """
 
     facts: Sequence[Fact]
     vectors: Floats
+    vector_set: str
     postings: Mapping[str, NDArray[Any]]
     tokens: Ints
     signals: Sequence[str | None]

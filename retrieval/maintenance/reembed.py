@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieval.errors import ModelChanged
 from retrieval.ingest.write import stored
 from retrieval.ingest.write.enrich import embedded
 from retrieval.ingest.write.stored import Stored
@@ -27,7 +28,7 @@ from retrieval.protocols import Embedder
 from retrieval.settings import RetainSettings
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read
-from retrieval.store.heads import BankHead, vector_set
+from retrieval.store.heads import BankHead, made_by
 from retrieval.store.rebuilds import REEMBED
 
 BATCH = 256
@@ -45,7 +46,7 @@ class Embedding:
     def __init__(self, embedder: Embedder, tenant: str, batch: int = BATCH) -> None:
         self._embedder = embedder
         self._tenant = tenant
-        self.target = vector_set(embedder.model_id, embedder.dimension)
+        self.target = made_by(embedder)
         self.batch = batch
         self.last = min(LAST, batch)
 
@@ -66,8 +67,10 @@ class Embedding:
         vectors = np.zeros((end - first, self._embedder.dimension), np.float32)
         if rows:
             found = await embedded(self._embedder, [row.fact for row in rows], self._tenant)
+            if found.vector_set != self.target:
+                raise ModelChanged(self.target, found.vector_set)
             at = [row.ordinal - first for row in rows if row.ordinal is not None]
-            vectors[at] = found
+            vectors[at] = found.rows
         return {"vectors": vectors}
 
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from retrieval.errors import FourfoldError
+from retrieval.errors import FourfoldError, ModelChanged
 from retrieval.ingest.context import analyser_for
 from retrieval.keyword.bm25 import K1, B
 from retrieval.protocols import Embedder
 from retrieval.settings import RetainSettings
 from retrieval.store import banks, pages
 from retrieval.store.database.pool import Pool, read, write
-from retrieval.store.heads import BankHead, vector_set
+from retrieval.store.heads import BankHead, made_by
 from retrieval.store.tags import TagFilter, visible
 from retrieval.text import tokens
 
@@ -78,11 +78,11 @@ async def search(
         return terms, _counted(analyser.terms(query, query=True))
 
     terms, asked = await asyncio.to_thread(count)
-    vectors = await _vectors(embedder, rows)
-    await _keep(pool, head, embedder, rows, terms, vectors)
+    vectors, name = await _vectors(embedder, rows)
+    await _keep(pool, head, name, rows, terms, vectors)
     arms = [_by_words(terms, asked)]
     if embedder is not None:
-        arms.append(await _by_meaning(embedder, vectors, query, tenant))
+        arms.append(await _by_meaning(embedder, vectors, name, query, tenant))
     fused = np.zeros(len(rows))
     for order in arms:
         for rank, place in enumerate(order, 1):
@@ -117,11 +117,11 @@ def _by_words(terms: Sequence[Mapping[str, int]], asked: Mapping[str, int]) -> l
 
 async def _vectors(
     embedder: Embedder | None, rows: Sequence[Mapping[str, Any]]
-) -> list[bytes | None]:
-    """The vector of each document; None where there is none yet."""
+) -> tuple[list[bytes | None], str]:
+    """The vector of each document, None where there is none yet, and the name of their set."""
     if embedder is None:
-        return [row["vector"] for row in rows]
-    name = vector_set(embedder.model_id, embedder.dimension)
+        return [row["vector"] for row in rows], ""
+    name = made_by(embedder)
     found = [row["vector"] if row["vector_set"] == name else None for row in rows]
     lacking = [i for i, one in enumerate(found) if one is None][:EMBEDDED_AT_ONCE]
     if lacking:
@@ -129,21 +129,23 @@ async def _vectors(
         try:
             made = await embedder.embed_passages(texts)
         except FourfoldError:
-            return found
+            return found, name
+        if (now := made_by(embedder)) != name:  # another model took its place
+            found = [row["vector"] if row["vector_set"] == now else None for row in rows]
+            name = now
         for i, vector in zip(lacking, made, strict=True):
             found[i] = np.asarray(vector, np.float32).tobytes()
-    return found
+    return found, name
 
 
 async def _keep(
     pool: Pool,
     head: BankHead,
-    embedder: Embedder | None,
+    name: str,
     rows: Sequence[Mapping[str, Any]],
     terms: Sequence[Mapping[str, int]],
     vectors: Sequence[bytes | None],
 ) -> None:
-    name = "" if embedder is None else vector_set(embedder.model_id, embedder.dimension)
     new = [
         (row["id"], row["revision"], counts, vector)
         for row, counts, vector in zip(rows, terms, vectors, strict=True)
@@ -162,13 +164,18 @@ async def _keep(
 
 
 async def _by_meaning(
-    embedder: Embedder, vectors: Sequence[bytes | None], query: str, tenant: str
+    embedder: Embedder, vectors: Sequence[bytes | None], name: str, query: str, tenant: str
 ) -> list[int]:
     """Places of the documents that resemble the question, best first."""
     there = [i for i, one in enumerate(vectors) if one is not None]
     if not there:
         return []
-    made = await embedder.embed_queries([tokens.cut(query, EMBED_TOKENS)], tenant=tenant)
+    try:
+        made = await embedder.embed_queries([tokens.cut(query, EMBED_TOKENS)], tenant=tenant)
+    except ModelChanged:  # costs an arm, not the answer
+        return []
+    if made_by(embedder) != name:
+        return []
     asked = np.asarray(made[0], np.float32)
     matrix = np.stack([np.frombuffer(vectors[i] or b"", np.float32) for i in there])
     similar = matrix @ asked

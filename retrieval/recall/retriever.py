@@ -34,7 +34,7 @@ from retrieval.recall import event, intent, search
 from retrieval.settings import RecallSettings
 from retrieval.stopwatch import Stopwatch
 from retrieval.store import banks, memories
-from retrieval.store.heads import BankHead, vector_set
+from retrieval.store.heads import BankHead, made_by
 from retrieval.store.metadata import compiled
 from retrieval.types import Floats, Ints, RecallQuery, TemporalMode
 
@@ -132,10 +132,9 @@ class LocalRetriever:
             if not late:
                 searching = self._keyword_arm(bank, query, question, settings, budget, metadata)
             clock.running = "generate_query_embedding"
-            vectors = await embedding
+            vectors, ours = await embedding
             seconds["generate_query_embedding"] = time.perf_counter() - begin
             analyser = self._analysers(bank.head)
-            ours = vector_set(self._embedder.model_id, self._embedder.dimension)
             if bank.head.vector_set != ours:
                 vectors = None
             terms = await self._terms(analyser, question.besides or question.text)
@@ -189,20 +188,22 @@ class LocalRetriever:
             shortlist = await self._hydrated(shortlist)
         return replace(shortlist, seconds={**seconds, **shortlist.seconds})
 
-    async def _embed(self, texts: list[str], query: RecallQuery) -> Floats | None:
-        """Query vectors, or None where the embedder failed: the other arms still answer."""
+    async def _embed(self, texts: list[str], query: RecallQuery) -> tuple[Floats | None, str]:
+        """Query vectors and the name of their set; None where the embedder failed: the other arms
+        still answer."""
         try:
             vectors = await self._embedder.embed_queries(
                 texts, tenant=query.tenant, deadline=query.deadline
             )
+            ours = made_by(self._embedder)
         except Exception as error:  # costs an arm, never the answer
             _log.warning("embedding failed (%s: %s)", type(error).__name__, error)
             _log.debug("where embedding failed", exc_info=error)
-            return None
+            return None, ""
         if vectors.shape[0] != len(texts) or not np.isfinite(vectors).all():
             _log.warning("the embedder gave unusable vectors")
-            return None
-        return vectors
+            return None, ""
+        return vectors, ours
 
     async def _terms(self, analyser: Analyser, text: str) -> Query:
         if len(text) <= INLINE_TEXT:

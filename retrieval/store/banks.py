@@ -19,7 +19,8 @@ from retrieval.store.heads import BankHead
 from retrieval.text.folding import fold
 
 HEAD_COLUMNS = (
-    "bank, tenant_id, bank_id, version, generation, next_ordinal, vector_set, analyser, config"
+    "bank, tenant_id, bank_id, version, generation, next_ordinal, vector_set, analyser, config,"
+    " (select epoch from database_epoch) as epoch"
 )
 _HEAD = f"select {HEAD_COLUMNS} from banks where tenant_id = $1 and bank_id = $2"
 _ID_LIMIT, _ID_BYTES = 512, 1536
@@ -39,6 +40,7 @@ def as_head(row: Mapping[str, Any]) -> BankHead:
         vector_set=row["vector_set"],
         analyser=row["analyser"],
         config=row["config"],
+        epoch=row["epoch"],
     )
 
 
@@ -156,7 +158,10 @@ async def character(pool: Pool, tenant: str, bank_id: str) -> tuple[BankHead, Ma
     row = await read(
         pool,
         lambda connection: connection.fetchrow(
-            "select * from banks where tenant_id = $1 and bank_id = $2", tenant, bank_id
+            f"select {HEAD_COLUMNS}, name, disposition, mission from banks"
+            " where tenant_id = $1 and bank_id = $2",
+            tenant,
+            bank_id,
         ),
     )
     if row is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,8 @@ class BankHead:
     `bank` is the internal number (distribution key); `version` rises with every committed write,
     `generation` when ordinals were reassigned, and ordinals 0 .. next_ordinal - 1 are in use.
     `vector_set` and `analyser` name what the active vectors and postings were made with; both are
-    empty until the first write. `config` holds the bank's overrides in field form.
+    empty until the first write. `config` holds the bank's overrides in field form. Two heads can be
+    compared only within one `epoch` (see retrieval.store.epoch).
     """
 
     bank: int
@@ -26,6 +27,21 @@ class BankHead:
     vector_set: str
     analyser: str
     config: Mapping[str, Any] = field(default_factory=dict)
+    epoch: str = ""
+
+
+class Model(Protocol):
+    """What makes vectors, as `vector_set` names it."""
+
+    @property
+    def model_id(self) -> str: ...
+    @property
+    def dimension(self) -> int: ...
+
+
+def made_by(model: Model) -> str:
+    """The name of the vectors that the embedder makes."""
+    return vector_set(model.model_id, model.dimension)
 
 
 def vector_set(model_id: str, dimension: int) -> str:

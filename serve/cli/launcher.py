@@ -163,21 +163,10 @@ def _dsn(settings: Settings) -> str:
 def _migrate(settings: Settings) -> None:
     import asyncio
 
-    from retrieval.maintenance import keyword
-    from retrieval.store.database.migrate import migrate
-    from retrieval.store.database.pool import open_pool
-    from serve.opening.database import keyword_backend, pool_settings
+    from serve.opening.database import bring_up_to_date
 
-    async def work() -> None:
-        pool = await open_pool(pool_settings(settings))
-        try:
-            await migrate(pool)
-            if (backend := keyword_backend(settings)) is not None:
-                await keyword.ready(pool, backend)
-        finally:
-            await pool.finish()
-
-    asyncio.run(work())
+    if settings.database.run_migrations_on_startup:
+        asyncio.run(bring_up_to_date(settings))
 
 
 def _environment(settings: Settings, data: Path, folder: Path) -> Mapping[str, str]:

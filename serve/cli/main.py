@@ -1,5 +1,5 @@
-"""The `fourfold` command: serve, import, recall, reflect, mcp, bench, doctor, reembed, reindex,
-keys, tenants, openapi."""
+"""The `fourfold` command: serve, import, recall, reflect, mcp, bench, doctor, migrate, epoch,
+reembed, reindex, keys, tenants, openapi."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import orjson
 import typer
 
-from serve.cli import maintain, tenants
+from serve.cli import maintain, schema, tenants
 from serve.cli.options import DEFAULT_DATA, DEFAULT_URL, Config, Data, Key, Url
 from serve.mcp import command as mcp_command
 from serve.settings import Settings, SettingsError, load
@@ -198,19 +198,24 @@ def _with_pool(config: Path | None, data: Path, work: Callable[[Any], Awaitable[
     from serve.cli import launcher
 
     async def run(dsn: Settings) -> T:
-        from retrieval.store.database.migrate import migrate
+        from retrieval.store.database import migrate
         from retrieval.store.database.pool import open_pool
         from serve.opening.database import pool_settings
 
         pool = await open_pool(pool_settings(dsn))
         try:
-            await migrate(pool)
+            if own:
+                await migrate.migrate(pool)
+            else:  # others run on it, perhaps of another version: its schema is not ours to change
+                await migrate.check(pool)
             return await work(pool)
         finally:
             await pool.finish()
 
+    given = _settings(config)
+    own = given.database.database_url is None
     try:
-        with launcher.database(_settings(config), data) as settings:
+        with launcher.database(given, data) as settings:
             return asyncio.run(run(settings))
     except FourfoldError as error:
         raise _fail(error) from None
@@ -250,6 +255,7 @@ def revoke_key(key: str, config: Config = None, data: Data = DEFAULT_DATA) -> No
 
 maintain.add_to(app, _with_pool)
 tenants.add_to(app, _with_pool)
+schema.add_to(app, _settings, _fail, _with_pool)
 mcp_command.add_to(app, DEFAULT_URL)
 
 

@@ -105,8 +105,20 @@ class EmbedderReplica(_Model):
         return self.model.model_id, self.model.dimension
 
     async def embed(
-        self, texts: Sequence[str], passages: bool, tenant: str, left_s: float | None
+        self,
+        texts: Sequence[str],
+        passages: bool,
+        tenant: str,
+        left_s: float | None,
+        wanted: str = "",
     ) -> Floats | FourfoldError:
+        """`wanted` names the vectors that the caller counts on; ModelChanged where these would be
+        others."""
+        from retrieval.errors import ModelChanged
+        from retrieval.store.heads import made_by
+
+        if wanted and wanted != (own := made_by(self.model)):
+            return ModelChanged(wanted, own)
         self._signals.called(texts)
         embed = self.model.embed_passages if passages else self.model.embed_queries
         return await outcome(embed(texts, tenant=tenant, deadline=remote.deadline(left_s)))
@@ -166,7 +178,7 @@ class RetrieverReplica(_Holder):
         from serve import composition
 
         super().__init__(settings)
-        stages = composition.Stages(embedder=await _embedder(embedder), ranges=_ranges(ranges))
+        stages = composition.Stages(embedder=_embedder(embedder, settings), ranges=_ranges(ranges))
         self.retriever = await composition.open_retriever_alone(settings, stages, self._stack)
         self._signals = BankSignals(self.retriever.residency, settings.banks.bank_memory_bytes)
 
@@ -188,7 +200,7 @@ class IngestReplica(_Holder):
         from serve import composition
 
         super().__init__(settings)
-        stages = composition.Stages(embedder=await _embedder(embedder), ranges=_ranges(ranges))
+        stages = composition.Stages(embedder=_embedder(embedder, settings), ranges=_ranges(ranges))
         self.writer = await composition.open_writer_alone(settings, stages, self._stack)
         self._running = 0
 
@@ -224,8 +236,8 @@ class RecallReplica(_Replica):
         super().__init__(settings)
         elsewhere = composition.Stages(
             retriever=None if retriever is None else remote.RemoteRetriever(retriever),
-            embedder=await _embedder(embedder),
-            reranker=None if reranker is None else await remote.RemoteReranker(reranker).connect(),
+            embedder=_embedder(embedder, settings),
+            reranker=_reranker(reranker, settings),
             writer=None if ingest is None else remote.RemoteWriter(ingest),
             ranges=_ranges(ranges),
         )
@@ -247,8 +259,14 @@ class RecallReplica(_Replica):
         return {autoscaling.BUSY: self._loop.busy, autoscaling.LINE_S: line_s}
 
 
-async def _embedder(handle: Handle | None) -> remote.RemoteEmbedder | None:
-    return None if handle is None else await remote.RemoteEmbedder(handle).connect()
+def _embedder(handle: Handle | None, settings: Settings) -> remote.RemoteEmbedder | None:
+    wait_s = settings.limits.embed_wait_s
+    return None if handle is None else remote.RemoteEmbedder(handle, wait_s)
+
+
+def _reranker(handle: Handle | None, settings: Settings) -> remote.RemoteReranker | None:
+    wait_s = settings.limits.rerank_wait_s
+    return None if handle is None else remote.RemoteReranker(handle, wait_s)
 
 
 def _ranges(handle: Handle | None) -> remote.RemoteShards | None:
@@ -296,7 +314,7 @@ def _deployed(
         "graceful_shutdown_wait_loop_s": 0.2,
         "health_check_period_s": health_period_s(most),
         "health_check_timeout_s": HEALTH_TIMEOUT_S if most > 1 else ONLY_TIMEOUT_S,
-        "max_constructor_retry_count": 3,
+        "max_constructor_retry_count": 10,
         "max_surge_percent": SURGE_PERCENT if most > 1 else 0,
         "ray_actor_options": {"num_cpus": stage.cpus, "num_gpus": stage.gpus},
     }

@@ -7,6 +7,7 @@ machines. Expected errors come back as values, so that they stay what they are o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import dataclasses
 import time
@@ -35,6 +36,12 @@ Handle: TypeAlias = "DeploymentHandle[Any]"
 
 MARGIN_S = 0.05
 """A caller waits a little longer than the callee may take: the callee's own error says more."""
+
+BULK_WAIT_S = 300.0
+"""Most seconds that a write, or a batch of its passages, takes before its stage counts as hung."""
+
+WAKE_S = 60.0
+"""How long a call waits for the first replica of a stage, for the autoscaler to see."""
 
 
 async def outcome(work: Awaitable[T]) -> T | errors.FourfoldError:
@@ -80,16 +87,59 @@ def with_deadline(query: RecallQuery, left_s: float | None) -> RecallQuery:
     return dataclasses.replace(query, deadline=deadline(left_s))
 
 
-class RemoteEmbedder:
-    """An Embedder behind a handle; `connect` first."""
+def known_replicas(handle: Handle) -> int | None:
+    """How many replicas of a stage this process knows of; None before it heard of any, or where
+    Serve does not say."""
+    try:
+        if not handle.running_replicas_populated():
+            return None
+        return len(handle._router._asyncio_router.request_router.curr_replicas)  # type: ignore[union-attr]
+    except AttributeError:  # not public: without it, calls wait as long as they may
+        return None
 
-    def __init__(self, handle: Handle) -> None:
+
+class _Model:
+    """A model behind a handle: what it is comes with its first answer, so that nobody's start
+    waits for it."""
+
+    stage: str
+
+    def __init__(self, handle: Handle, wait_s: float) -> None:
         self._handle = handle
-        self._known = ("", 0)
+        self._wait_s = wait_s
+        self._waking: asyncio.Task[None] | None = None
 
-    async def connect(self) -> RemoteEmbedder:
-        self._known = await call("embedder", self._handle.describe.remote, left_s=None)
-        return self
+    def _until(self, deadline: float | None, wait_s: float) -> float:
+        """When to give up: at the deadline, or after the longest wait. Unavailable at once where
+        the stage has no replica: Serve would let the call wait for one."""
+        if known_replicas(self._handle) == 0:
+            if self._waking is None or self._waking.done():
+                self._waking = asyncio.create_task(self._wake())
+            raise errors.Unavailable(f"the {self.stage}", "none of it runs")
+        latest = time.monotonic() + wait_s
+        return latest if deadline is None else min(deadline, latest)
+
+    async def _wake(self) -> None:
+        """One call that waits, for the autoscaler to see; its answer is not for anybody."""
+        with contextlib.suppress(Exception):
+            await call(self.stage, self._handle.describe.remote, left_s=WAKE_S)
+
+    async def _describe(self, deadline: float) -> Any:
+        return await call(self.stage, self._handle.describe.remote, left_s=left(deadline))
+
+
+class RemoteEmbedder(_Model):
+    """An Embedder behind a handle: queries wait `wait_s` for it at most, passages BULK_WAIT_S.
+
+    Each call names the vectors that it counts on, and an embedder that makes others refuses it.
+    Then a query is asked again of the model that is there now; a write fails, to be repeated.
+    """
+
+    stage = "embedder"
+
+    def __init__(self, handle: Handle, wait_s: float) -> None:
+        super().__init__(handle, wait_s)
+        self._known = ("", 0)
 
     @property
     def model_id(self) -> str:
@@ -102,43 +152,54 @@ class RemoteEmbedder:
     async def embed_queries(
         self, texts: Sequence[str], *, tenant: str = "", deadline: float | None = None
     ) -> Floats:
-        return await self._embed(texts, False, tenant, deadline)
+        until = self._until(deadline, self._wait_s)
+        try:
+            return await self._embed(texts, False, tenant, until)
+        except errors.ModelChanged:
+            return await self._embed(texts, False, tenant, until)
 
     async def embed_passages(
         self, texts: Sequence[str], *, tenant: str = "", deadline: float | None = None
     ) -> Floats:
-        return await self._embed(texts, True, tenant, deadline)
+        return await self._embed(texts, True, tenant, self._until(deadline, BULK_WAIT_S))
 
     async def _embed(
-        self, texts: Sequence[str], passages: bool, tenant: str, deadline: float | None
+        self, texts: Sequence[str], passages: bool, tenant: str, deadline: float
     ) -> Floats:
-        seconds = left(deadline)
-        vectors: Floats = await call(
-            "embedder",
-            self._handle.embed.remote,
-            list(texts),
-            passages,
-            tenant,
-            seconds,
-            left_s=seconds,
-        )
+        if not self.model_id:
+            self._known = await self._describe(deadline)
+        known, seconds = self._known, left(deadline)
+        wanted = f"{known[0]}:{known[1]}"
+        try:
+            vectors: Floats = await call(
+                self.stage,
+                self._handle.embed.remote,
+                list(texts),
+                passages,
+                tenant,
+                seconds,
+                wanted,
+                left_s=seconds,
+            )
+        except errors.ModelChanged as error:
+            name, _, dimension = error.found.rpartition(":")
+            self._known = name, int(dimension)
+            raise
+        if self._known != known:  # by another call, while this one was under way
+            raise errors.ModelChanged(wanted, f"{self.model_id}:{self.dimension}")
         return vectors
 
 
-class RemoteReranker:
-    """A Reranker behind a handle; `connect` first."""
+class RemoteReranker(_Model):
+    """A Reranker behind a handle; a recall waits `wait_s` for it at most."""
 
+    stage = "reranker"
     name = "remote"
 
-    def __init__(self, handle: Handle) -> None:
-        self._handle = handle
+    def __init__(self, handle: Handle, wait_s: float) -> None:
+        super().__init__(handle, wait_s)
+        self._described = False
         self._reads_text = True
-
-    async def connect(self) -> RemoteReranker:
-        self.name, self._reads_text = await call(
-            "reranker", self._handle.describe.remote, left_s=None
-        )
-        return self
 
     @property
     def reads_text(self) -> bool:
@@ -153,9 +214,13 @@ class RemoteReranker:
         bank: str = "",
         deadline: float | None = None,
     ) -> Scores:
-        seconds = left(deadline)
+        until = self._until(deadline, self._wait_s)
+        if not self._described:
+            self.name, self._reads_text = await self._describe(until)
+            self._described = True
+        seconds = left(until)
         scores: Scores = await call(
-            "reranker",
+            self.stage,
             self._handle.rerank.remote,
             query,
             list(documents),
@@ -255,15 +320,23 @@ async def _read(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 class RemoteWriter:
-    """A Writer behind a handle."""
+    """A Writer behind a handle. A call that its stage does not answer ends after BULK_WAIT_S with
+    Unavailable: what became of it is not known, and a key (see `Key`) makes repeating it safe."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
     async def _do(self, method: str, *args: Any) -> dict[str, Any]:
-        answer: dict[str, Any] = await call(
-            "ingest", self._handle.do.remote, method, args, left_s=None
-        )
+        try:
+            answer: dict[str, Any] = await call(
+                "ingest", self._handle.do.remote, method, args, left_s=BULK_WAIT_S
+            )
+        except errors.DeadlineExceeded as error:
+            if error.stage != "ingest":  # its own, about a part of the work
+                raise
+            raise errors.Unavailable(
+                "the writer", "it does not answer: look before you repeat"
+            ) from error
         return answer
 
     async def retain(

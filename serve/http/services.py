@@ -10,7 +10,7 @@ from typing import Annotated, Any, Protocol
 from fastapi import Depends, Request
 
 from retrieval.mental.schedule import Documents
-from retrieval.protocols import Embedder
+from retrieval.protocols import Embedder, Reranker
 from retrieval.recall.engine import Recaller
 from retrieval.reflect.query import Listener, ReflectQuery, ReflectResult
 from retrieval.store import limits, tenants
@@ -133,11 +133,17 @@ class Services:
     """What keeps mental models up to date; None where nobody could write one."""
     embedder: Embedder | None = None
     """Makes vectors for what the endpoints search themselves, where this process can."""
-    models: Mapping[str, Any] = field(default_factory=dict)
-    """What the models are, for /health and /version."""
+    reranker: Reranker | None = None
+    """What orders results, for /health."""
     parts: tuple[Any, ...] = ()
     """Models that run in this process; each has `check_health`."""
     started: float = field(default_factory=time.monotonic)
+
+    @property
+    def models(self) -> Mapping[str, str]:
+        """What the models are, for /health; one elsewhere says so once it answered."""
+        embedder = "in the retriever" if self.embedder is None else self.embedder.model_id
+        return {"embedder": embedder or "remote", "reranker": getattr(self.reranker, "name", "")}
 
 
 async def _services(request: Request) -> Services:

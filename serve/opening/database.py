@@ -6,13 +6,26 @@ once.
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import time
 from contextlib import AsyncExitStack
 
+from retrieval.errors import Unavailable
 from retrieval.keyword import backends
 from retrieval.keyword.backends import KeywordBackend
+from retrieval.maintenance import keyword
+from retrieval.store.database import migrate
+from retrieval.store.database.migrate import SchemaTooOld
 from retrieval.store.database.pool import Pool, PoolSettings, open_pool
 from serve.settings import Settings
 from serve.settings.model import RESIDENT
+
+log = logging.getLogger(__name__)
+
+START_WAIT_S = 600.0
+"""How long a stage waits for its database when it starts."""
+START_LOOK_S = 2.0
 
 
 def pool_settings(settings: Settings) -> PoolSettings:
@@ -35,6 +48,39 @@ async def open_database(settings: Settings, stack: AsyncExitStack) -> Pool:
     pool = await open_pool(pool_settings(settings))
     stack.push_async_callback(pool.finish)
     return pool
+
+
+async def open_stage_database(settings: Settings, stack: AsyncExitStack) -> Pool:
+    """The database for a stage of the server, once it can be used.
+
+    A database that is away, or was not migrated yet, is waited for: a stage that gives up would be
+    started again and again, and then not at all. SchemaTooNew, SchemaChanged at once; Unavailable
+    and SchemaTooOld after START_WAIT_S.
+    """
+    give_up_at = time.monotonic() + START_WAIT_S
+    pool = await open_pool(pool_settings(settings), START_WAIT_S)
+    stack.push_async_callback(pool.finish)
+    while True:
+        try:
+            await migrate.check(pool)
+            return pool
+        except (SchemaTooOld, Unavailable) as error:
+            if time.monotonic() >= give_up_at:
+                raise
+            log.warning("%s; waiting for it", error)
+            await asyncio.sleep(START_LOOK_S)
+
+
+async def bring_up_to_date(settings: Settings, to: int | None = None) -> int:
+    """Migrates the database, and makes its keyword back-end ready; the schema's number."""
+    pool = await open_pool(pool_settings(settings))
+    try:
+        number = await migrate.migrate(pool, to)
+        if to is None and (backend := keyword_backend(settings)) is not None:
+            await keyword.ready(pool, backend)
+        return number
+    finally:
+        await pool.finish()
 
 
 def keyword_backend(settings: Settings) -> KeywordBackend | None:

@@ -131,6 +131,9 @@ class Database(Section):
     `target_session_attrs=read-write`: after a failover the new primary is found by itself."""
     database_schema: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_$-]{0,62}$")] = "public"
     """Schema of our tables; made if it is not there."""
+    run_migrations_on_startup: Flag = True
+    """`fourfold serve` brings the schema up to date when it starts. On a cluster, and where this is
+    false, only `fourfold migrate` does."""
     db_pool_min_size: Count = 5
     """Connections kept open per process."""
     db_pool_max_size: Positive = 100
@@ -339,6 +342,12 @@ class ServerLimits(Section):
     """Lists, statistics and single reads at once per process; the rest wait."""
     read_queue_max: Count = 64
     """Reads of one tenant that may wait in one process; above it 503."""
+    embed_wait_s: Seconds = 1.0
+    """Most seconds that a recall waits for the stage embedder where that is a deployment; then it
+    answers without the semantic arm."""
+    rerank_wait_s: Seconds = 2.0
+    """Most seconds that a recall waits for the stage reranker where that is a deployment; then its
+    results keep the fused order."""
     refusals_per_s: Count = 50
     """Refusals (4xx, 503) that one tenant, or all without a key, get at once; each one beyond is
     held back for a second. 0 = none is."""

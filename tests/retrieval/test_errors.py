@@ -20,6 +20,7 @@ EVERY = [
     errors.DeadlineExceeded("rerank"),
     errors.Unavailable("the database", "it restarts", 5.0),
     errors.StaleSnapshot("the bank", "its memories were rearranged"),
+    errors.ModelChanged("old:32", "new:32"),
     errors.ModelFailed("the answer cannot be used"),
     errors.ModelRefused("it declined"),
     errors.ModelCut("the answer was cut"),

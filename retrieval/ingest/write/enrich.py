@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.errors import FourfoldError, Unavailable
+from retrieval.errors import FourfoldError, ModelChanged, Unavailable
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.facts import Fact, Prepared
 from retrieval.keyword.analyser import Analyser, Document
 from retrieval.protocols import Embedder
 from retrieval.settings import RetainSettings
+from retrieval.store.heads import made_by
 from retrieval.store.segments.merge import Part, join
 from retrieval.text import tokens
 from retrieval.text.months import MONTHS
@@ -24,7 +25,9 @@ from retrieval.types import FactType, Floats, Ints
 
 
 def together(first: Prepared, second: Prepared) -> Prepared:
-    """The facts of both, in this order."""
+    """The facts of both, in this order. Unavailable where two models made their vectors."""
+    if first.vector_set != second.vector_set:
+        raise ModelChanged(first.vector_set, second.vector_set)
     parts = [
         Part(0, len(first), first.postings),
         Part(len(first), len(second), second.postings),
@@ -32,6 +35,7 @@ def together(first: Prepared, second: Prepared) -> Prepared:
     return Prepared(
         [*first.facts, *second.facts],
         np.concatenate([first.vectors, second.vectors]),
+        first.vector_set,
         join("postings", parts).arrays,
         np.concatenate([first.tokens, second.tokens]),
         [*first.signals, *second.signals],
@@ -104,7 +108,7 @@ async def prepare(
     settings: RetainSettings,
     facts: Sequence[Fact],
     tenant: str,
-    held: Floats | None = None,
+    held: Vectors | None = None,
 ) -> Prepared:
     """Vectors, postings and counts of the facts; heavy work leaves the event loop.
 
@@ -115,7 +119,15 @@ async def prepare(
         read, vectors = await asyncio.gather(reading, embedded(deps.embedder, facts, tenant))
     else:
         read, vectors = await reading, held
-    return Prepared(facts, vectors, read.postings, read.tokens, read.signals, read.analyser)
+    return Prepared(
+        facts,
+        vectors.rows,
+        vectors.vector_set,
+        read.postings,
+        read.tokens,
+        read.signals,
+        read.analyser,
+    )
 
 
 async def weighed_by(deps: WriteContext, settings: RetainSettings, prepared: Prepared) -> Prepared:
@@ -133,15 +145,24 @@ def _weigh(
     return analyser(settings).weigh(_documents(prepared.facts, prepared.signals))
 
 
-async def embedded(embedder: Embedder, facts: Sequence[Fact], tenant: str) -> Floats:
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Unit vectors, float32 (n, d), and the name of the model's set that they belong to."""
+
+    rows: Floats
+    vector_set: str
+
+
+async def embedded(embedder: Embedder, facts: Sequence[Fact], tenant: str) -> Vectors:
     """The passage vectors of facts; Unavailable where the embedder does not give them."""
     texts = await asyncio.to_thread(lambda: [embedding_text(fact) for fact in facts])
     try:
         vectors = await embedder.embed_passages(texts, tenant=tenant)
+        made = made_by(embedder)  # of this very answer
     except FourfoldError:
         raise
     except (OSError, RuntimeError) as error:
         raise Unavailable("the embedder", str(error) or type(error).__name__) from error
     if vectors.shape != (len(facts), embedder.dimension):
         raise Unavailable("the embedder", f"it gave {vectors.shape} for {len(facts)} texts")
-    return vectors
+    return Vectors(vectors, made)

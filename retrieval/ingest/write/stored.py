@@ -11,11 +11,11 @@ from uuid import UUID
 import numpy as np
 
 from retrieval.ingest.facts import Fact, Link, Mention, Prepared
-from retrieval.ingest.write.enrich import prepare
+from retrieval.ingest.write.enrich import Vectors, prepare
 from retrieval.ingest.write.transaction import Change
 from retrieval.store.database.pool import Connection
 from retrieval.store.segments import table as segments
-from retrieval.types import FactType, Floats, LinkType
+from retrieval.types import FactType, LinkType
 
 _SLICE: Final = 1_000
 """Rows that are read at once: the driver decodes an answer in one go."""
@@ -112,11 +112,11 @@ async def again(change: Change, pairs: Sequence[tuple[Stored, Fact]]) -> Rewrite
     """
     facts = [fact for _, fact in pairs]
     ordinals = np.array([memory.ordinal for memory, _ in pairs], np.int32)
-    held: Floats | None = None
+    held: Vectors | None = None
     if change.held.vector_set == change.deps.vector_set:  # else the bank is being re-embedded
-        held = await segments.vectors(
-            change.connection, change.bank, change.held.vector_set, ordinals
-        )
+        own = change.held.vector_set
+        rows = await segments.vectors(change.connection, change.bank, own, ordinals)
+        held = Vectors(rows, own)
     return Rewrite(
         await prepare(change.deps, change.settings, facts, change.held.tenant, held),
         await outgoing(change.connection, change.bank, [fact.id for fact in facts]),

@@ -269,7 +269,7 @@ class Change:
         self._touched = True
         connection, bank = self.connection, self.bank
         version = self.deps.analyser(self.settings).version
-        sets = await agreed(connection, self.held, self.deps.vector_set, version)
+        sets = await agreed(connection, self.held, prepared.vector_set, version)
         self._serving = sets.serving
         prepared = await weighed_by(self.deps, self.settings, prepared)
         facts = await references.with_known_ids(connection, bank, prepared.facts)

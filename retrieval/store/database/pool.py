@@ -116,10 +116,11 @@ class PoolSettings:
         }
 
 
-async def open_pool(settings: PoolSettings) -> Pool:
+async def open_pool(settings: PoolSettings, patience_s: float = 0.0) -> Pool:
     """A pool whose connections carry our codecs (jsonb as Python values) and session settings.
 
-    Raises Unavailable if the server cannot be reached, four seconds after it refused first.
+    Raises Unavailable if the server cannot be reached, four seconds after it refused first, or
+    after `patience_s`.
     """
     pooled = settings.statement_cache_size == 0
     session = settings.session()
@@ -170,7 +171,15 @@ async def open_pool(settings: PoolSettings) -> Pool:
             raise Unavailable(DATABASE, "it does not answer") from error
         return pool
 
-    return await _attempts(connect, settings.statement_timeout_s)
+    give_up_at = time.monotonic() + patience_s
+    while True:
+        try:
+            return await _attempts(connect, settings.statement_timeout_s)
+        except Unavailable as error:
+            if time.monotonic() + error.retry_after_s >= give_up_at:
+                raise
+            log.warning("%s; waiting for it", error)
+            await asyncio.sleep(error.retry_after_s)
 
 
 async def read(pool: Pool, work: Callable[[Connection], Awaitable[T]]) -> T:
