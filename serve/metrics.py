@@ -70,6 +70,19 @@ WAITING = Gauge(
     multiprocess_mode="livesum",
 )  # fmt: skip
 
+HOP_SECONDS = Histogram(
+    "fourfold_hop_seconds", "Duration of calls to a stage that were answered", ("stage",),
+    buckets=_SECONDS, registry=registry,
+)  # fmt: skip
+HOP_FAILURES = Counter(
+    "fourfold_hop_failures_total",
+    "Calls to a stage without an answer: its replica died, was late, full, or there was none",
+    ("stage", "kind"), registry=registry,
+)  # fmt: skip
+ROUTER_RANK = Counter(
+    "fourfold_router_rank_total", "Which of a bank's replicas a call went to", ("stage", "rank"),
+    registry=registry,
+)  # fmt: skip
 LOOP_LAG = Histogram(
     "fourfold_loop_lag_seconds", "How late an event loop runs what is due", buckets=_SECONDS,
     registry=registry,

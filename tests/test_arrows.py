@@ -43,7 +43,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"mental"},
     ],
     "models": [
-        {"types"},
+        {"types", "outward"},
         {"settings", "breaker"},
         {"batching", "recent", "tokencut"},
         {"local", "passthrough"},
@@ -52,7 +52,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"catalog"},
     ],
     "serve": [
-        {"settings", "metrics"},
+        {"settings", "metrics", "trace"},
         {"admission", "local"},
         {"opening"},
         {"http"},

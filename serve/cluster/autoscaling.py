@@ -41,7 +41,7 @@ FULL = 0.85
 BACKLOG_SHARE = 0.25
 """Replicas for a backlog, of those for what arrives: while new ones start it grows, and all of them
 would come when it is nearly gone."""
-SMALL_CHANGE = 0.8
+SMALL_CHANGE = 0.75
 """Replicas are given up only where so small a share of them was enough all the while."""
 UNSEEN_S = 0.1
 """A backlog of so much work is what any moment shows, and calls for nobody."""

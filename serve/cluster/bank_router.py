@@ -8,15 +8,17 @@ is is passed over for the next, and a bank comes back to its first replica when 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Any
 
+from ray.serve._private.common import ReplicaID
 from ray.serve.request_router import PendingRequest, RequestRouter, RunningReplica
 
 from retrieval.bank.shards.placement import (
     DEPTH,
     FEW,
+    REMEMBERED,
     Copies,
     Ranking,
     Traffic,
@@ -24,6 +26,8 @@ from retrieval.bank.shards.placement import (
     key_of,
     within_bound,
 )
+from serve import metrics
+from serve.cluster.attempts import SECOND
 from serve.cluster.slots import SLOT, TURN
 
 SILENCE_S = 0.5
@@ -32,6 +36,12 @@ replica costs a load, which is dearer than this wait."""
 
 TOTAL_S = 0.05
 """How old the sum of all loads may be; it takes a pass over all replicas."""
+
+SILENT_S = 2.0
+"""For so long a replica is asked last that left a call without an answer until another was asked;
+one that hangs is then asked every two seconds, until it is replaced."""
+
+MARK = SECOND[0]
 
 UNNAMED = 2**32
 """Replicas without a slot have numbers from here on, by their names."""
@@ -69,6 +79,9 @@ class BankRouter(RequestRouter):
         self._traffic = Traffic()
         self._copies = Copies()
         self._members = Members([])
+        self._asked: dict[str, ReplicaID] = {}
+        self._first: dict[str, set[ReplicaID]] = {}
+        self._silent: dict[ReplicaID, float] = {}
         self._total, self._summed_at = 0.0, float("-inf")
 
     async def choose_replicas(
@@ -79,8 +92,9 @@ class BankRouter(RequestRouter):
         """Ranks, best first; inside a rank Serve takes the replica with the shortest queue."""
         if pending_request is None or not pending_request.metadata.session_id:
             return [candidate_replicas]
-        bank, routing = pending_request.metadata.session_id, pending_request.routing_context
-        again = routing.should_backoff
+        bank, mark, attempt = pending_request.metadata.session_id.partition(MARK)
+        routing = pending_request.routing_context
+        again = routing.should_backoff or bool(attempt)
         routing.should_backoff = True  # where all are full
         now = self._clock()
         share = self._traffic.share(bank) if again else self._traffic.seen(bank, now)
@@ -90,8 +104,9 @@ class BankRouter(RequestRouter):
         if now - self._summed_at >= TOTAL_S:
             self._total, self._summed_at = sum(map(self._load, candidate_replicas)), now
         members, size = self._members, len(self._members.by_slot)
-        busy = self._total >= size and self._traffic.known(now) >= FEW
-        needed = copies_for(share, size) if busy else 1
+        known = self._traffic.known(now)
+        busy = self._total >= size and known >= FEW
+        needed = copies_for(share, size, known) if busy else 1
         copies = min(size, self._copies.of(bank, needed, now))
         order = within_bound(
             members.ranking.first(bank, max(copies, DEPTH)),
@@ -104,8 +119,39 @@ class BankRouter(RequestRouter):
         ranks += [members.by_slot[slot] for slot in order[copies:]]
         if size > len(order):
             ranks.append(candidate_replicas)
+        if attempt and (asked := self._asked.get(bank)) is not None:
+            if mark + attempt == SECOND:
+                self._silent[asked] = now + SILENT_S
+            ranks = _behind(ranks, {asked})
+        if self._silent:
+            self._silent = {one: until for one, until in self._silent.items() if until > now}
+            ranks = _behind(ranks, self._silent)
+        self._first[bank] = {replica.replica_id for replica in ranks[0]}
         return ranks
+
+    def on_request_routed(
+        self, pending_request: PendingRequest, replica_id: ReplicaID, result: Any
+    ) -> None:
+        bank = pending_request.metadata.session_id.partition(MARK)[0]
+        if not bank:
+            return
+        if len(self._asked) >= REMEMBERED:
+            self._asked.clear()
+            self._first.clear()
+        self._asked[bank] = replica_id
+        first = self._first.get(bank, ())
+        rank = "first" if replica_id in first else "next"
+        metrics.ROUTER_RANK.labels(self._deployment_id.name.lower(), rank).inc()
 
     def _load(self, replica: RunningReplica) -> float:
         """Requests in flight, as far as this router knows."""
         return float(self.replica_queue_len_cache.get(replica.replica_id) or 0)
+
+
+def _behind(
+    ranks: list[list[RunningReplica]], late: Container[ReplicaID]
+) -> list[list[RunningReplica]]:
+    """`ranks` with the replicas of `late` behind all others."""
+    before = [[each for each in rank if each.replica_id not in late] for rank in ranks]
+    after = [[each for each in rank if each.replica_id in late] for rank in ranks]
+    return [rank for rank in (*before, *after) if rank]

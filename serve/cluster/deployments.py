@@ -26,6 +26,7 @@ from serve.cluster.remote import Handle, outcome
 from serve.cluster.signals import BankSignals, LineGauge, LoopGauge, ModelSignals
 from serve.settings import Settings, parse
 from serve.settings.model import Stage
+from serve.trace import NONE, Trace
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -111,6 +112,7 @@ class EmbedderReplica(_Model):
         tenant: str,
         left_s: float | None,
         wanted: str = "",
+        trace: Trace = NONE,
     ) -> Floats | FourfoldError:
         """`wanted` names the vectors that the caller counts on; ModelChanged where these would be
         others."""
@@ -121,7 +123,9 @@ class EmbedderReplica(_Model):
             return ModelChanged(wanted, own)
         self._signals.called(texts)
         embed = self.model.embed_passages if passages else self.model.embed_queries
-        return await outcome(embed(texts, tenant=tenant, deadline=remote.deadline(left_s)))
+        return await outcome(
+            embed(texts, tenant=tenant, deadline=remote.deadline(left_s)), "embed", trace
+        )
 
 
 class RerankerReplica(_Model):
@@ -141,12 +145,15 @@ class RerankerReplica(_Model):
         tenant: str,
         bank: str,
         left_s: float | None,
+        trace: Trace = NONE,
     ) -> Scores | FourfoldError:
         self._signals.called(documents)
         return await outcome(
             self.model.rerank(
                 query, documents, tenant=tenant, bank=bank, deadline=remote.deadline(left_s)
-            )
+            ),
+            "rerank",
+            trace,
         )
 
 
@@ -164,11 +171,16 @@ class RangesReplica(_Holder):
         return self._signals.report(self._loop)
 
     async def do(
-        self, method: str, args: Sequence[Any], named: Mapping[str, Any], left_s: float | None
+        self,
+        method: str,
+        args: Sequence[Any],
+        named: Mapping[str, Any],
+        left_s: float | None,
+        trace: Trace = NONE,
     ) -> Any:
         """One call of `retrieval.bank.shards.shard.Ranges`, by name."""
         work = getattr(self.ranges, method)
-        return await outcome(work(*args, **named, deadline=remote.deadline(left_s)))
+        return await outcome(work(*args, **named, deadline=remote.deadline(left_s)), "range", trace)
 
 
 class RetrieverReplica(_Holder):
@@ -186,11 +198,21 @@ class RetrieverReplica(_Holder):
         return self._signals.report(self._loop)
 
     async def retrieve(
-        self, query: RecallQuery, texts: bool, left_s: float | None
+        self, query: RecallQuery, texts: bool, left_s: float | None, trace: Trace = NONE
     ) -> Shortlist | FourfoldError:
         return await outcome(
-            self.retriever.retrieve(remote.with_deadline(query, left_s), texts=texts)
+            self.retriever.retrieve(remote.with_deadline(query, left_s), texts=texts),
+            "retrieve",
+            trace,
         )
+
+    async def retrieve_held(
+        self, query: RecallQuery, texts: bool, left_s: float | None, trace: Trace = NONE
+    ) -> Shortlist | FourfoldError | None:
+        """None where the bank is not in memory here: a hedge is not worth a load."""
+        if not await self.retriever.holds(query.tenant, query.bank_id):
+            return None
+        return await self.retrieve(query, texts, left_s, trace)
 
 
 class IngestReplica(_Holder):
@@ -204,12 +226,14 @@ class IngestReplica(_Holder):
         self.writer = await composition.open_writer_alone(settings, stages, self._stack)
         self._running = 0
 
-    async def do(self, method: str, args: Sequence[Any]) -> dict[str, Any] | FourfoldError:
+    async def do(
+        self, method: str, args: Sequence[Any], trace: Trace = NONE
+    ) -> dict[str, Any] | FourfoldError:
         """One call of `serve.http.services.Writer`, by name."""
         work = getattr(self.writer, method)
         self._running += 1
         try:
-            return await outcome(work(*args))
+            return await outcome(work(*args), "ingest", trace)
         finally:
             self._running -= 1
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from math import ceil, inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,9 +112,14 @@ def within_bound(
     return [slot for slot in order if slot not in full] + full if full else list(order)
 
 
-def copies_for(share: float, replicas: int) -> int:
-    """How many replicas a bank with this share (0..1) of all load needs to stay under the mean."""
-    return max(1, min(replicas, -int(-share * replicas // 1)))
+def copies_for(share: float, replicas: int, known: float = inf) -> int:
+    """How many replicas a bank with this share (0..1) of all load needs to stay under the mean.
+
+    `known` is how many requests the share was seen in: what chance alone may have added, two
+    deviations of it, calls for no copy.
+    """
+    sure = max(0.0, share - 2.0 * sqrt(share / known))
+    return max(1, min(replicas, ceil(round(sure * replicas, 9))))
 
 
 class Copies:
