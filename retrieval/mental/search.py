@@ -66,8 +66,9 @@ async def search(
         tests.append(f"id <> all({bind(list(without))}::text[])")
     if (tags := visible("tags", wanted, bind)) is not None:
         tests.append(f"({tags})")
+    made = None if embedder is None else made_by(embedder)
     rows = await read(
-        pool, lambda c: pages.searchable(c, head.bank, " and ".join(tests), parameters)
+        pool, lambda c: pages.searchable(c, head.bank, " and ".join(tests), parameters, made)
     )
     if not rows:
         return []

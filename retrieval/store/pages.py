@@ -187,16 +187,18 @@ async def remove(connection: Connection, bank: int, id: str) -> None:
 
 
 async def searchable(
-    connection: Connection, bank: int, where: str, parameters: Sequence[Any]
+    connection: Connection, bank: int, where: str, parameters: Sequence[Any], vector_set: str | None
 ) -> list[Mapping[str, Any]]:
-    """The models that pass `where` (its parameters from $2 on), with terms and vectors; for one
-    whose terms were never counted, what they are counted from."""
+    """The models that pass `where` (its parameters from $2 on), with terms and vectors; where it
+    lacks terms, or a vector of this set, what they are made of."""
     rows: list[Mapping[str, Any]] = await connection.fetch(
         "select id, revision, terms, vector, vector_set, name, source_query,"
-        " case when terms is null or vector is null then content end as content"
+        " case when terms is null or vector is null or vector_set <> $"
+        f"{len(parameters) + 2} then content end as content"
         f" from mental_models where bank = $1 and {where} order by id limit {mental_models.MOST}",
         bank,
         *parameters,
+        vector_set,
     )
     return rows
 

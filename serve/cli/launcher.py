@@ -30,6 +30,7 @@ from serve import metrics
 from serve.local import haproxy, logs, loopback, node, processes, sample
 from serve.local.processes import InUse
 from serve.settings import Settings
+from serve.settings import secrets as secret_settings
 
 SERVE_STOP_S, RAY_STOP_S, REST_STOP_S = 4.5, 2.0, 0.5
 """Seconds for an orderly stop of each; what is left then is ended."""
@@ -41,8 +42,11 @@ OBJECT_STORE_BYTES = 80 * 2**20
 """Ray's shared memory: our calls are small and travel past it."""
 
 
-def run(settings: Settings, data: Path) -> None:
-    """Serves until a signal comes. Raises InUse, and what parts raise that cannot start."""
+def run(settings: Settings, tree: Mapping[str, Any], data: Path) -> None:
+    """Serves until a signal comes. Raises InUse, and what parts raise that cannot start.
+
+    `tree`: the sections of the configuration file that `settings` were read from.
+    """
     data = data.resolve()
     with Signals() as signals, ExitStack() as stack:
         stack.enter_context(processes.owned(data))
@@ -50,6 +54,7 @@ def run(settings: Settings, data: Path) -> None:
         _require_free(settings.server.host, settings.server.port)
         processes.adopt_orphans()
         stack.callback(processes.end_descendants, REST_STOP_S)
+        own_database = settings.database.database_url is None
         first_start = not (data / "postgres").exists()
         os.environ.update(_environment(settings, data, folder))  # Ray reads it when it is imported
         with processes.loading(folder):
@@ -63,7 +68,11 @@ def run(settings: Settings, data: Path) -> None:
             with told("importing Ray"):
                 importing.join()
             os.environ[processes.RUN] = str(folder)  # not PostgreSQL's: that is never just killed
-            _start_ray(settings, folder, stack)
+            os.environ["FOURFOLD_PORT"] = str(settings.server.port)
+            if own_database:  # each process reads its settings for itself
+                os.environ["FOURFOLD_DATABASE_URL"] = _dsn(settings)
+            portable = secret_settings.moved_to_files(tree, folder / "secrets")
+            _start_ray(settings, portable, folder, stack)
             signals.listen()  # Ray has put its own handler in place of ours
             health = _ready(settings, first_start)
         _say(settings, data, health)
@@ -207,7 +216,7 @@ def _checkout() -> str:
     return str(Path(__file__).resolve().parents[2])
 
 
-def _start_ray(settings: Settings, folder: Path, stack: ExitStack) -> None:
+def _start_ray(settings: Settings, tree: Mapping[str, Any], folder: Path, stack: ExitStack) -> None:
     import ray
     from ray import serve
 
@@ -235,7 +244,7 @@ def _start_ray(settings: Settings, folder: Path, stack: ExitStack) -> None:
         )
     with told("opening models and banks"):
         serve.run(
-            application(settings),
+            application(tree),
             name=APP,
             route_prefix="/",
             logging_config={

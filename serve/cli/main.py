@@ -16,7 +16,7 @@ import typer
 from serve.cli import maintain, schema, tenants
 from serve.cli.options import DEFAULT_DATA, DEFAULT_URL, Config, Data, Key, Url
 from serve.mcp import command as mcp_command
-from serve.settings import Settings, SettingsError, load
+from serve.settings import Settings, SettingsError, load, load_file
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ def serve(
 
     settings = _settings(config, port)
     try:
-        launcher.run(settings, data)
+        launcher.run(settings, load_file(config) if config else {}, data)
     except (InUse, FourfoldError, RuntimeError, OSError) as error:
         raise _fail(error) from None
 

@@ -11,20 +11,22 @@ this too, and torch alone takes two seconds and 200 MB.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ray import serve
 from ray.serve.config import RequestRouterConfig
 
 from serve.cluster import autoscaling, remote, slots
 from serve.cluster.bank_router import BankRouter
+from serve.cluster.portions import portion
 from serve.cluster.remote import Handle, outcome
 from serve.cluster.signals import BankSignals, LineGauge, LoopGauge, ModelSignals
-from serve.settings import Settings, parse
+from serve.settings import Settings, SettingsError, parse, secrets
 from serve.settings.model import Stage
 from serve.trace import NONE, Trace
 
@@ -36,7 +38,12 @@ if TYPE_CHECKING:
     from retrieval.ranking.shortlist import Shortlist
     from retrieval.types import Floats, RecallQuery
 
+log = logging.getLogger(__name__)
+
 APP = "fourfold"
+
+Told: TypeAlias = Mapping[str, Any]
+"""Sections of a configuration file without secrets (see serve.cluster.portions)."""
 
 HEALTH_PERIOD_S = 2.0
 HEALTH_TIMEOUT_S = 3.0
@@ -52,13 +59,16 @@ falls, and each takes the slot of one that still serves."""
 
 
 class _Replica:
-    """Resources with the life of a replica: closed in reverse order when it goes."""
+    """Resources with the life of a replica: closed in reverse order when it goes.
 
-    def __init__(self, settings: Settings) -> None:
+    Its settings are what it is `told`, and its own environment and files, where the secrets are.
+    """
+
+    def __init__(self, told: Told) -> None:
         from serve.local import logs
 
-        logs.setup(settings)
-        self._settings = settings
+        self.settings = parse(told, os.environ)
+        logs.setup(self.settings)
         self._stack = AsyncExitStack()
         self._loop = LoopGauge()
         looking = asyncio.create_task(self._loop.run())
@@ -96,11 +106,11 @@ class _Model(_Replica):
 
 
 class EmbedderReplica(_Model):
-    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
+    async def __init__(self, told: Told) -> None:  # type: ignore[misc]
         from serve.opening import inference
 
-        super().__init__(settings)
-        self.model = await inference.open_embedder(settings, self._stack)
+        super().__init__(told)
+        self.model = await inference.open_embedder(self.settings, self._stack)
 
     async def describe(self) -> tuple[str, int]:
         return self.model.model_id, self.model.dimension
@@ -129,11 +139,11 @@ class EmbedderReplica(_Model):
 
 
 class RerankerReplica(_Model):
-    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
+    async def __init__(self, told: Told) -> None:  # type: ignore[misc]
         from serve.opening import inference
 
-        super().__init__(settings)
-        self.model = await inference.open_reranker(settings, self._stack)
+        super().__init__(told)
+        self.model = await inference.open_reranker(self.settings, self._stack)
 
     async def describe(self) -> tuple[str, bool]:
         return self.model.name, self.model.reads_text
@@ -160,12 +170,12 @@ class RerankerReplica(_Model):
 class RangesReplica(_Holder):
     """Vectors and postings of ranges of banks that are split."""
 
-    async def __init__(self, settings: Settings) -> None:  # type: ignore[misc]
+    async def __init__(self, told: Told) -> None:  # type: ignore[misc]
         from serve import composition
 
-        super().__init__(settings)
-        self.ranges = await composition.open_ranges(settings, self._stack)
-        self._signals = BankSignals(self.ranges, settings.banks.bank_memory_bytes)
+        super().__init__(told)
+        self.ranges = await composition.open_ranges(self.settings, self._stack)
+        self._signals = BankSignals(self.ranges, self.settings.banks.bank_memory_bytes)
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         return self._signals.report(self._loop)
@@ -185,11 +195,12 @@ class RangesReplica(_Holder):
 
 class RetrieverReplica(_Holder):
     async def __init__(  # type: ignore[misc]
-        self, settings: Settings, embedder: Handle | None, ranges: Handle | None
+        self, told: Told, embedder: Handle | None, ranges: Handle | None
     ) -> None:
         from serve import composition
 
-        super().__init__(settings)
+        super().__init__(told)
+        settings = self.settings
         stages = composition.Stages(embedder=_embedder(embedder, settings), ranges=_ranges(ranges))
         self.retriever = await composition.open_retriever_alone(settings, stages, self._stack)
         self._signals = BankSignals(self.retriever.residency, settings.banks.bank_memory_bytes)
@@ -217,11 +228,12 @@ class RetrieverReplica(_Holder):
 
 class IngestReplica(_Holder):
     async def __init__(  # type: ignore[misc]
-        self, settings: Settings, embedder: Handle | None, ranges: Handle | None
+        self, told: Told, embedder: Handle | None, ranges: Handle | None
     ) -> None:
         from serve import composition
 
-        super().__init__(settings)
+        super().__init__(told)
+        settings = self.settings
         stages = composition.Stages(embedder=_embedder(embedder, settings), ranges=_ranges(ranges))
         self.writer = await composition.open_writer_alone(settings, stages, self._stack)
         self._running = 0
@@ -238,7 +250,7 @@ class IngestReplica(_Holder):
             self._running -= 1
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
-        waiting = max(0, self._running - self._settings.limits.write_max_concurrent)
+        waiting = max(0, self._running - self.settings.limits.write_max_concurrent)
         oldest_s = await self.writer.oldest_operation_s()
         return {autoscaling.OLDEST_S: oldest_s, autoscaling.WAITING_WRITES: float(waiting)}
 
@@ -248,7 +260,7 @@ class RecallReplica(_Replica):
 
     async def __init__(  # type: ignore[misc]
         self,
-        settings: Settings,
+        told: Told,
         retriever: Handle | None,
         embedder: Handle | None,
         reranker: Handle | None,
@@ -257,7 +269,10 @@ class RecallReplica(_Replica):
     ) -> None:
         from serve import app, composition
 
-        super().__init__(settings)
+        super().__init__(told)
+        settings = self.settings
+        for warning in settings.warnings:
+            log.warning("settings: %s", warning)
         elsewhere = composition.Stages(
             retriever=None if retriever is None else remote.RemoteRetriever(retriever),
             embedder=_embedder(embedder, settings),
@@ -298,19 +313,30 @@ def _ranges(handle: Handle | None) -> remote.RemoteShards | None:
 
 
 def build(args: dict[str, Any]) -> serve.Application:
-    """The application from the sections of a configuration file and the environment."""
-    return application(parse(args, os.environ))
+    """The application from the sections of a configuration file and the environment.
+
+    SettingsError for secrets in it: Ray keeps what it is given, and shows it.
+    """
+    if found := secrets.written(args):
+        raise SettingsError(
+            f"{', '.join(found)}: no secrets here, where Ray keeps them. Name a file that holds it"
+            f" ({found[0]}{secrets.SUFFIX}), or set the variable in the environment of every node"
+        )
+    return application(args)
 
 
-def application(settings: Settings) -> serve.Application:
-    """The application: which stages are deployments, and which run inside their caller."""
+def application(tree: Told) -> serve.Application:
+    """The application: which stages are deployments, and which run inside their caller. `tree`:
+    the sections of a configuration file, without secrets."""
+    settings = parse(tree, os.environ)
     stages = settings.stages
 
     def alone(name: str, replica: type[_Replica], stage: Stage, *args: Any) -> Any:
         """The stage's deployment, bound; None where it runs inside its caller."""
         if stage.placement == "inline":
             return None
-        return _deployed(name, replica, stage, settings).bind(settings, *args)
+        told = portion(tree, name.lower())
+        return _deployed(name, replica, stage, settings).bind(told, *args)
 
     embedder = alone("Embedder", EmbedderReplica, stages.embedder)
     reranker = alone("Reranker", RerankerReplica, stages.reranker)
@@ -319,7 +345,8 @@ def application(settings: Settings) -> serve.Application:
     ingest = alone("Ingest", IngestReplica, stages.ingest, embedder, ranges)
     ingress_stage = stages.recall.model_copy(update={"replicas": settings.server.workers})
     ingress = _deployed("Recall", serve.ingress()(RecallReplica), ingress_stage, settings)
-    return ingress.bind(settings, retriever, embedder, reranker, ingest, ranges)
+    told = portion(tree, "recall")
+    return ingress.bind(told, retriever, embedder, reranker, ingest, ranges)
 
 
 def health_period_s(replicas: int) -> float:

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from serve.settings import llm
+from serve.settings import llm, secrets
 from serve.settings.compatible import ALIASES, REASONS, REPLACED, UNPREFIXED, WITHOUT_EFFECT
 from serve.settings.model import RerankerMember, Settings
 
@@ -57,6 +57,10 @@ def load_file(path: Path) -> dict[str, Any]:
 def parse(tree: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
     """Validated settings from sections of a file and a flat environment."""
     warnings: list[str] = []
+    try:
+        tree, env = secrets.read(tree), secrets.read_environment(env, PREFIXES)
+    except secrets.UnreadableSecret as error:
+        raise SettingsError(str(error)) from None
     sections = {name: dict(_mapping(name, value)) for name, value in tree.items()}
     origin: dict[tuple[str, ...], str] = {}
     members: dict[int, dict[str, tuple[str, str]]] = {}
