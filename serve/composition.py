@@ -59,6 +59,7 @@ from serve import metrics
 from serve.admission.controller import AdmissionController, AdmissionLimits, LimitShare
 from serve.admission.membership import Membership
 from serve.http.services import Services, Writer
+from serve.opening import reports
 from serve.opening.database import keyword_backend, open_stage_database
 from serve.opening.inference import open_embedder, open_reranker
 from serve.opening.llm import LanguageModels, open_models
@@ -164,6 +165,7 @@ async def _report(cache: SnapshotCache[Any]) -> None:
     while True:
         now = cache.metrics()
         metrics.resident(now, before)
+        metrics.BANK_BUDGET.set(cache.budget_bytes)
         before = now
         await asyncio.sleep(REPORT_PERIOD_S)
 
@@ -263,6 +265,7 @@ async def open_writer(
         for worker in workers:
             await worker.start()
             stack.push_async_callback(worker.stop)
+        reports.background(pool, stack)
         upkeep = Upkeep(deps)
         upkeep.start()
         stack.push_async_callback(upkeep.close)
@@ -312,7 +315,13 @@ def recall_admission(
 ) -> AdmissionController:
     """Admission of recalls; a tenant's own limits win over those of the settings."""
     most, line = settings.recall.recall_max_concurrent, settings.limits.recall_queue_max
-    return AdmissionController(most, line, limits=_recall_limits(settings, pool), share=share)
+    return AdmissionController(
+        most,
+        line,
+        limits=_recall_limits(settings, pool),
+        share=share,
+        refused=metrics.refusals("recall"),
+    )
 
 
 def _recall_limits(settings: Settings, pool: Pool) -> Callable[[str], Awaitable[AdmissionLimits]]:
@@ -343,7 +352,9 @@ def write_admission(
         )
 
     most, line = settings.limits.write_max_concurrent, settings.limits.write_queue_max
-    return AdmissionController(most, line, limits=limits, share=share)
+    return AdmissionController(
+        most, line, limits=limits, share=share, refused=metrics.refusals("write")
+    )
 
 
 def reflect_admission(
@@ -359,7 +370,9 @@ def reflect_admission(
 def read_admission(settings: Settings) -> AdmissionController:
     """Admission of lists, statistics and single reads: bounds and turns, no rates."""
     common = settings.limits
-    return AdmissionController(common.read_max_concurrent, common.read_queue_max)
+    return AdmissionController(
+        common.read_max_concurrent, common.read_queue_max, refused=metrics.refusals("read")
+    )
 
 
 def _first(own: N | None, common: N) -> N:
@@ -397,7 +410,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
     gc.freeze()
     membership = Membership(pool)
     await membership.join(stack)
-    return Services(
+    services = Services(
         settings=settings,
         pool=pool,
         recaller=recaller,
@@ -413,6 +426,13 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         reranker=reranker,
         parts=tuple(parts),
     )
+    there = {
+        "recall": services.recall_admission,
+        "write": services.write_admission,
+        "read": services.read_admission,
+    }
+    reports.doors(there, stack)
+    return services
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
 """The `fourfold` command: serve, import, recall, reflect, mcp, bench, doctor, migrate, epoch,
-reembed, reindex, keys, tenants, openapi."""
+reembed, reindex, keys, tenants, openapi, metrics, top."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import orjson
 import typer
 
-from serve.cli import maintain, schema, tenants
+from serve.cli import maintain, schema, tenants, watch
 from serve.cli.options import DEFAULT_DATA, DEFAULT_URL, Config, Data, Key, Url
 from serve.mcp import command as mcp_command
 from serve.settings import Settings, SettingsError, load, load_file
@@ -29,6 +29,7 @@ app = typer.Typer(
 )
 keys = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
 app.add_typer(keys, name="keys")
+watch.add_to(app)
 
 
 def _fail(message: object) -> typer.Exit:

@@ -66,6 +66,7 @@ class _Replica:
 
     def __init__(self, told: Told) -> None:
         from serve.local import logs
+        from serve.opening import reports
 
         self.settings = parse(told, os.environ)
         logs.setup(self.settings)
@@ -73,6 +74,7 @@ class _Replica:
         self._loop = LoopGauge()
         looking = asyncio.create_task(self._loop.run())
         self._stack.callback(looking.cancel)
+        reports.memory(self._stack)
 
     async def check_health(self) -> None:
         """That the loop which serves answers this is what is asked: a blocked one does not."""

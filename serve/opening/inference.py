@@ -100,13 +100,19 @@ def reranker_settings(settings: Settings, member: RerankerMember) -> RerankerSet
 
 
 def observer(model: str) -> Observe:
-    """Measurements of a model's engine as Prometheus histograms."""
-    measures: dict[str, Any] = {}
+    """Measurements of a model's engine as Prometheus metrics, each in one unit; those that only
+    benchmarks look at are left out."""
+    histograms = {
+        "batch_s": metrics.MODEL_BATCH_SECONDS.labels(model),
+        "queue_s": metrics.MODEL_WAIT_SECONDS.labels(model),
+        "batch_tokens": metrics.MODEL_BATCH_TOKENS.labels(model),
+    }
 
     def observe(name: str, value: float) -> None:
-        if name not in measures:
-            measures[name] = metrics.MODEL.labels(model, name)
-        measures[name].observe(value)
+        if (found := histograms.get(name)) is not None:
+            found.observe(value)
+        elif name == "degraded" or name.startswith("member_failed"):
+            metrics.MODEL_EVENTS.labels(model, name.partition(".")[0]).inc()
 
     return observe
 

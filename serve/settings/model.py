@@ -91,6 +91,13 @@ class Server(Section):
     """How many such older files are kept."""
     access_log: Flag = False
     """Log every request."""
+    slow_recall_s: Seconds = 1.0
+    """Recalls that take longer are logged with what they spent their time on."""
+    traces_endpoint: Text = None
+    """Where spans go, such as http://collector:4318/v1/traces (OTLP over HTTP); unset: nowhere.
+    Needs the extra `traces`."""
+    traces_sampled: Annotated[float, Field(ge=0, le=1)] = 0.01
+    """Share of requests that begin a trace, where they bring none."""
     max_body_bytes: Positive = 16 * 2**20
     """Largest body of a retain or an import, decoded; above it the answer is 413."""
     max_small_body_bytes: Positive = 2**20

@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import orjson
-from fastapi import Header
+from fastapi import Header, Request
 from starlette.responses import Response
 
 from retrieval.errors import InvalidInput
 from retrieval.store import banks
-from serve import metrics
+from serve import metrics, trace
+from serve.http.following import SlowLog
 from serve.http.routing import Router
 from serve.http.services import Given, Tenant
 from serve.http.wire.common import local_moment
@@ -26,6 +27,7 @@ router = Router(tags=["memory"])
 
 @router.post(f"{BANK}/memories/recall", operation_id="recall_memories")
 async def recall(
+    request: Request,
     bank_id: str,
     body: RecallBody,
     tenant: Tenant,
@@ -40,13 +42,21 @@ async def recall(
     deadline = time.monotonic() + min(x_request_timeout_s or most, most)
     now = _anchor(body.query_timestamp)
     query = body.to_query(tenant, bank_id, now=now, deadline=deadline)
-    with metrics.measured("recall"):
+    begin = time.perf_counter()
+    with metrics.measured("recall"), trace.span("recall"):
         async with services.recall_admission.enter(tenant, deadline):
             if body.nothing_asked:
                 await banks.head(services.pool, tenant, bank_id)
                 return Response(b'{"results":[]}', media_type="application/json")
             result = await services.recaller.recall(query)
         content = orjson.dumps(result.body, option=orjson.OPT_SERIALIZE_NUMPY)
+    slow_log: SlowLog = request.app.state.slow_log
+    slow_log.recalled(
+        time.perf_counter() - begin,
+        dict(result.seconds),
+        result.degraded,
+        len(result.body["results"]),
+    )
     metrics.recalled(result.seconds, result.degraded, len(result.body["results"]))
     headers = dict(result.headers)
     if result.degraded:

@@ -109,11 +109,4 @@ async def scrape(request: Request, services: Given) -> Response:
         wanted = server.metrics_api_key.get_secret_value()
         if not secrets.compare_digest(bearer(request).encode(), wanted.encode()):
             raise Unauthorized("metrics need a key: send `Authorization: Bearer <key>`")
-    for name, admission in (
-        ("recall", services.recall_admission),
-        ("write", services.write_admission),
-        ("read", services.read_admission),
-    ):
-        metrics.RUNNING.labels(name).set(admission.running)
-        metrics.WAITING.labels(name).set(admission.waiting)
     return Response(metrics.render(), media_type=metrics.CONTENT_TYPE)
