@@ -22,6 +22,7 @@ import httpx
 import psutil
 
 from retrieval.store.database.embedded import EmbeddedPostgres
+from serve.local import loopback
 from serve.settings import parse
 from serve.settings.model import Stage
 from tests.serve.server import ROOT, free_port, until
@@ -74,6 +75,7 @@ class World:
             "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
             "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
             "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+            **loopback.ENVIRONMENT,
             "OMP_NUM_THREADS": "1",
             "OMP_WAIT_POLICY": "passive",
             "FOURFOLD_DATABASE_URL": self._postgres.dsn,
