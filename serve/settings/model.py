@@ -416,6 +416,10 @@ class Stage(Section):
     max_queued: Positive = 256
     """Calls that may wait per caller; above it 503."""
     autoscale: Autoscale | None = None
+    surge_percent: Annotated[int, Field(ge=0, le=100)] = 25
+    """Replicas that a roll starts beyond the wanted number before it stops any, of a stage with
+    several. The nodes need room for them: a roll waits for it. 0: a fifth is stopped first, and the
+    banks of those are loaded twice."""
 
 
 class StagePlacement(Section):

@@ -85,15 +85,16 @@ class World:
             MARK: self._mark,
         }
         self.log = self.folder / "ground.log"
-        self._ground = subprocess.Popen(
-            [sys.executable, "-m", "tests.cluster.ground", str(self._short)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.log.open("w"),
-            env=env,
-            cwd=ROOT,
-            text=True,
-        )
+        with self.log.open("w") as log:
+            self._ground = subprocess.Popen(
+                [sys.executable, "-m", "tests.cluster.ground", str(self._short)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=env,
+                cwd=ROOT,
+                text=True,
+            )
         for name, (role, cpus) in nodes.items():
             self.raylets = self.tell("add", name=name, role=role, cpus=cpus)
         self.tell("connect", port=self.port)
