@@ -10,7 +10,7 @@ from models.local.crossencoder import LocalCrossEncoder
 from models.local.encoder import LocalEncoder
 from models.passthrough import Passthrough
 from models.remote.hosted import CohereEmbedder, HostedReranker, OpenAIEmbedder, ZeroEntropyEmbedder
-from models.remote.tei import TeiEmbedder, TeiReranker
+from models.remote.tei import Part, TeiEmbedder, TeiReranker, whole
 from models.settings import EmbedderSettings, RerankerSettings, SettingsError
 from models.types import Floats, Load, Observe, ignore
 
@@ -52,17 +52,23 @@ REMOTE_EMBEDDERS: Mapping[str, type[OpenAIEmbedder]] = {
 """Those that do not speak OpenAI's protocol."""
 
 
-def build_embedder(settings: EmbedderSettings, observe: Observe = ignore) -> Embedder:
-    """An embedder that is constructed but not started."""
+def build_embedder(
+    settings: EmbedderSettings, observe: Observe = ignore, part: Part = whole
+) -> Embedder:
+    """An embedder that is constructed but not started. `part`: see models.remote.tei.Part."""
     if settings.provider == "local":
         return LocalEncoder(settings, observe)
     if settings.provider == "tei":
-        return TeiEmbedder(settings)
+        return TeiEmbedder(settings, part=part)
     return REMOTE_EMBEDDERS.get(settings.provider, OpenAIEmbedder)(settings)
 
 
 def build_reranker(
-    members: Sequence[RerankerSettings], *, fallback: bool = True, observe: Observe = ignore
+    members: Sequence[RerankerSettings],
+    *,
+    fallback: bool = True,
+    observe: Observe = ignore,
+    part: Part = whole,
 ) -> Member:
     """The chain of these members, in this order; one member alone is returned without a chain.
 
@@ -71,7 +77,7 @@ def build_reranker(
     """
     if not members:
         raise SettingsError("name at least one reranker; rrf keeps the fused order")
-    built: list[Member] = [_member(settings, observe) for settings in members]
+    built: list[Member] = [_member(settings, observe, part) for settings in members]
     timeouts = [settings.limit_s for settings in members]
     if fallback and built[-1].reads_text:
         built.append(Passthrough("fused"))
@@ -79,9 +85,11 @@ def build_reranker(
     return built[0] if len(built) == 1 else FailoverChain(built, timeouts, observe=observe)
 
 
-def _member(settings: RerankerSettings, observe: Observe) -> Member:
+def _member(settings: RerankerSettings, observe: Observe, part: Part) -> Member:
     if settings.provider == "local":
         return LocalCrossEncoder(settings, observe)
     if settings.provider == "rrf":
         return Passthrough("rrf")
-    return TeiReranker(settings) if settings.provider == "tei" else HostedReranker(settings)
+    if settings.provider == "tei":
+        return TeiReranker(settings, part=part)
+    return HostedReranker(settings)

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieval.messages import message
+
 Bools: TypeAlias = NDArray[np.bool_]
 Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
@@ -121,6 +123,7 @@ class TemporalMode(StrEnum):
     FILTER = "filter"
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class Window:
     """A closed span of time; `None` leaves that side open.
@@ -140,12 +143,14 @@ class Window:
             raise ValueError(f"window ends ({self.end}) before it starts ({self.start})")
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class TagLeaf:
     tags: tuple[str, ...]
     match: TagsMatch = TagsMatch.ANY_STRICT
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class TagAll:
     """Every group holds (`and`)."""
@@ -153,6 +158,7 @@ class TagAll:
     groups: tuple[TagGroup, ...]
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class TagAny:
     """At least one group holds (`or`)."""
@@ -160,6 +166,7 @@ class TagAny:
     groups: tuple[TagGroup, ...]
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class TagNot:
     group: TagGroup
@@ -168,6 +175,7 @@ class TagNot:
 TagGroup: TypeAlias = "TagLeaf | TagAll | TagAny | TagNot"
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class Filters:
     """What a memory must satisfy to be a candidate at all, in every arm.
@@ -187,6 +195,7 @@ class Filters:
     exclude_ids: tuple[bytes, ...] = ()
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class MinScores:
     semantic: float | None = None
@@ -195,6 +204,7 @@ class MinScores:
     final: float | None = None
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class Include:
     """Which extras to return, each with its token budget; None leaves the extra out."""
@@ -205,6 +215,7 @@ class Include:
     source_facts_per_observation: int = -1
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class RecallQuery:
     """One validated recall. `now` is the anchor of relative time and recency.
@@ -235,6 +246,7 @@ class RecallQuery:
     from_clock: bool = False
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class Hits:
     """The answer of one arm: distinct ordinals, best first, with the arm's own scores.

@@ -57,6 +57,7 @@ from retrieval.store.tenants import DEFAULT_TENANT
 from retrieval.types import RecallQuery
 from serve import metrics
 from serve.admission.controller import AdmissionController, AdmissionLimits, LimitShare
+from serve.admission.guessing import WrongKeys
 from serve.admission.membership import Membership
 from serve.http.services import Services, Writer
 from serve.opening import reports
@@ -228,8 +229,10 @@ async def open_writer(
     llm: LanguageModels,
     documents: Documents | None,
     stack: AsyncExitStack,
+    company: Membership,
 ) -> LocalWriter:
-    """The writer, and beside it the workers of queued operations and the upkeep of banks."""
+    """The writer, and beside it the workers of queued operations and the upkeep of banks, which
+    `company` shares."""
     deps = WriteContext(
         pool,
         embedder,
@@ -266,7 +269,7 @@ async def open_writer(
             await worker.start()
             stack.push_async_callback(worker.stop)
         reports.background(pool, stack)
-        upkeep = Upkeep(deps)
+        upkeep = Upkeep(deps, share=company.place)
         upkeep.start()
         stack.push_async_callback(upkeep.close)
     return LocalWriter(deps, consolidation)
@@ -367,11 +370,24 @@ def reflect_admission(
     )
 
 
-def read_admission(settings: Settings) -> AdmissionController:
-    """Admission of lists, statistics and single reads: bounds and turns, no rates."""
+def read_admission(
+    settings: Settings, pool: Pool, share: Callable[[], LimitShare] = LimitShare
+) -> AdmissionController:
+    """Admission of lists, statistics and single reads; only tenants with limits of their own have
+    any, beside bounds and turns."""
     common = settings.limits
+
+    async def limits(tenant: str) -> AdmissionLimits:
+        own = await tenant_limits.of_tenant(pool, tenant)
+        return AdmissionLimits(
+            own.reads_at_once or 0,
+            own.reads_per_s or 0.0,
+            _first(own.read_burst, common.tenant_burst),
+        )
+
+    most, line = common.read_max_concurrent, common.read_queue_max
     return AdmissionController(
-        common.read_max_concurrent, common.read_queue_max, refused=metrics.refusals("read")
+        most, line, limits=limits, share=share, refused=metrics.refusals("read")
     )
 
 
@@ -382,18 +398,20 @@ def _first(own: N | None, common: N) -> N:
 async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitStack) -> Services:
     """Everything that the endpoints call, with what is not `elsewhere` in this process."""
     pool = await open_stage_database(settings, stack)
+    membership = Membership(pool)
+    await membership.join(stack)
     parts: list[Any] = []
     pace = Pace()
     reranker = elsewhere.reranker
     if reranker is None:
-        reranker = await open_reranker(settings, stack)
+        reranker = await open_reranker(settings, stack, membership.part)
         parts.append(reranker)
     llm = await open_models(settings, pool, stack)
     retriever, writer = elsewhere.retriever, elsewhere.writer
     embedder, residency = elsewhere.embedder, None
     if retriever is None or writer is None:
         if embedder is None:
-            embedder = await open_embedder(settings, stack)
+            embedder = await open_embedder(settings, stack, membership.part)
             parts.append(embedder)
         residency = await open_residency(settings, pool, elsewhere.ranges, stack)
         if retriever is None:
@@ -404,12 +422,12 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
     if writer is None:
         assert residency is not None
         assert embedder is not None
-        writer = await open_writer(settings, pool, residency, embedder, llm, documents, stack)
+        writer = await open_writer(
+            settings, pool, residency, embedder, llm, documents, stack, membership
+        )
     # What stands now stays: full collections need not look at it, which takes tenths of a second.
     gc.collect()
     gc.freeze()
-    membership = Membership(pool)
-    await membership.join(stack)
     services = Services(
         settings=settings,
         pool=pool,
@@ -418,11 +436,12 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         reflector=reflector,
         recall_admission=recall_admission(settings, pool, membership.share),
         write_admission=write_admission(settings, pool, membership.share),
-        read_admission=read_admission(settings),
+        read_admission=read_admission(settings, pool, membership.share),
         reflect_admission=reflect_admission(settings, pool, membership.share),
         llm=llm,
         documents=documents,
         embedder=embedder,
+        wrong_keys=WrongKeys(settings.limits.wrong_keys_per_s),
         reranker=reranker,
         parts=tuple(parts),
     )
@@ -481,7 +500,11 @@ async def open_retriever_alone(
 ) -> LocalRetriever:
     """A retriever with its own database connections and resident banks."""
     pool = await open_stage_database(settings, stack)
-    embedder = elsewhere.embedder or await open_embedder(settings, stack)
+    embedder = elsewhere.embedder
+    if embedder is None:
+        company = Membership(pool, role="retriever")
+        await company.join(stack)
+        embedder = await open_embedder(settings, stack, company.part)
     residency = await open_residency(settings, pool, elsewhere.ranges, stack)
     return open_retriever(settings, pool, residency, embedder, stack)
 
@@ -490,15 +513,21 @@ async def open_writer_alone(
     settings: Settings, elsewhere: Stages, stack: AsyncExitStack
 ) -> LocalWriter:
     """A writer with its own database connections and resident banks."""
+    own = settings.banks
+    budget = min(own.bank_memory_bytes, own.ingest_bank_memory_bytes)
+    small = own.model_copy(update={"bank_memory_bytes": budget})
+    settings = settings.model_copy(update={"banks": small})
     pool = await open_stage_database(settings, stack)
-    embedder = elsewhere.embedder or await open_embedder(settings, stack)
+    company = Membership(pool, role="ingest")
+    await company.join(stack)
+    embedder = elsewhere.embedder or await open_embedder(settings, stack, company.part)
     residency = await open_residency(settings, pool, elsewhere.ranges, stack)
     llm = await open_models(settings, pool, stack)
     retriever, reranker = open_retriever(settings, pool, residency, embedder, stack), Passthrough()
     recaller = RecallEngine(pool, retriever, reranker, settings.recall)
     reflector = open_reflect(settings, pool, retriever, reranker, llm, embedder=embedder)
     documents = open_documents(settings, pool, recaller, llm, reflector)
-    return await open_writer(settings, pool, residency, embedder, llm, documents, stack)
+    return await open_writer(settings, pool, residency, embedder, llm, documents, stack, company)
 
 
 async def check_health(services: Services) -> None:

@@ -27,6 +27,7 @@ LAZY = {(f"retrieval/bank/vectors/{module}.py", "torch") for module in GPU}
 
 FLOORS: dict[str, list[set[str]]] = {
     "retrieval": [
+        {"messages"},
         {"types", "errors"},
         {"zones"},
         {"topk", "settings", "stopwatch", "pacing", "text"},

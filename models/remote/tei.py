@@ -40,28 +40,45 @@ R = TypeVar("R")
 RERANK_BATCH = 128
 EMBED_BATCH = 32
 HEALTH_S = 2.0
+RERANKER_AGE_S, EMBEDDER_AGE_S = 10.0, 1.0
+"""How old what /info said may be. Scores of another model are only another order; vectors of
+another model are noise."""
 CONTENT_STATUS = (413, 422, 424)
 MOST_BAD_TEXTS = 4
 """More texts at fault in one call mean that the server is at fault."""
 
 
-class Permits:
-    """A semaphore that counts texts, first come first served. Use from one event loop."""
+Part = Callable[[int], int]
+"""What falls to this process of what a server lets all of them have at once; at least 1."""
 
-    def __init__(self, total: int) -> None:
-        self.total = total
-        self._free = total
+
+def whole(total: int) -> int:
+    """The part of a process that is alone."""
+    return total
+
+
+class Permits:
+    """A semaphore that counts texts, first come first served. Use from one event loop.
+
+    `whole` may be changed, and the part of this process may change, at any time: what is held is
+    held to its end.
+    """
+
+    def __init__(self, whole: int, part: Part = whole) -> None:
+        self.whole = whole
+        self._part = part
+        self.used = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     @property
-    def used(self) -> int:
-        return self.total - self._free
+    def total(self) -> int:
+        return max(1, self._part(self.whole))
 
     @asynccontextmanager
     async def hold(self, count: int) -> AsyncIterator[None]:
         """Waits until `count` (at most all) are free."""
         count = min(count, self.total)
-        if self._waiting or count > self._free:
+        if self._waiting or self.used + count > self.total:
             turn = asyncio.get_running_loop().create_future()
             entry = (count, turn)
             self._waiting.append(entry)
@@ -69,24 +86,25 @@ class Permits:
                 await turn
             except asyncio.CancelledError:
                 if turn.done() and not turn.cancelled():
-                    self._free += count
+                    self.used -= count
                 else:
                     self._waiting.remove(entry)
                 self._serve()
                 raise
         else:
-            self._free -= count
+            self.used += count
         try:
             yield
         finally:
-            self._free += count
+            self.used -= count
             self._serve()
 
     def _serve(self) -> None:
-        while self._waiting and self._waiting[0][0] <= self._free:
+        total = self.total  # less than some wait for, where others came: nothing is left to them
+        while self._waiting and (self.used + self._waiting[0][0] <= total or not self.used):
             count, turn = self._waiting.popleft()
             if not turn.cancelled():
-                self._free -= count
+                self.used += count
                 turn.set_result(None)
 
 
@@ -103,6 +121,7 @@ class TeiServer:
         batch_size: int,
         max_concurrent: int,
         transport: httpx.AsyncBaseTransport | None = None,
+        share: Part = whole,
     ) -> None:
         self.client = JsonClient(
             part,
@@ -114,9 +133,11 @@ class TeiServer:
         )
         self._wished = batch_size
         self._calls = asyncio.Semaphore(max_concurrent)
-        self.batch_size = batch_size
-        self.permits = Permits(batch_size)
+        self._most = batch_size
+        self.permits = Permits(batch_size, share)
         self.model_id = ""
+        self._kind = ""
+        self._learnt_at = 0.0
         self._chars = 0
         self.started = False
 
@@ -125,23 +146,36 @@ class TeiServer:
         if self.started:
             return
         self.client.open()
+        self._kind = kind
         try:
-            self._learn(await self.client.get("/info"), kind)
+            self._learn(await self.client.get("/info"))
         except BaseException:
             await self.client.close()
             raise
         self.started = True
 
-    def _learn(self, info: Any, kind: str) -> None:
+    def _learn(self, info: Any) -> None:
         if not isinstance(info, dict) or "max_client_batch_size" not in info:
             raise WrongModel(f"{self.client.part}: {info!r} at /info is not what TEI answers")
         kinds = info.get("model_type") or {}
-        if isinstance(kinds, dict) and kinds and kind not in {str(k).lower() for k in kinds}:
-            raise WrongModel(f"{self.client.part} serves {', '.join(kinds)}, not {kind}")
+        if isinstance(kinds, dict) and kinds and self._kind not in {str(k).lower() for k in kinds}:
+            raise WrongModel(f"{self.client.part} serves {', '.join(kinds)}, not {self._kind}")
         self.model_id = str(info.get("model_id") or "")
-        self.batch_size = max(1, min(self._wished, int(info["max_client_batch_size"])))
-        self.permits = Permits(max(1, int(info.get("max_concurrent_requests") or 512)))
+        self._most = max(1, min(self._wished, int(info["max_client_batch_size"])))
+        self.permits.whole = max(1, int(info.get("max_concurrent_requests") or 512))
+        self._learnt_at = time.monotonic()
         self._chars = int(info.get("max_input_length") or 512) * CHARS_PER_TOKEN
+
+    @property
+    def batch_size(self) -> int:
+        """Texts of one request: no more than this process may have in flight."""
+        return min(self._most, self.permits.total)
+
+    async def learn_again(self, age_s: float) -> None:
+        """Reads /info unless it is younger: a server that was started anew may be another."""
+        if self.started and time.monotonic() - self._learnt_at >= age_s:
+            self._learnt_at = time.monotonic()  # one asks for all
+            self._learn(await self.client.get("/info", deadline=time.monotonic() + HEALTH_S))
 
     async def check_health(self) -> None:
         if not self.started:
@@ -199,7 +233,10 @@ class TeiReranker:
     reads_text = True
 
     def __init__(
-        self, settings: RerankerSettings, transport: httpx.AsyncBaseTransport | None = None
+        self,
+        settings: RerankerSettings,
+        transport: httpx.AsyncBaseTransport | None = None,
+        part: Part = whole,
     ) -> None:
         self._settings = settings
         self._server = TeiServer(
@@ -210,6 +247,7 @@ class TeiReranker:
             batch_size=settings.batch_size or RERANK_BATCH,
             max_concurrent=settings.max_concurrent or 8,
             transport=transport,
+            share=part,
         )
 
     @property
@@ -252,6 +290,7 @@ class TeiReranker:
             )
             return in_order(answer, "score", len(texts), self._server.client.part)
 
+        await self._server.learn_again(RERANKER_AGE_S)
         answers = await self._server.in_parts(documents, ask)
         refused = [answer for answer in answers if isinstance(answer, RemoteError)]
         if refused and len(refused) == len(answers):
@@ -266,9 +305,13 @@ class TeiEmbedder(PrefixedEmbedder):
     """/embed of a TEI server; vectors have length 1."""
 
     def __init__(
-        self, settings: EmbedderSettings, transport: httpx.AsyncBaseTransport | None = None
+        self,
+        settings: EmbedderSettings,
+        transport: httpx.AsyncBaseTransport | None = None,
+        part: Part = whole,
     ) -> None:
         super().__init__(settings)
+        self._first = ""
         self._server = TeiServer(
             f"embedder {settings.url}",
             settings.url,
@@ -277,14 +320,19 @@ class TeiEmbedder(PrefixedEmbedder):
             batch_size=settings.batch_size or EMBED_BATCH,
             max_concurrent=settings.max_concurrent,
             transport=transport,
+            share=part,
         )
 
     @property
     def model_id(self) -> str:
-        return self._settings.model or self._server.model_id
+        server = self._server
+        if server.model_id != self._first:  # whatever the settings call the one before
+            return server.model_id
+        return self._settings.model or server.model_id
 
     async def start(self) -> None:
         await self._server.start("embedding")
+        self._first = self._first or self._server.model_id
         await self._learn_dimension(self._server.close)
 
     async def check_health(self) -> None:
@@ -311,10 +359,22 @@ class TeiEmbedder(PrefixedEmbedder):
                 raise BadOutput(f"{self._server.client.part}: /embed did not answer a list")
             return answer
 
+        await self._server.learn_again(EMBEDDER_AGE_S)
+        before = self._server.model_id
         answers = await self._server.in_parts(texts, ask)
+        if passages:  # stored under the model's name: it must have been that one to the end
+            await self._server.learn_again(0.0)
+        if self._server.model_id != before:
+            self._dimension = 0  # learnt anew
+            raise Unavailable(
+                self._server.client.part,
+                f"it serves {self._server.model_id} now, not {before}: repeat it",
+            )
         for index, answer in enumerate(answers):
             if isinstance(answer, RemoteError):
                 raise RemoteError(
                     answer.part, f"text {index} was refused: {answer}", status=answer.status
                 )
-        return unit_rows(answers, self._server.client.part)
+        rows = unit_rows(answers, self._server.client.part)
+        self._dimension = self._dimension or rows.shape[1]
+        return rows

@@ -11,12 +11,14 @@ from retrieval.bank.vectors.blind import Blind
 from retrieval.bank.vectors.flat import Scan
 from retrieval.keyword import bm25
 from retrieval.keyword.analyser import Query
+from retrieval.messages import message
 from retrieval.settings import RecallSettings
 from retrieval.types import Floats
 
 NO_TERMS = Query(np.empty(0, np.uint64), np.empty(0, np.float32))
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class Probe:
     """A question as ranges understand it: `vector` float32 (d,) of unit length, None where there

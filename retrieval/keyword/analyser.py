@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from retrieval.errors import InvalidInput
 from retrieval.keyword import identifier, script
+from retrieval.messages import message
 from retrieval.text import folding
 from retrieval.text.language import AUTO, Words, bare, check, fold, guess, stop_words
 from retrieval.types import Floats
@@ -81,6 +82,7 @@ class Document:
     text_signals: str | None = None
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class Query:
     """Distinct terms of a query, uint64 ascending, with their counts, float32."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from retrieval.keyword.analyser import Query
 from retrieval.keyword.postings import Postings
+from retrieval.messages import message
 from retrieval.types import Bools, FactType, Floats, Hits, Ints, no_hits
 
 K1: Final = 1.2
@@ -61,6 +62,7 @@ class ScoredMatches:
         return out
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """The postings of a query's terms in live memories, and what they are weighed against.

@@ -54,19 +54,31 @@ from banks b where b.bank = any($1) and b.bank <> all($2)
 
 
 async def examine(
-    deps: WriteContext, after: int, page: int, skip: Sequence[int] = ()
+    deps: WriteContext,
+    after: int,
+    page: int,
+    skip: Sequence[int] = (),
+    share: tuple[int, int] = (0, 1),
 ) -> tuple[list[BankHealth], int]:
     """(banks that want something, where to go on): of the banks written last and of the `page`
-    ones after number `after`; the way through all banks begins again at 0."""
+    ones after number `after`; the way through all banks begins again at 0. `share`: (rank, size):
+    only banks whose number, divided by the size, leaves the rank."""
+    rank, size = share
 
     async def work(connection: Connection) -> tuple[list[BankHealth], int]:
         lately = await connection.fetch(
-            "select bank from banks where last_write_at is not null"
+            "select bank from banks where last_write_at is not null and bank % $2 = $3"
             " order by last_write_at desc limit $1",
             LATELY,
+            size,
+            rank,
         )
         following = await connection.fetch(
-            "select bank from banks where bank > $1 order by bank limit $2", after, page
+            "select bank from banks where bank > $1 and bank % $3 = $4 order by bank limit $2",
+            after,
+            page,
+            size,
+            rank,
         )
         numbers = dict.fromkeys(row["bank"] for row in (*lately, *following))
         rows = await connection.fetch(_SELECT, list(numbers), list(skip), MERGE_FAN)

@@ -4,8 +4,9 @@ Small segments are merged, banks with many dead ordinals compacted, entities tha
 forgotten, postings of an outdated analyser and of missing memories rebuilt, and re-embeddings
 that a dead process left behind are taken over.
 
-One `Upkeep` per process. Several processes take turns by an advisory lock, and each chore is safe
-by itself: it may be killed at any point. Between chores it rests as long as they took, and array
+One `Upkeep` per process. Banks fall into shards by their number; each shard is one process's at a
+time, by an advisory lock, so that processes work side by side. Each chore is safe by itself: it may
+be killed at any point. Between chores it rests as long as they took, and array
 work runs in threads, so that recalls in the same process are not held up.
 """
 
@@ -80,7 +81,15 @@ RETRY_S = 300.0
 class Upkeep:
     """Looks after the banks of one database. All calls from one event loop."""
 
-    def __init__(self, deps: WriteContext, settings: UpkeepSettings | None = None) -> None:
+    def __init__(
+        self,
+        deps: WriteContext,
+        settings: UpkeepSettings | None = None,
+        share: Callable[[], tuple[int, int]] = lambda: (0, 1),
+    ) -> None:
+        """`share`: (rank, number of processes that keep banks); a process sees to every bank whose
+        number leaves its rank."""
+        self._share = share
         self._deps = deps
         self._pool = deps.pool
         self._settings = settings or UpkeepSettings()
@@ -128,16 +137,22 @@ class Upkeep:
             await asyncio.sleep(max(0.0, self._settings.period_s - (time.monotonic() - begin)))
 
     async def _lead(self, connection: Connection) -> bool:
-        """One round, if no other process is in one. The transaction holds nothing but the lock."""
+        """One round, if no other process is in one over the same banks. The transaction holds
+        nothing but the lock."""
+        rank, size = self._share()
         if not await connection.fetchval(
-            "select pg_try_advisory_xact_lock($1, hashtext(current_schema()))", _LOCK
+            "select pg_try_advisory_xact_lock($1, hashtext(current_schema()) # $2)", _LOCK, rank
         ):
             return False
         now = time.monotonic()
         self._seen.failed = {b: t for b, t in self._seen.failed.items() if now - t < RETRY_S}
         await jobs.bury(self._pool)  # before it is seen that the bank still wants them
         found, self._after = await examine(
-            self._deps, self._after, self._settings.page, skip=list(self._seen.failed)
+            self._deps,
+            self._after,
+            self._settings.page,
+            skip=list(self._seen.failed),
+            share=(rank, size),
         )
         for health in found:
             if time.monotonic() - now > self._settings.budget_s:

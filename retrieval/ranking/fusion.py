@@ -12,12 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from retrieval.messages import message
 from retrieval.types import Arm, Doubles, Floats, Hits, Ints
 
 RRF_K = 60
 """The constant of the paper; fixed, because clients calibrate floors on it."""
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """Distinct candidates, best first.

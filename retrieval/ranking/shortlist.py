@@ -9,11 +9,13 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieval.messages import message
 from retrieval.ranking.fusion import Candidates
 from retrieval.store.heads import BankHead
 from retrieval.types import Arm, Bools, Doubles, FactType, Floats, Hits, Ints, Longs, Window
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class Question:
     """A recall's text, cleaned, and what was read from it. `besides`: where it asks for all that
@@ -28,6 +30,7 @@ class Question:
     name: str | None = None
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class EventFound:
     """The memory that an event-anchored window ("after the outage") was taken from."""
@@ -39,6 +42,7 @@ class EventFound:
     confidence: float
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class Facts:
     """The columns that ranking needs, one row per candidate."""
@@ -52,6 +56,7 @@ class Facts:
     tokens: Ints
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class Paths:
     """How the graph arm came to each candidate, (c,): `hop` i1, 0 where it did not (or it is a
@@ -80,6 +85,7 @@ class Paths:
         )
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class ArmList:
     """One arm's answer for one fact type, kept for the trace."""
@@ -91,6 +97,7 @@ class ArmList:
     seconds: float
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class Shortlist:
     """Candidates in fusion order with all that ranking reads of them; c candidates.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from retrieval.errors import InvalidInput, NotFound
+from retrieval.messages import message
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read, write
 
@@ -18,6 +19,7 @@ KEY_LIMIT = 255  # characters
 FIELD = "Idempotency-Key"
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class Key:
     """A caller's name for one request; `body_hash` (sha256) tells whether it is that request."""

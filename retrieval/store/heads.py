@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from retrieval.messages import message
 
+
+@message
 @dataclass(frozen=True, slots=True)
 class BankHead:
     """A bank's identity and newest committed state.

@@ -1,4 +1,4 @@
-"""Which processes let requests in, in `ingress_heartbeats`: each says so every few seconds."""
+"""Which processes are there, in `ingress_heartbeats`: each says so every few seconds."""
 
 from __future__ import annotations
 
@@ -7,27 +7,30 @@ from uuid import UUID
 from retrieval.store.database.pool import Connection, Pool, write
 
 
-async def beat(pool: Pool, id: UUID, fresh_s: float) -> tuple[int, int]:
-    """Says that the process `id` is there; (its rank from 0, how many there are).
+async def beat(pool: Pool, id: UUID, fresh_s: float, role: str = "door") -> tuple[int, int]:
+    """Says that the process `id` is there, for `fresh_s` seconds; (its rank from 0, how many there
+    are) among those of its role.
 
-    There is who said so within `fresh_s` seconds, by the database's clock. While the same ones are
-    there, each sees the same number and no two the same rank.
+    There is who said so, by the database's clock. While the same ones are there, each sees the same
+    number and no two the same rank.
     """
 
     async def work(connection: Connection) -> tuple[int, int]:
-        row = await connection.fetchrow(_BEAT, id, fresh_s)
+        row = await connection.fetchrow(_BEAT, id, fresh_s, role)
         return row["before"], row["others"] + 1
 
     return await write(pool, work)
 
 
-# What a statement writes is not seen by its own select: that counts the others.
+# What a statement writes is not seen by its own select: that counts the others. Programs from
+# before say only when they were seen.
 _BEAT = """
 with said as (
-    insert into ingress_heartbeats (id, seen) values ($1, now())
-    on conflict (id) do update set seen = now())
+    insert into ingress_heartbeats (id, seen, role, fresh_until)
+    values ($1, now(), $3, now() + $2 * interval '1 second')
+    on conflict (id) do update set seen = excluded.seen, fresh_until = excluded.fresh_until)
 select count(*) as others, count(*) filter (where id < $1) as before from ingress_heartbeats
-where id <> $1 and seen > now() - $2 * interval '1 second'
+where id <> $1 and role = $3 and coalesce(fresh_until, seen + interval '7 seconds') > now()
 """
 
 

@@ -34,6 +34,9 @@ class TenantLimits:
     writes_at_once: int | None = None
     writes_per_s: float | None = None
     write_burst: int | None = None
+    reads_at_once: int | None = None
+    reads_per_s: float | None = None
+    read_burst: int | None = None
     max_body_bytes: int | None = None
     max_items: int | None = None
     llm_tokens_per_day: int | None = None

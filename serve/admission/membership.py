@@ -2,7 +2,7 @@
 
 A limit holds for all of them together. Each counts for itself, by its share: no request waits for
 a count that lies elsewhere. A process that comes or goes is noticed within `BEAT_S`, one that died
-within `FRESH_S`.
+within `FRESH_S`; of more than `COMPANY`, that much later.
 """
 
 from __future__ import annotations
@@ -24,13 +24,23 @@ BEAT_S = 2.0
 FRESH_S = 7.0
 """Three beats, and a second for a slow one."""
 FORGET_S = 600.0
+COMPANY = 50
+"""Up to so many processes each beats every BEAT_S; of n, every n / COMPANY times that."""
 
 
 class Membership:
     """This process among the others, once `join` was called."""
 
-    def __init__(self, pool: Pool, beat_s: float = BEAT_S, fresh_s: float = FRESH_S) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        beat_s: float = BEAT_S,
+        fresh_s: float = FRESH_S,
+        role: str = "door",
+    ) -> None:
+        """`role`: those of one role are counted together."""
         self._pool = pool
+        self._role = role
         self._beat_s = beat_s
         self._fresh_s = fresh_s
         self._id = uuid4()
@@ -42,6 +52,14 @@ class Membership:
         """What was found last; all, as long as nothing was."""
         return self._share
 
+    def place(self) -> tuple[int, int]:
+        """(rank, how many there are)."""
+        return self._share.rank, self._share.world_size
+
+    def part(self, whole: int) -> int:
+        """What falls to this process of what all have together; at least 1."""
+        return max(1, self._share.count(whole))
+
     async def join(self, stack: AsyncExitStack) -> None:
         """Counts this process in until the stack closes, and looks for the others."""
         stack.push_async_callback(self._leave)
@@ -51,25 +69,30 @@ class Membership:
 
     async def _go_on(self) -> None:
         while True:
-            await asyncio.sleep(self._beat_s)
+            await asyncio.sleep(self._beat_s * self._slower())
             await self._beat()
 
     async def _beat(self) -> None:
+        fresh_s = self._fresh_s * self._slower()
         try:
-            found = LimitShare(*await heartbeats.beat(self._pool, self._id, self._fresh_s))
+            found = LimitShare(*await heartbeats.beat(self._pool, self._id, fresh_s, self._role))
         except Exception as error:  # whatever it is, requests go on by the last count
             log.warning("the other processes could not be counted: %s", error)
             return
         now = time.monotonic()
-        if now - self._said > self._fresh_s:
+        if now - self._said > fresh_s:
             # Nobody heard of us; the others may be there as well, and not have got through yet.
-            self._wary_until = now + self._fresh_s
+            self._wary_until = now + fresh_s
         self._said = now
         if found.world_size < self._share.world_size and now < self._wary_until:
             return
         if found.world_size != self._share.world_size:
             log.info("tenants' limits are shared by %d processes", found.world_size)
         self._share = found
+
+    def _slower(self) -> float:
+        """Each beat reads a row of every process: large companies count themselves less often."""
+        return max(1.0, self._share.world_size / COMPANY)
 
     async def _leave(self) -> None:
         try:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
+import yaml
 from rich.console import Console
 
 from serve.cli import terminal
@@ -55,20 +56,49 @@ def findings(config: Path | None, data: Path) -> Iterator[Finding]:
         yield "wrong", "settings", str(error)
         return
     yield "ok", "settings", str(config or "defaults and environment")
+    many = config is not None and is_cluster(config)
+    if many:
+        yield from _cluster(settings)
     for warning in settings.warnings:
         yield "note", "settings", warning
+    needless = many and settings.database.database_url is None
     for check in (
         _machine,
         _device,
         _proxy,
         _embedder,
         _reranker,
-        _database,
+        *(() if needless else (_database,)),
         keyword_findings,
         _port,
         _data,
     ):
         yield from _guarded(check, settings, data)
+
+
+def is_cluster(config: Path) -> bool:
+    """Is the file for many machines?"""
+    content = yaml.safe_load(config.read_text(encoding="utf-8"))
+    return bool(content.get("proxy_location", "HeadOnly") != "HeadOnly")
+
+
+def _cluster(settings: Settings) -> Iterator[Finding]:
+    """What is right on one machine, and wrong on many."""
+    if settings.database.database_url is None:
+        yield (
+            "wrong",
+            "database",
+            "a cluster needs one of its own: set DATABASE_URL (or DATABASE_URL_FILE) on every node",
+        )
+    if not settings.limits.require_api_key:
+        yield "note", "keys", "anybody who reaches the port may use it: set require_api_key"
+    if os.environ.get("RAY_AUTH_MODE") != "token":
+        yield (
+            "note",
+            "ray",
+            "RAY_AUTH_MODE is not token here: whoever reaches Ray's ports runs what they like;"
+            " `fourfold environment` prints what every pod needs",
+        )
 
 
 def _guarded(

@@ -28,6 +28,7 @@ from pydantic import SecretStr
 from retrieval.store.database.embedded import EmbeddedPostgres
 from serve import metrics
 from serve.local import haproxy, logs, loopback, node, processes, sample
+from serve.local.environment import ONE_MACHINE, SHARED
 from serve.local.processes import InUse
 from serve.settings import Settings
 from serve.settings import secrets as secret_settings
@@ -182,25 +183,10 @@ def _environment(settings: Settings, data: Path, folder: Path) -> Mapping[str, s
     shared = folder / "metrics"
     shared.mkdir()
     own = {
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": secrets.token_hex(32),
-        "RAY_SERVE_LOG_TO_STDERR": "0",
-        "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
-        "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
-        "RAY_SERVE_PROXY_GRACEFUL_SHUTDOWN_TIMEOUT_S": "1",
-        # What an idle server spends is part of every recall's bill: fewer rounds of bookkeeping.
-        "RAY_SERVE_METRICS_EXPORT_INTERVAL_MS": "1000",
-        "RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "0.25",
-        "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
-        # Between stages: vectors of 3,000 memories, or what a range of some 100,000 says to a
-        # question, pass the 4 MiB that are the default.
-        "RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH": str(2**31 - 1),
+        **SHARED,
+        **ONE_MACHINE,
         **loopback.ENVIRONMENT,
-        # Arrays are small: a second thread doubles the cost of a search. Models set their own.
-        "OMP_NUM_THREADS": "1",
-        # A model's threads that wait must not spin on a core that another thread needs.
-        "OMP_WAIT_POLICY": "passive",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
         metrics.MULTIPROCESS: str(shared),
         logs.LOG_FILE: str(data / "server.log"),
         "PYTHONPATH": os.pathsep.join(filter(None, (_checkout(), os.environ.get("PYTHONPATH")))),

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import orjson
 import typer
 
-from serve.cli import maintain, schema, tenants, watch
+from serve.cli import keys, maintain, schema, tenants, watch
 from serve.cli.options import DEFAULT_DATA, DEFAULT_URL, Config, Data, Key, Url
 from serve.mcp import command as mcp_command
 from serve.settings import Settings, SettingsError, load, load_file
@@ -27,8 +27,6 @@ app = typer.Typer(
     rich_markup_mode=None,  # its boxes break long paths into lines
     help="A recall server for the memory of AI agents.",
 )
-keys = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys.")
-app.add_typer(keys, name="keys")
 watch.add_to(app)
 
 
@@ -194,6 +192,38 @@ def openapi() -> None:
     typer.echo(orjson.dumps(schema, option=orjson.OPT_INDENT_2).decode())
 
 
+@app.command()
+def environment(
+    haproxy: Annotated[
+        Path, typer.Option(help="Folder for the program that starts HAProxy; it is made.")
+    ] = Path("/opt/fourfold/haproxy"),
+    as_yaml: Annotated[
+        bool, typer.Option("--yaml", help="As entries of a container's `env`.")
+    ] = False,
+    config: Config = None,
+) -> None:
+    """Print the variables that the pods of a cluster need, and install HAProxy's starter.
+
+    Run it while the image is built. The token (RAY_AUTH_TOKEN or a file) is each cluster's own.
+    """
+    import yaml
+
+    from serve.local import haproxy as proxy
+    from serve.local.environment import POD, SHARED
+
+    own = dict(SHARED) | dict(POD)
+    if (binary := proxy.available()) is None:
+        raise _fail("Ray ships no HAProxy for this platform")
+    most = _settings(config).server.max_connections_per_address
+    own |= proxy.pod_environment(binary, haproxy, most)
+    if as_yaml:
+        entries = [{"name": name, "value": value} for name, value in own.items()]
+        typer.echo(yaml.safe_dump(entries, sort_keys=False), nl=False)
+    else:
+        for name, value in own.items():
+            typer.echo(f"{name}={value}")
+
+
 def _with_pool(config: Path | None, data: Path, work: Callable[[Any], Awaitable[T]]) -> T:
     from retrieval.errors import FourfoldError
     from serve.cli import launcher
@@ -222,39 +252,8 @@ def _with_pool(config: Path | None, data: Path, work: Callable[[Any], Awaitable[
         raise _fail(error) from None
 
 
-@keys.command("create")
-def create_key(
-    tenant: Annotated[str, typer.Option(help="Tenant of the key; created if new.")] = "default",
-    label: Annotated[str, typer.Option(help="A note to recognise the key by.")] = "",
-    config: Config = None,
-    data: Data = DEFAULT_DATA,
-) -> None:
-    """Create a key and print it. It is shown only once."""
-    from retrieval.store import tenants as stored
-
-    typer.echo(_with_pool(config, data, lambda pool: stored.create_key(pool, tenant, label)))
-
-
-@keys.command("list")
-def list_keys(tenant: str | None = None, config: Config = None, data: Data = DEFAULT_DATA) -> None:
-    """List keys by id. The keys themselves are not stored."""
-    from retrieval.store import tenants as stored
-
-    for key in _with_pool(config, data, lambda pool: stored.list_keys(pool, tenant)):
-        state = f"revoked {key.revoked_at}" if key.revoked_at else "valid"
-        typer.echo(f"{key.key_id}  {key.tenant_id}  {key.created_at}  {state}  {key.label}")
-
-
-@keys.command("revoke")
-def revoke_key(key: str, config: Config = None, data: Data = DEFAULT_DATA) -> None:
-    """Revoke a key, given in full or by its id."""
-    from retrieval.store import tenants as stored
-
-    _with_pool(config, data, lambda pool: stored.revoke_key(pool, key))
-    typer.echo("revoked: it stops working within seconds")
-
-
 maintain.add_to(app, _with_pool)
+keys.add_to(app, _with_pool)
 tenants.add_to(app, _with_pool)
 schema.add_to(app, _settings, _fail, _with_pool)
 mcp_command.add_to(app, DEFAULT_URL)

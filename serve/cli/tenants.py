@@ -36,6 +36,11 @@ def add_to(app: typer.Typer, with_pool: WithPool) -> None:
         ] = None,
         writes_per_s: Annotated[float | None, typer.Option(help="Sustained rate.")] = None,
         write_burst: Annotated[int | None, typer.Option(help="Burst after a pause.")] = None,
+        reads_at_once: Annotated[
+            int | None, typer.Option(help="Lists and single reads running or waiting at once.")
+        ] = None,
+        reads_per_s: Annotated[float | None, typer.Option(help="Sustained rate.")] = None,
+        read_burst: Annotated[int | None, typer.Option(help="Burst after a pause.")] = None,
         max_body_bytes: Annotated[
             int | None, typer.Option(help="Body size of one request.")
         ] = None,
@@ -66,6 +71,9 @@ def add_to(app: typer.Typer, with_pool: WithPool) -> None:
             "writes_at_once": writes_at_once,
             "writes_per_s": writes_per_s,
             "write_burst": write_burst,
+            "reads_at_once": reads_at_once,
+            "reads_per_s": reads_per_s,
+            "read_burst": read_burst,
             "max_body_bytes": max_body_bytes,
             "max_items": max_items,
             "max_stored_bytes": max_stored_bytes,

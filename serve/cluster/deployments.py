@@ -11,6 +11,7 @@ this too, and torch alone takes two seconds and 200 MB.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -75,6 +76,9 @@ class _Replica:
 
     async def check_health(self) -> None:
         """That the loop which serves answers this is what is asked: a blocked one does not."""
+
+    async def present(self) -> None:
+        """Answers, once the replica is made: its models are warm then."""
 
     async def __del__(self) -> None:
         await self._stack.aclose()
@@ -280,6 +284,20 @@ class RecallReplica(_Replica):
             ranges=_ranges(ranges),
         )
         services = await composition.open_services(settings, elsewhere, self._stack)
+        handles = {
+            "retriever": retriever,
+            "embedder": embedder,
+            "reranker": reranker,
+            "ingest": ingest,
+            "ranges": ranges,
+        }
+        away = {name: one for name, one in handles.items() if one is not None}
+
+        async def absent() -> list[str]:
+            there = await asyncio.gather(*map(remote.answers, away.values()))
+            return [name for name, here in zip(away, there, strict=True) if not here]
+
+        services = dataclasses.replace(services, absent=absent)
         self._services = services
         self._line = LineGauge()
         self._api = app.create(settings, services)
@@ -351,8 +369,7 @@ def application(tree: Told) -> serve.Application:
 def _surge_percent(stage: Stage, most: int) -> int:
     """What a roll starts beforehand. None of a stage with one replica, whose successor would need
     its memory twice, nor where nodes take a limited number: there may be no node for one more."""
-    limited = getattr(stage, "max_per_node", 0)
-    return stage.surge_percent if most > 1 and not limited else 0
+    return stage.surge_percent if most > 1 and not stage.max_per_node else 0
 
 
 def health_period_s(replicas: int) -> float:
@@ -373,9 +390,11 @@ def _deployed(
         "health_check_timeout_s": HEALTH_TIMEOUT_S if most > 1 else ONLY_TIMEOUT_S,
         "max_constructor_retry_count": 10,
         "max_surge_percent": _surge_percent(stage, most),
-        "ray_actor_options": {"num_cpus": stage.cpus, "num_gpus": stage.gpus},
+        "ray_actor_options": _place(stage),
     }
-    if name in ("Retriever", "Ranges"):  # what is asked of a bank goes where its arrays are
+    if stage.max_per_node:
+        options["max_replicas_per_node"] = stage.max_per_node
+    if name in ("Retriever", "Ranges", "Ingest"):  # a bank's calls go where its arrays are
         options["request_router_config"] = RequestRouterConfig(
             request_router_class=BankRouter,  # type: ignore[arg-type]
         )
@@ -384,3 +403,17 @@ def _deployed(
     else:
         options["autoscaling_config"] = autoscaling.config(name, stage.autoscale)
     return serve.deployment(name=name, **options)(replica)
+
+
+def _place(stage: Stage) -> dict[str, Any]:
+    """What a node must have for a replica of the stage, in Ray's words."""
+    place: dict[str, Any] = {"num_cpus": stage.cpus, "num_gpus": stage.gpus}
+    if stage.memory_bytes:
+        place["memory"] = stage.memory_bytes
+    if stage.labels:
+        place["label_selector"] = dict(stage.labels)
+    if stage.accelerator is not None:
+        place["accelerator_type"] = stage.accelerator
+    if stage.resources:
+        place["resources"] = dict(stage.resources)
+    return place

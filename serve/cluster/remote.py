@@ -42,8 +42,19 @@ MARGIN_S = 0.05
 BULK_WAIT_S = 300.0
 """Most seconds that a write, or a batch of its passages, takes before its stage counts as hung."""
 
+PRESENT_S = 2.0
+
 WAKE_S = 60.0
 """How long a call waits for the first replica of a stage, for the autoscaler to see."""
+
+
+async def answers(handle: Handle) -> bool:
+    """Does a replica of the stage say that it is there?"""
+    try:
+        await call("stage", handle.present.remote, left_s=PRESENT_S)
+    except Exception:  # whatever it is: nobody answers
+        return False
+    return True
 
 
 async def outcome(
@@ -331,16 +342,22 @@ class RemoteShards:
 
 
 class RemoteWriter:
-    """A Writer behind a handle. A call that its stage does not answer ends after BULK_WAIT_S with
-    Unavailable: what became of it is not known, and a key (see `Key`) makes repeating it safe."""
+    """A Writer behind a handle. A bank's writes go to the same replica while it is there: each
+    holds the banks that it writes.
+
+    A call that its stage does not answer ends after BULK_WAIT_S with Unavailable: what became of it
+    is not known, and a key (see `Key`) makes repeating it safe.
+    """
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
-    async def _do(self, method: str, *args: Any) -> dict[str, Any]:
+    async def _do(self, method: str, tenant: str, bank_id: str, *more: Any) -> dict[str, Any]:
+        near = self._handle.options(session_id=f"{tenant}/{bank_id}")
+        args = (tenant, bank_id, *more)
         try:
             answer: dict[str, Any] = await call(
-                "ingest", self._handle.do.remote, method, args, left_s=BULK_WAIT_S
+                "ingest", near.do.remote, method, args, left_s=BULK_WAIT_S
             )
         except errors.DeadlineExceeded as error:
             if error.stage != "ingest":  # its own, about a part of the work

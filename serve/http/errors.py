@@ -16,6 +16,7 @@ from starlette.routing import Match
 
 from retrieval import errors
 from retrieval.store.answers import KeyReused
+from serve.http import scopes
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +81,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (BadEncoding, 400),
     (Unauthorized, 401),
     (ForeignOrigin, 403),
+    (scopes.Forbidden, 403),
     (errors.NotFound, 404),
     (SlowBody, 408),
     (errors.Conflict, 409),

@@ -21,11 +21,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from retrieval.store import answers
-from serve.http import structure
+from serve.http import scopes, structure
 from serve.http.bodies import SMALL_BYTES, Bodies, declared
 from serve.http.brake import Brake
 from serve.http.errors import LengthRequired, TooLarge, json_response, problems, refusal
-from serve.http.services import TENANT, authenticate, tenant_of
+from serve.http.services import TENANT, authenticate, require, tenant_of
 from serve.http.structure import Bounds
 
 IGNORED_HEADER = "X-Ignored-Params"
@@ -125,10 +125,14 @@ class Endpoint(APIRoute):
         handle = super().get_route_handler()
         queries = frozenset(_query_names(self.dependant))
         needs_tenant = _needs_tenant(self.dependant)
+        scope = scopes.needed(self.methods or (), self.path)
         reading = _reading_of(self)
 
         async def prepared(request: StrictRequest) -> Response:
-            tenant = await authenticate(request) if needs_tenant else ""
+            tenant = ""
+            if needs_tenant:
+                tenant = await authenticate(request)
+                require(request, scope)
             if reading is None:
                 _refuse_body(request)
                 return await handle(request)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
+from starlette.types import Scope
 
 from retrieval.mental.schedule import Documents
 from retrieval.protocols import Embedder, Reranker
@@ -17,6 +18,8 @@ from retrieval.store import limits, tenants
 from retrieval.store.answers import Key
 from retrieval.store.database.pool import Pool
 from serve.admission.controller import AdmissionController
+from serve.admission.guessing import WrongKeys
+from serve.http import scopes
 from serve.http.errors import Unauthorized
 from serve.opening.llm import LanguageModels
 from serve.settings import Settings
@@ -112,6 +115,10 @@ class Writer(Protocol):
         ...
 
 
+async def _nothing() -> Sequence[str]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     settings: Settings
@@ -137,6 +144,10 @@ class Services:
     """What orders results, for /health."""
     parts: tuple[Any, ...] = ()
     """Models that run in this process; each has `check_health`."""
+    wrong_keys: WrongKeys = field(default_factory=lambda: WrongKeys(0))
+    """Who tries wrong keys."""
+    absent: Callable[[], Awaitable[Sequence[str]]] = _nothing
+    """The stages elsewhere of which no replica answers."""
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -156,6 +167,8 @@ Given = Annotated[Services, Depends(_services)]
 
 TENANT = "fourfold.tenant"
 """Key of a request's scope: whose it is, found out before its body is read."""
+SCOPES = "fourfold.scopes"
+"""Key of a request's scope: what the key may do."""
 
 
 async def authenticate(request: Request) -> str:
@@ -165,9 +178,19 @@ async def authenticate(request: Request) -> str:
     """
     if TENANT in request.scope:
         return await tenant_of(request)
-    tenant = await _owner(request, request.app.state.services)
-    request.scope[TENANT] = tenant
-    return tenant
+    access = await _access(request, request.app.state.services)
+    admit(request.scope, access)
+    return access.tenant
+
+
+def admit(scope: Scope, access: tenants.Access) -> None:
+    """Notes whose request it is, and what the key may do."""
+    scope[TENANT], scope[SCOPES] = access.tenant, access.scopes
+
+
+def require(request: Request, scope: str) -> None:
+    """Forbidden unless the request's key has the scope."""
+    scopes.require(tenants.Access(request.scope[TENANT], request.scope[SCOPES]), scope)
 
 
 async def tenant_of(request: Request) -> str:
@@ -176,16 +199,35 @@ async def tenant_of(request: Request) -> str:
     return tenant
 
 
-async def _owner(request: Request, services: Services) -> str:
+async def _access(request: Request, services: Services) -> tenants.Access:
     if not services.settings.limits.require_api_key:
-        return tenants.DEFAULT_TENANT
+        return tenants.Access(tenants.DEFAULT_TENANT, frozenset(tenants.SCOPES))
+    return await access_of(request, services)
+
+
+async def access_of(request: Request, services: Services) -> tenants.Access:
+    """What the request's key gives. Unauthorized; RateLimited where its address guesses keys."""
     key = bearer(request)
     if not key:
         raise Unauthorized("an API key is needed: send `Authorization: Bearer <key>`")
-    tenant = await tenants.tenant_of(services.pool, key)
-    if tenant is None:
-        raise Unauthorized("this API key is not known or was revoked")
-    return tenant
+    address = client_address(request)
+    if not tenants.remembered(services.pool, key):
+        services.wrong_keys.check(address)
+    access = await tenants.access(services.pool, key)
+    if access is None:
+        services.wrong_keys.wrong(address)
+        raise Unauthorized("this API key is not known, is over, or was revoked")
+    return access
+
+
+def client_address(request: Request) -> str:
+    """Where the request comes from: as our proxy on this machine says, or the other end of the
+    connection. What a client writes into that header itself stands before the proxy's word."""
+    peer = request.client.host if request.client is not None else ""
+    if not peer.startswith("127.") and peer != "::1":
+        return peer
+    said = request.headers.getlist("x-forwarded-for")
+    return said[-1].rpartition(",")[2].strip() if said else peer
 
 
 def bearer(request: Request) -> str:

@@ -20,6 +20,8 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+from serve.local.environment import HAPROXY
+
 FIRST_PORT, REPLICA_PORTS, BLOCKS = 20_000, 100, 120
 """Ports of ingress replicas: a block for each server, below those that Linux gives to clients."""
 
@@ -52,6 +54,7 @@ _REFUSALS = {
 _RULES = f"""
     option http-buffer-request
     option http-ignore-probes
+    option forwardfor
     timeout http-request {HEAD_S}s
     timeout http-keep-alive {IDLE_S}s
     errorfile 400 {{folder}}/400.http
@@ -99,6 +102,44 @@ def available() -> str | None:
     return str(get_haproxy_binary())
 
 
+def install(binary: str, folder: Path, ports: tuple[int, int], per_address: int = 0) -> Path:
+    """Writes our program and the pages that it needs into `folder`, which is made; the path that
+    Ray is to start in the place of `binary`. `ports`: HAProxy's for statistics and metrics."""
+    folder.mkdir(mode=0o700)
+    program, start = folder / "start.py", folder / "haproxy"
+    for status, (name, more, detail) in _REFUSALS.items():
+        answer = _REFUSAL.format(status=f"{status} {name}", more=more, detail=detail)
+        (folder / f"{status}.http").write_bytes(answer.encode())
+    rules = _RULES.format(folder=folder)
+    if per_address:
+        rules += _PER_ADDRESS.format(most=per_address)
+    program.write_text(
+        _PROGRAM.format(ports=ports, folder=folder, rules=rules, check=CHECK_S, binary=binary)
+    )
+    start.write_text(f'#!/bin/sh\nexec "{sys.executable}" -SE "{program}" "$@"\n')
+    start.chmod(start.stat().st_mode | stat.S_IXUSR)
+    return start
+
+
+POD_PORTS = (8404, 9101)
+"""Of statistics and metrics, where a node has one server: Ray's own."""
+
+
+def pod_environment(binary: str, folder: Path, per_address: int = 0) -> Mapping[str, str]:
+    """Variables of a pod whose image has our program in `folder`, which is made."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    start = install(binary, folder, POD_PORTS, per_address)
+    folder.chmod(0o755)
+    start.chmod(0o755)
+    return {
+        **HAPROXY,
+        "RAY_SERVE_HAPROXY_BINARY_PATH": str(start),
+        "RAY_SERVE_HAPROXY_STATS_PORT": str(POD_PORTS[0]),
+        "RAY_SERVE_HAPROXY_METRICS_PORT": str(POD_PORTS[1]),
+        "RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S": str(SILENT_S),
+    }
+
+
 def environment(binary: str, folder: Path, per_address: int = 0) -> Mapping[str, str]:
     """Variables that make Ray Serve use HAProxy through our program, with its files in `folder`.
 
@@ -108,25 +149,11 @@ def environment(binary: str, folder: Path, per_address: int = 0) -> Mapping[str,
     to the next that looks for one, before HAProxy knows of it. `per_address`: connections of one
     client address at once, loopback excepted; 0: no limit.
     """
-    folder.mkdir(mode=0o700)
     stats_port, metrics_port, fallback_port = _free_ports(3)
     first = FIRST_PORT + REPLICA_PORTS * secrets.randbelow(BLOCKS)
-    program, start = folder / "start.py", folder / "haproxy"
-    for status, (name, more, detail) in _REFUSALS.items():
-        answer = _REFUSAL.format(status=f"{status} {name}", more=more, detail=detail)
-        (folder / f"{status}.http").write_bytes(answer.encode())
-    rules = _RULES.format(folder=folder)
-    if per_address:
-        rules += _PER_ADDRESS.format(most=per_address)
-    ports = (stats_port, metrics_port)
-    program.write_text(
-        _PROGRAM.format(ports=ports, folder=folder, rules=rules, check=CHECK_S, binary=binary)
-    )
-    start.write_text(f'#!/bin/sh\nexec "{sys.executable}" -SE "{program}" "$@"\n')
-    start.chmod(start.stat().st_mode | stat.S_IXUSR)
+    start = install(binary, folder, (stats_port, metrics_port), per_address)
     return {
-        "RAY_SERVE_ENABLE_HA_PROXY": "1",
-        "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
+        **HAPROXY,
         "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(fallback_port),
         "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(first),
         "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(first + REPLICA_PORTS - 1),
@@ -138,12 +165,10 @@ def environment(binary: str, folder: Path, per_address: int = 0) -> Mapping[str,
         "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(folder),
         "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(folder / "state"),
         "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": str(folder / "metrics.sock"),
-        "RAY_SERVE_HAPROXY_METRICS_ENABLED": "0",
         "RAY_SERVE_HAPROXY_NBTHREAD": str(min(4, os.cpu_count() or 1)),
         "RAY_SERVE_HAPROXY_MAXCONN": str(_connections()),
         "RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S": str(SILENT_S),
         "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": "5",
-        "RAY_SERVE_HAPROXY_HEALTH_CHECK_INTER": "1s",
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
     }
 

@@ -12,7 +12,7 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Message, Scope
 
-from serve.http.services import TENANT
+from serve.http.services import SCOPES, TENANT
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,7 @@ async def answer(call: Call, outer: Scope, tenant: str, base: str) -> Answer:
         "query_string": _query(call.query),
         "headers": headers,
         TENANT: tenant,
+        SCOPES: outer[SCOPES],
     }
     left = [body]
     answered = Collected()

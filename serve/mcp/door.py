@@ -34,7 +34,7 @@ from serve.http.brake import Brake
 from serve.http.errors import Unauthorized, json_response, refusal
 from serve.http.guard import Guard
 from serve.http.routing import SMALL_BOUNDS, is_json
-from serve.http.services import TENANT, authenticate, bearer
+from serve.http.services import TENANT, admit, authenticate, bearer
 from serve.mcp import server
 from serve.mcp.calls import Collected
 from serve.mcp.server import VISIT, Tools, Visit
@@ -95,8 +95,9 @@ class Door:
         if wanted is None:
             return await authenticate(request)
         if hmac.compare_digest(bearer(request).encode(), wanted.get_secret_value().encode()):
-            request.scope[TENANT] = tenants.DEFAULT_TENANT
-            return tenants.DEFAULT_TENANT
+            access = tenants.Access(tenants.DEFAULT_TENANT)
+            admit(request.scope, access)
+            return access.tenant
         if not request.app.state.services.settings.limits.require_api_key:
             raise Unauthorized("the token for MCP is needed: send `Authorization: Bearer <token>`")
         return await authenticate(request)

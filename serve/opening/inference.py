@@ -13,6 +13,7 @@ from models.catalog import build_embedder, build_reranker
 from models.chain import Member
 from models.local.weights import find
 from models.passthrough import Passthrough
+from models.remote.tei import Part, whole
 from models.settings import Compute, EmbedderSettings, RerankerSettings
 from models.types import ModelError, Observe
 from serve import metrics
@@ -117,16 +118,21 @@ def observer(model: str) -> Observe:
     return observe
 
 
-async def open_embedder(settings: Settings, stack: AsyncExitStack) -> OpenedEmbedder:
-    """The embedder, loaded and warm. Raises ModelError where it cannot be."""
-    embedder = build_embedder(embedder_settings(settings), observer("embedder"))
+async def open_embedder(
+    settings: Settings, stack: AsyncExitStack, part: Part = whole
+) -> OpenedEmbedder:
+    """The embedder, loaded and warm. Raises ModelError where it cannot be. `part`: of what a
+    server over HTTP lets all its clients have, what falls to this process."""
+    embedder = build_embedder(embedder_settings(settings), observer("embedder"), part)
     stack.push_async_callback(embedder.close)
     await embedder.start()
     return OpenedEmbedder(embedder)
 
 
-async def open_reranker(settings: Settings, stack: AsyncExitStack) -> OpenedReranker:
-    """The chain of rerankers, started.
+async def open_reranker(
+    settings: Settings, stack: AsyncExitStack, part: Part = whole
+) -> OpenedReranker:
+    """The chain of rerankers, started; `part` as for the embedder.
 
     Where nobody chose a reranker and the default's weights cannot be had, the fused order serves:
     said once at start, instead of marking every answer as degraded.
@@ -139,6 +145,7 @@ async def open_reranker(settings: Settings, stack: AsyncExitStack) -> OpenedRera
         reranker = build_reranker(
             [reranker_settings(settings, member) for member in members],
             observe=observer("reranker"),
+            part=part,
         )
     stack.push_async_callback(reranker.close)
     await reranker.start()

@@ -60,6 +60,7 @@ Never = Annotated[Flag, AfterValidator(_only_false)]
 Text = Annotated[str | None, BeforeValidator(_blank_is_unset)]
 Secret = Annotated[SecretStr | None, BeforeValidator(_blank_is_unset)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Count64 = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Listed = Annotated[tuple[str, ...], BeforeValidator(_listed)]
@@ -164,6 +165,9 @@ class Banks(Section):
 
     bank_memory_bytes: Annotated[int, Field(ge=1)] = 2 * 2**30
     """Budget of resident banks; the least recently used leave first."""
+    ingest_bank_memory_bytes: Annotated[int, Field(ge=1)] = 512 * 2**20
+    """Budget of the banks that a replica of the stage ingest holds to link new memories, where
+    that is a deployment; at most bank_memory_bytes."""
     gpu_bank_memory_bytes: Annotated[int, Field(ge=1)] = 8 * 2**30
     """GPU memory of the vectors of resident banks."""
     bank_warm: Listed = ()
@@ -355,6 +359,9 @@ class ServerLimits(Section):
     rerank_wait_s: Seconds = 2.0
     """Most seconds that a recall waits for the stage reranker where that is a deployment; then its
     results keep the fused order."""
+    wrong_keys_per_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
+    """Wrong keys that one address may try, a hundred at once; above it 429, whatever the key, for
+    keys that did not work here before. 0 = any number."""
     refusals_per_s: Count = 50
     """Refusals (4xx, 503) that one tenant, or all without a key, get at once; each one beyond is
     held back for a second. 0 = none is."""
@@ -411,6 +418,16 @@ class Stage(Section):
     cpus: Annotated[float, Field(ge=0)] = 0.0
     gpus: Annotated[float, Field(ge=0)] = 0.0
     """LimitShare of a GPU to schedule by; memory is bounded by the byte budgets."""
+    memory_bytes: Count64 = 0
+    """Memory of a replica to schedule by: 1.3 times its bank budget and its model; 0 = none."""
+    labels: dict[str, str] = {}
+    """Labels that a node must have, such as `fourfold-role: bank`."""
+    accelerator: Text = None
+    """Kind of accelerator that a node must have, such as L4."""
+    resources: dict[str, Annotated[float, Field(gt=0)]] = {}
+    """Custom resources of a node that a replica takes."""
+    max_per_node: Annotated[int, Field(ge=0, le=100)] = 0
+    """Replicas on one node at most, so that no node's end takes all of them; 0 = any number."""
     max_ongoing: Positive = 64
     """Calls at once per replica."""
     max_queued: Positive = 256

@@ -27,10 +27,10 @@ TREE: dict[str, Any] = {
     "database": {"db_pool_min_size": 1, "db_pool_max_size": 4},
     "rerankers": {"members": [{"provider": "rrf"}]},
     "stages": {
-        "recall": {"cpus": 1},
+        "recall": {"cpus": 1, "labels": {"fourfold-role": "door"}},
         "retriever": stage("bank", replicas=2, cpus=1),
-        "embedder": {"placement": "deployment", "cpus": 1},
-        "ingest": {"placement": "deployment", "cpus": 1},
+        "embedder": stage("door", cpus=1),
+        "ingest": stage("door", cpus=1),
     },
 }
 NODES = {"door": ("door", 3), "bank-1": ("bank", 2), "bank-2": ("bank", 2)}
@@ -74,8 +74,9 @@ def _whole(world: World, stage: str, count: int) -> None:
 
 def test_replicas_are_apart(world: World) -> None:
     placed = world.replicas("Retriever")
-    assert len(placed) == 2
-    assert "head" not in {*placed.values(), *world.replicas("Recall").values()}
+    assert sorted(placed.values()) == ["bank-1", "bank-2"]
+    for name in ("Recall", "Embedder", "Ingest"):
+        assert set(world.replicas(name).values()) == {"door"}
 
 
 @pytest.mark.parametrize("name", ["Retriever", "Embedder", "Ingest"])

@@ -20,7 +20,7 @@ TREE = {
     "rerankers": {"members": [{"provider": "rrf"}]},
     "worker": {"worker_enabled": False},
     "stages": {
-        "recall": {"cpus": 1},
+        "recall": {"cpus": 1, "labels": {"fourfold-role": "door"}},
         "retriever": stage("bank", replicas=2, cpus=2),
     },
 }

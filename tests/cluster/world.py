@@ -24,13 +24,10 @@ import psutil
 from retrieval.store.database.embedded import EmbeddedPostgres
 from serve.local import loopback
 from serve.settings import parse
-from serve.settings.model import Stage
 from tests.serve.server import ROOT, free_port, until
 
 BASE = "/v1/default/banks"
 MARK = "FOURFOLD_TEST_MARK"
-ROLES = "labels" in Stage.model_fields
-"""Whether stages can be told the nodes that they belong on."""
 TRIES = 3
 """A client's attempts: the first answer, and two retries after 503 or a broken connection."""
 START_S = 420.0
@@ -242,9 +239,8 @@ class Load:
 
 
 def stage(role: str, **told: Any) -> dict[str, Any]:
-    """A stage on the nodes of a role, two of it never on one node. CPUs alone keep replicas apart
-    where roles cannot be told."""
-    placed = {"max_per_node": 1, "labels": {"fourfold-role": role}} if ROLES else {}
+    """A stage on the nodes of a role, two of it never on one node."""
+    placed = {"max_per_node": 1, "labels": {"fourfold-role": role}}
     return {"placement": "deployment", **told, **placed}
 
 

@@ -89,6 +89,7 @@ class TeiServer:
         api_key: str = "",
     ) -> None:
         self.version, self.kind = version, kind
+        self.model_id = f"stand-in/{kind}"
         self.max_client_batch_size = max_client_batch_size
         self.max_concurrent_requests = max_concurrent_requests
         self.max_input_length = max_input_length
@@ -171,7 +172,7 @@ class TeiServer:
         return Reply(
             200,
             {
-                "model_id": f"stand-in/{self.kind}",
+                "model_id": self.model_id,
                 "model_type": {self.kind: kinds[self.kind]},
                 "max_concurrent_requests": self.max_concurrent_requests,
                 "max_input_length": self.max_input_length,

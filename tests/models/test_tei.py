@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 
+from models.remote import tei
 from models.remote.tei import Permits, TeiEmbedder, TeiReranker
 from models.settings import EmbedderSettings, RerankerSettings
 from models.types import (
@@ -21,7 +22,7 @@ from models.types import (
     Unavailable,
     WrongModel,
 )
-from tests.models.tei_server import Reply, TeiServer, Version, logit, sigmoid, vector
+from tests.models.tei_server import DIMENSION, Reply, TeiServer, Version, logit, sigmoid, vector
 
 pytestmark = pytest.mark.integration
 
@@ -269,3 +270,83 @@ async def test_permits_are_fair_and_survive_cancellation() -> None:
     await asyncio.gather(first, big, small)
     assert order == ["first", "big", "small"]
     assert permits.used == 0
+
+
+async def test_the_permits_are_those_of_all_processes_together() -> None:
+    """Ten clients, as of ten processes, that know how many they are."""
+    with TeiServer(max_client_batch_size=16, max_concurrent_requests=40) as server:
+        server.delay_s = 0.01
+        async with AsyncExitStack() as stack:
+            clients = []
+            for _ in range(10):
+                own = RerankerSettings(provider="tei", url=server.url)
+                client = TeiReranker(own, part=lambda all_of_it: all_of_it // 10)
+                await client.start()
+                stack.push_async_callback(client.close)
+                clients.append(client)
+            answers = await asyncio.gather(*(c.rerank(QUERY, DOCUMENTS) for c in clients))
+        for answer in answers:
+            assert answer.scores is not None
+            np.testing.assert_allclose(answer.scores, expected(), rtol=1e-6)
+        assert server.refused == 0
+        assert server.largest_batch == 4
+        assert server.most_texts <= 40
+
+
+async def test_a_part_that_shrinks_stops_nobody() -> None:
+    part = 8
+    permits = Permits(8, lambda _: part)
+    done: list[int] = []
+
+    async def work(count: int) -> None:
+        async with permits.hold(count):
+            await asyncio.sleep(0)
+            done.append(count)
+
+    waiting = [asyncio.create_task(work(8)) for _ in range(3)]
+    await asyncio.sleep(0)
+    part = 2  # three more processes came: two of these wait for more than there is now
+    async with asyncio.timeout(10):
+        await asyncio.gather(*waiting)
+    assert done == [8, 8, 8]
+    assert (permits.used, permits.total) == (0, 2)
+
+
+async def test_a_server_with_other_limits_is_asked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tei, "RERANKER_AGE_S", 0.0)
+    with TeiServer(max_client_batch_size=32) as server:
+        async with reranker(server) as client:
+            await client.rerank(QUERY, DOCUMENTS)
+            server.max_client_batch_size = server.max_concurrent_requests = 8
+            server.largest_batch = 0
+            answer = await client.rerank(QUERY, DOCUMENTS)
+        assert answer.scores is not None
+        assert (server.refused, server.largest_batch) == (0, 8)
+
+
+async def test_an_embedder_that_is_another_model_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Started anew with another model of equal dimension: no vector goes by the former's name."""
+    with TeiServer(kind="embedding") as server:
+        async with embedder(server) as client:
+            await client.embed_passages(["a"])
+            assert client.model_id == "stand-in/embedding"
+            server.model_id = "another"
+            with pytest.raises(Unavailable, match="it serves another now"):
+                await client.embed_passages(["b"])
+            await client.embed_passages(["b"])
+            assert (client.model_id, client.dimension) == ("another", DIMENSION)
+
+            server.model_id = "third"
+            monkeypatch.setattr(tei, "EMBEDDER_AGE_S", 0.0)
+            await client.embed_queries(["c"])
+            assert client.model_id == "third"
+
+
+async def test_a_name_that_the_settings_give_is_of_the_model_that_was_there() -> None:
+    with TeiServer(kind="embedding") as server:
+        async with embedder(server, model="ours") as client:
+            assert client.model_id == "ours"
+            server.model_id = "another"
+            with pytest.raises(Unavailable):
+                await client.embed_passages(["b"])
+            assert client.model_id == "another"

@@ -38,9 +38,14 @@ class StageHandle:
         self.replicas = replicas
         self.delay_s = 0.0
         self.calls: list[str] = []
+        self.sessions: list[str] = []
 
     def running_replicas_populated(self) -> bool:
         return self.replicas is not None
+
+    def options(self, session_id: str) -> StageHandle:
+        self.sessions.append(session_id)
+        return self
 
     @property
     def _router(self) -> Any:

@@ -16,6 +16,7 @@ from retrieval.store import heartbeats, limits, tenants
 from retrieval.store.database.migrate import migrate
 from retrieval.store.database.pool import Pool, PoolSettings, open_pool
 from serve import composition
+from serve.admission import membership
 from serve.admission.controller import LimitShare
 from serve.admission.membership import Membership
 from tests.serve.conftest import settings_for
@@ -66,6 +67,52 @@ async def test_one_that_died_is_missed(pool: Pool) -> None:
         await soon(lambda: member.share().world_size == 1)
     await heartbeats.leave(pool, uuid4(), 0.0)
     assert await pool.fetchval("select count(*) from ingress_heartbeats") == 0
+
+
+async def test_roles_are_counted_apart(pool: Pool) -> None:
+    async with AsyncExitStack() as stack:
+        doors = [Membership(pool, beat_s=0.05) for _ in range(2)]
+        keeper = Membership(pool, beat_s=0.05, role="ingest")
+        for member in (*doors, keeper):
+            await member.join(stack)
+        await soon(lambda: all(member.share().world_size == 2 for member in doors))
+        assert keeper.place() == (0, 1)
+        assert sorted(member.part(9) for member in doors) == [4, 5]
+        assert keeper.part(9) == 9
+
+
+async def test_a_large_company_counts_itself_less_often(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As often as not to read more than COMPANY rows in BEAT_S each."""
+    monkeypatch.setattr(membership, "COMPANY", 2)
+    async with AsyncExitStack() as stack:
+        members = [Membership(pool, beat_s=0.05, fresh_s=1.0) for _ in range(8)]
+        for member in members:
+            await member.join(stack)
+        await soon(lambda: all(member.share().world_size == 8 for member in members))
+        beats = 0
+        there = heartbeats.beat
+
+        async def counted(*given: Any) -> tuple[int, int]:
+            nonlocal beats
+            beats += 1
+            assert given[2] == 4.0, "and each says that it will be silent for longer"
+            return await there(*given)
+
+        monkeypatch.setattr(heartbeats, "beat", counted)
+        await asyncio.sleep(1.0)
+        assert 0 < beats <= 8 * 8  # one each 0.2 s; without, 160
+        assert {member.share().world_size for member in members} == {8}
+        monkeypatch.undo()
+
+
+async def test_a_program_from_before_is_counted(pool: Pool) -> None:
+    async with AsyncExitStack() as stack:
+        await pool.execute("insert into ingress_heartbeats (id, seen) values ($1, now())", uuid4())
+        member = Membership(pool, beat_s=0.05)
+        await member.join(stack)
+        assert member.share().world_size == 2
 
 
 async def test_a_database_that_is_away_changes_nothing(

@@ -73,9 +73,11 @@ async def test_a_writer_that_hangs_lets_its_caller_go(monkeypatch: pytest.Monkey
             await asyncio.sleep(60)
 
     monkeypatch.setattr(remote, "BULK_WAIT_S", 0.05)
-    writer = RemoteWriter(handle(StageHandle(Hanging, None)))
+    stage = StageHandle(Hanging, None)
+    writer = RemoteWriter(handle(stage))
     with pytest.raises(Unavailable, match="does not answer: look before you repeat"):
         await writer.clear("t", "b", None)
+    assert stage.sessions == ["t/b"], "a bank's writes go where it is held"
 
 
 def test_the_waits_are_settings() -> None:

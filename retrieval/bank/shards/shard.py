@@ -26,6 +26,7 @@ from retrieval.errors import DeadlineExceeded, StaleSnapshot, Unavailable
 from retrieval.keyword import bm25
 from retrieval.keyword.bm25 import Evidence
 from retrieval.keyword.postings import Postings
+from retrieval.messages import message
 from retrieval.store.database.pool import Pool
 from retrieval.store.heads import BankHead
 from retrieval.store.segments import delta as deltas
@@ -36,6 +37,7 @@ from retrieval.types import Bools, Floats, Ints, Longs
 _ALIVE = np.iinfo(np.int64).max
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class RangeReading:
     """What a range says to one question. `similarities` float32, one per ordinal of the range that

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from typing import Any
 
+import orjson
 from fastapi import Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -16,9 +17,10 @@ from starlette.responses import Response
 from retrieval.errors import FourfoldError
 from retrieval.store.database.pool import read, refuses_writes
 from serve import metrics
+from serve.http import scopes
 from serve.http.errors import Unauthorized, json_response
 from serve.http.routing import Router
-from serve.http.services import Given, Services, bearer
+from serve.http.services import Given, Services, access_of, bearer
 from serve.local import processes
 
 API_VERSION = "0.9.1"
@@ -64,8 +66,27 @@ async def health(services: Given) -> Response:
 
 @router.get("/health/ready", operation_id="readiness_health_ready_get")
 async def ready(services: Given) -> Response:
-    """Can this process serve? Asks the database."""
-    return await _health(services)
+    """Can the whole server serve? Asks the database, of what schema and epoch it is, and every
+    stage elsewhere: 503 without a retriever or a writer, `degraded` without another."""
+    response, absent = await asyncio.gather(_health(services), services.absent())
+    if response.status_code != 200:
+        return response
+    report: dict[str, Any] = orjson.loads(response.body)
+    row = await read(services.pool, lambda connection: connection.fetchrow(_STATE))
+    report |= {"schema": row["schema"], "epoch": row["epoch"]}
+    if not absent:
+        return json_response(report)
+    report |= {"status": "degraded", "absent": list(absent)}
+    if _NEEDED.isdisjoint(absent):
+        return json_response(report)
+    return json_response(report | {"status": "unhealthy"}, 503, {"Retry-After": "1"})
+
+
+_NEEDED = frozenset({"retriever", "ingest"})
+_STATE = (
+    "select (select max(number) from schema_migrations) as schema,"
+    " (select epoch from database_epoch) as epoch"
+)
 
 
 @router.get("/health/live", operation_id="liveness_health_live_get")
@@ -99,14 +120,25 @@ async def version(services: Given) -> Response:
     )
 
 
+async def _see_all(request: Request, services: Services) -> None:
+    """Figures of all tenants: for the key that the settings name for them, or an operator's; for
+    everybody where neither that one nor keys are required."""
+    own = services.settings.server.metrics_api_key
+    given = bearer(request).encode()
+    if own is not None and secrets.compare_digest(given, own.get_secret_value().encode()):
+        return
+    if own is None and not services.settings.limits.require_api_key:
+        return
+    if own is not None and not services.settings.limits.require_api_key:
+        raise Unauthorized("metrics need a key: send `Authorization: Bearer <key>`")
+    scopes.require(await access_of(request, services), "operator")
+
+
 @router.get("/metrics", operation_id="metrics_endpoint_metrics_get")
 async def scrape(request: Request, services: Given) -> Response:
     """Prometheus metrics of this node's processes."""
     server = services.settings.server
     if not server.enable_metrics:
         raise HTTPException(404, "metrics are switched off")
-    if server.metrics_api_key is not None:
-        wanted = server.metrics_api_key.get_secret_value()
-        if not secrets.compare_digest(bearer(request).encode(), wanted.encode()):
-            raise Unauthorized("metrics need a key: send `Authorization: Bearer <key>`")
+    await _see_all(request, services)
     return Response(metrics.render(), media_type=metrics.CONTENT_TYPE)

@@ -152,6 +152,24 @@ async def test_one_process_at_a_time(pool: Pool) -> None:
     assert await Upkeep(deps(pool), QUICK).round()
 
 
+async def test_processes_share_the_banks(pool: Pool) -> None:
+    """Each looks after its own, at the same time; together after all."""
+    ingest = deps(pool)
+    for bank in "abcdef":
+        await fill(ingest, bank, 8)
+    first = Upkeep(deps(pool), QUICK, share=lambda: (0, 2))
+    second = Upkeep(deps(pool), QUICK, share=lambda: (1, 2))
+    async with pool.acquire() as other, other.transaction():  # the first is at work
+        await other.execute("select pg_advisory_xact_lock(5, hashtext(current_schema()))")
+        assert not await first.round()
+        assert await second.round()
+    merged = "select bank from segments where kind = 'columns' group by bank having count(*) = 1"
+    odd = {row["bank"] for row in await pool.fetch(merged)}
+    assert {bank % 2 for bank in odd} == {1}
+    assert await first.round()
+    assert len(await pool.fetch(merged)) == 6
+
+
 async def test_it_runs_beside_writers(pool: Pool) -> None:
     ingest = deps(pool)
     keepers = [Upkeep(deps(pool), QUICK) for _ in range(2)]

@@ -1,0 +1,1 @@
+"""Messages as earlier releases sent them, and how they are made: `python -m tests.golden`."""
