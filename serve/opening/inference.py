@@ -17,6 +17,7 @@ from models.remote.tei import Part, whole
 from models.settings import Compute, EmbedderSettings, RerankerSettings
 from models.types import ModelError, Observe
 from serve import metrics
+from serve.opening import reports
 from serve.opening.translation import OpenedEmbedder, OpenedReranker
 from serve.settings import Settings
 from serve.settings.model import RerankerMember, Stage
@@ -126,6 +127,7 @@ async def open_embedder(
     embedder = build_embedder(embedder_settings(settings), observer("embedder"), part)
     stack.push_async_callback(embedder.close)
     await embedder.start()
+    reports.model("embedder", embedder.load, stack)
     return OpenedEmbedder(embedder)
 
 
@@ -149,6 +151,7 @@ async def open_reranker(
         )
     stack.push_async_callback(reranker.close)
     await reranker.start()
+    reports.model("reranker", reranker.load, stack)
     return OpenedReranker(reranker)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import psutil
 
+from models.types import Load
 from retrieval.store import backlog
 from retrieval.store.database.pool import Pool
 from serve import metrics
@@ -51,6 +52,17 @@ def memory(stack: AsyncExitStack) -> None:
             metrics.RESIDENT_MEMORY.set(own.memory_info().rss)
             metrics.MEMORY_LIMIT.set(most)
             await asyncio.sleep(MEMORY_S)
+
+    _until_closed(asyncio.create_task(report()), stack)
+
+
+def model(name: str, load: Callable[[], Load], stack: AsyncExitStack) -> None:
+    """Keeps the length of a model's line."""
+
+    async def report() -> None:
+        while True:
+            metrics.MODEL_QUEUED_TOKENS.labels(name).set(load().queued_tokens)
+            await asyncio.sleep(DOORS_S)
 
     _until_closed(asyncio.create_task(report()), stack)
 
