@@ -61,6 +61,12 @@ class Adjacency(Protocol):
         ...
 
     @property
+    def mentioning(self) -> int:
+        """Of how many live memories `frequency` counts: all but observations without mentions,
+        which would make everybody rare as a bank is consolidated."""
+        ...
+
+    @property
     def subject(self) -> Ints:
         """The entity that each memory is about, int32 (size,); -1 for none."""
         ...

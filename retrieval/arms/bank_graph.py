@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from retrieval.arms.adjacency import LinkTable
 from retrieval.bank.resident import ResidentBank
 from retrieval.types import Bools, Ints, LinkType
@@ -18,6 +20,9 @@ class BankGraph:
 
     def __init__(self, bank: ResidentBank, visible: Bools) -> None:
         self._bank, self._visible = bank, visible
+        *facts, observations = bank.population.rows
+        of, _ = bank.entities.of_units(observations)
+        self.mentioning = sum(len(rows) for rows in facts) + len(np.unique(of))
 
     @property
     def size(self) -> int:

@@ -12,6 +12,7 @@ names) and follows links for one to three hops. A link hands on a share of its p
     rarity(e) = ln(N / frequency(e)) / ln(N / 2), at most 1; below 0.2 the entity is not followed,
                 unless at most 20 of the memories that may be returned mention it: then 0.2
 
+N counts the live memories, without observations that mention nothing themselves;
 so an entity that two memories mention counts in full and one that most of the bank mentions
 carries nothing. Strength of a seed: its affinity to the question (ranking/score_fusion.py), and 5
 more if it mentions a rare entity that the question names, because the question is about what such a

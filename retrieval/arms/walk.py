@@ -355,8 +355,8 @@ def _rarity(graph: Adjacency, entities: Ints, allowed: Bools) -> Doubles:
     """
     frequency = np.maximum(graph.frequency[entities], 1)
     rarity: Doubles = np.zeros(len(entities))
-    if graph.size > 2:
-        rarity = np.log(graph.size / frequency) / np.log(graph.size / 2)
+    if (count := graph.mentioning) > 2:
+        rarity = np.log(count / frequency) / np.log(count / 2)
         rarity = np.clip(rarity, 0.0, 1.0)
     # Whoever is mentioned by more than those that may not be returned is no exception.
     left_out = len(allowed) - np.count_nonzero(allowed)

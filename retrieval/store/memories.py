@@ -158,38 +158,34 @@ async def stored_before(pool: Pool, bank: int, ids: Sequence[str], bound: dateti
     return {row[0] for row in found}
 
 
-_AWAITING_MOST = 2_000
-"""Pending memories that are looked at: more than these make everything about them outdated soon."""
+_AWAITING_MOST = 1_000
+"""Pending memories that are looked at, the newest: with more, everything is outdated soon."""
+
+_AWAITING = f"""
+    with o as (
+        select id, source_ids, created_at, tags from memory_units
+        where bank = $1 and id = any($2::uuid[])
+    ), about as (
+        select distinct o.id, o.created_at, o.tags, u.entity_no
+        from o join unit_entities u
+            on u.bank = $1 and u.unit_id = any(array[o.id] || o.source_ids)
+    ), waiting as (
+        select id, created_at, tags from memory_units
+        where bank = $1 and ordinal is not null and consolidated_at is null
+            and consolidation_failed_at is null and fact_type <> {FactType.OBSERVATION:d}
+        order by ordinal desc limit {_AWAITING_MOST}
+    )
+    select distinct a.id::text
+    from waiting w join unit_entities u on u.bank = $1 and u.unit_id = w.id
+        join about a on a.entity_no = u.entity_no and a.created_at < w.created_at
+            and a.tags <@ w.tags and a.tags @> w.tags
+"""
 
 
 async def awaiting(pool: Pool, bank: int, ids: Sequence[str]) -> set[str]:
     """Those of these observations for which newer memories of the same tags wait to be
     consolidated that share an entity with them or with what they were made from."""
-    found = await read(
-        pool,
-        lambda connection: connection.fetch(
-            "with o as (select id, source_ids, created_at,"
-            "   (select array_agg(t order by t) from unnest(tags) t) as tags"
-            "  from memory_units where bank = $1 and id = any($2::uuid[])),"
-            " about as (select distinct o.id, o.created_at, o.tags, u.entity_no from o"
-            "  join unit_entities u on u.bank = $1"
-            "   and u.unit_id = any(array[o.id] || o.source_ids)),"
-            " waiting as (select m.id, m.created_at,"
-            "   (select array_agg(t order by t) from unnest(m.tags) t) as tags"
-            "  from memory_units m where m.bank = $1 and m.ordinal is not null"
-            "   and m.consolidated_at is null and m.consolidation_failed_at is null"
-            "   and m.fact_type <> $3 and m.created_at > (select min(created_at) from o)"
-            "  limit $4)"
-            " select distinct a.id::text from waiting w"
-            " join unit_entities u on u.bank = $1 and u.unit_id = w.id"
-            " join about a on a.entity_no = u.entity_no and a.created_at < w.created_at"
-            "  and a.tags is not distinct from w.tags",
-            bank,
-            list(ids),
-            int(FactType.OBSERVATION),
-            _AWAITING_MOST,
-        ),
-    )
+    found = await read(pool, lambda connection: connection.fetch(_AWAITING, bank, list(ids)))
     return {row[0] for row in found}
 
 

@@ -16,7 +16,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -73,34 +73,62 @@ def run(settings: Settings, tree: Mapping[str, Any], data: Path) -> None:
             if own_database:  # each process reads its settings for itself
                 os.environ["FOURFOLD_DATABASE_URL"] = _dsn(settings)
             portable = secret_settings.moved_to_files(tree, folder / "secrets")
-            _start_ray(settings, portable, folder, stack)
-            signals.listen()  # Ray has put its own handler in place of ours
+            signals.beside(lambda: _start_ray(settings, portable, folder, stack, signals.stopped))
             health = _ready(settings, first_start)
         _say(settings, data, health)
         while not signals.stopped.wait(1.0):
             _require_alive()
     print("stopped", flush=True)
+    if signals.left_behind:
+        os._exit(0)  # a thread inside Ray would abort the process when it finds Python gone
 
 
 class Signals:
     """SIGINT, SIGTERM and SIGHUP set `stopped`; the first also interrupts what runs, and the
-    block ends as if it were done."""
+    block ends as if it were done. Made and used by the main thread."""
 
     NAMES = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def __init__(self) -> None:
         self.stopped = threading.Event()
         self._before: dict[signal.Signals, Any] = {}
+        self._done = threading.Event()
+        self.left_behind = False
+        """Whether work of `beside` still runs, though nobody waits for it."""
 
     def __enter__(self) -> Signals:
-        self._before = {name: signal.getsignal(name) for name in self.NAMES}
-        self.listen()
+        self._before = {name: signal.signal(name, self._stop) for name in self.NAMES}
         return self
 
-    def listen(self) -> None:
-        """Puts the handlers in place; interrupts if a signal came and was swallowed."""
-        for name in self.NAMES:
-            signal.signal(name, self._stop)
+    def beside(self, work: Callable[[], None]) -> None:
+        """Runs `work` in a thread and waits for it; a signal ends the wait at once, and leaves the
+        thread behind. For code that waits where no Python handler can run, as Ray's does. Raises
+        what `work` raises.
+
+        The thread stays when the work is done: Linux ends the processes that were started to die
+        with their parent when the thread that started them ends.
+        """
+        failed: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:
+                failed.append(error)
+            self._done.set()
+            threading.Event().wait()
+
+        threading.Thread(target=run, daemon=True).start()
+        self.left_behind = True
+        while not self._done.wait(0.1):
+            self._interrupt_if_stopped()
+        self.left_behind = False
+        self._interrupt_if_stopped()
+        if failed:
+            raise failed[0]
+
+    def _interrupt_if_stopped(self) -> None:
+        """For a signal whose exception was raised in some finaliser, and forgotten there."""
         if self.stopped.is_set():
             raise KeyboardInterrupt
 
@@ -202,13 +230,20 @@ def _checkout() -> str:
     return str(Path(__file__).resolve().parents[2])
 
 
-def _start_ray(settings: Settings, tree: Mapping[str, Any], folder: Path, stack: ExitStack) -> None:
+def _start_ray(
+    settings: Settings,
+    tree: Mapping[str, Any],
+    folder: Path,
+    stack: ExitStack,
+    stopped: threading.Event,
+) -> None:
     import ray
     from ray import serve
 
     from serve.cluster.deployments import APP, application
 
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
+    logging.getLogger("ray._private.worker").setLevel(logging.ERROR)
     stack.callback(_bounded, ray.shutdown, RAY_STOP_S)
     with told("starting Ray"), node.bare():
         ray.init(
@@ -221,6 +256,8 @@ def _start_ray(settings: Settings, tree: Mapping[str, Any], folder: Path, stack:
             _temp_dir=str(folder / "ray"),
             _node_ip_address="127.0.0.1",
         )
+    if stopped.is_set():
+        return
     stack.callback(_bounded, serve.shutdown, SERVE_STOP_S)
     with told("starting Serve's controller"):
         serve.start(
@@ -228,6 +265,8 @@ def _start_ray(settings: Settings, tree: Mapping[str, Any], folder: Path, stack:
             proxy_location="HeadOnly",
             logging_config={"log_level": "ERROR", "enable_access_log": False},
         )
+    if stopped.is_set():
+        return
     with told("opening models and banks"):
         serve.run(
             application(tree),

@@ -298,6 +298,10 @@ class RecallReplica(_Replica):
             return [name for name, here in zip(away, there, strict=True) if not here]
 
         services = dataclasses.replace(services, absent=absent)
+        for model in (elsewhere.embedder, elsewhere.reranker):
+            if isinstance(model, remote.RemoteEmbedder | remote.RemoteReranker):
+                learning = asyncio.create_task(model.learn())
+                self._stack.callback(learning.cancel)
         self._services = services
         self._line = LineGauge()
         self._api = app.create(settings, services)

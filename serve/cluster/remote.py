@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -125,7 +126,7 @@ def known_replicas(handle: Handle) -> int | None:
         return None
 
 
-class _Model:
+class _Model(ABC):
     """A model behind a handle: what it is comes with its first answer, so that nobody's start
     waits for it."""
 
@@ -146,6 +147,22 @@ class _Model:
             raise errors.Unavailable(f"the {self.stage}", "none of it runs")
         latest = time.monotonic() + wait_s
         return latest if deadline is None else min(deadline, latest)
+
+    async def learn(self) -> None:
+        """Asks what the model is, for who is asked before anything was; a failure is left to the
+        first call."""
+        with contextlib.suppress(Exception):
+            found = await call(self.stage, self._handle.describe.remote, left_s=WAKE_S)
+            if not self._learnt:
+                self._take(found)
+
+    @property
+    @abstractmethod
+    def _learnt(self) -> bool: ...
+
+    @abstractmethod
+    def _take(self, found: Any) -> None:
+        """Keeps what the stage says of itself."""
 
     async def _wake(self) -> None:
         """One call that waits, for the autoscaler to see; its answer is not for anybody."""
@@ -168,6 +185,13 @@ class RemoteEmbedder(_Model):
     def __init__(self, handle: Handle, wait_s: float) -> None:
         super().__init__(handle, wait_s)
         self._known = ("", 0)
+
+    @property
+    def _learnt(self) -> bool:
+        return bool(self.model_id)
+
+    def _take(self, found: Any) -> None:
+        self._known = found
 
     @property
     def model_id(self) -> str:
@@ -194,8 +218,8 @@ class RemoteEmbedder(_Model):
     async def _embed(
         self, texts: Sequence[str], passages: bool, tenant: str, deadline: float
     ) -> Floats:
-        if not self.model_id:
-            self._known = await self._describe(deadline)
+        if not self._learnt:
+            self._take(await self._describe(deadline))
         known, seconds = self._known, left(deadline)
         wanted = f"{known[0]}:{known[1]}"
         try:
@@ -230,6 +254,14 @@ class RemoteReranker(_Model):
         self._reads_text = True
 
     @property
+    def _learnt(self) -> bool:
+        return self._described
+
+    def _take(self, found: Any) -> None:
+        self.name, self._reads_text = found
+        self._described = True
+
+    @property
     def reads_text(self) -> bool:
         return self._reads_text
 
@@ -243,9 +275,8 @@ class RemoteReranker(_Model):
         deadline: float | None = None,
     ) -> Scores:
         until = self._until(deadline, self._wait_s)
-        if not self._described:
-            self.name, self._reads_text = await self._describe(until)
-            self._described = True
+        if not self._learnt:
+            self._take(await self._describe(until))
         seconds = left(until)
         scores: Scores = await call(
             self.stage,

@@ -33,6 +33,8 @@ HAPROXY: Mapping[str, str] = {
 
 ONE_MACHINE: Mapping[str, str] = {
     "RAY_SERVE_LOG_TO_STDERR": "0",
+    # Ray's would abort the launcher at a SIGTERM, and leave behind what it has started.
+    "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1",
     "RAY_SERVE_PROXY_GRACEFUL_SHUTDOWN_TIMEOUT_S": "1",
     # What an idle server spends is part of every recall's bill: fewer rounds of bookkeeping.
     "RAY_SERVE_METRICS_EXPORT_INTERVAL_MS": "1000",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 _UNUSED = ("start_monitor", "start_log_monitor", "start_api_server")
@@ -21,8 +22,10 @@ _UNREAD = ("pandas",)
 
 @contextmanager
 def bare() -> Iterator[None]:
-    """A node that starts inside has only the processes that run work."""
-    from ray._private import utils
+    """A node that starts inside has only the processes that run work. They have a session of their
+    own: a signal to our process group is ours to act on. If it ended them first, Ray would wait for
+    them while it holds Python's lock."""
+    from ray._private import services, utils
     from ray._private.node import Node
 
     def nothing(_self: Any, *_: Any, **__: Any) -> None:
@@ -33,6 +36,8 @@ def bare() -> Iterator[None]:
 
     patched: list[tuple[Any, str, Any]] = [(Node, name, nothing) for name in _UNUSED]
     patched += [(utils, "get_dashboard_dependency_error", no_dashboard)]
+    if popen := getattr(services, "ConsolePopen", None):
+        patched += [(services, "ConsolePopen", partial(popen, start_new_session=True))]
     own = [
         (owner, name, getattr(owner, name)) for owner, name, _ in patched if hasattr(owner, name)
     ]

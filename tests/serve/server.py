@@ -77,7 +77,7 @@ class Server:
         assert self.process is not None
         begin = time.monotonic()
         os.killpg(self.process.pid, number)
-        self.process.wait(30)
+        self.process.wait(60)
         return time.monotonic() - begin
 
     def kill(self) -> None:

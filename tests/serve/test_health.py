@@ -1,5 +1,6 @@
 """What the server says of itself while its database refuses."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,31 @@ async def test_a_server_that_is_not_ready_says_so(
         assert int(health.headers["Retry-After"]) >= 1
         assert (await live.http.get("/health/live")).status_code == 200
     assert (await live.http.get("/health")).json()["status"] == "healthy"
+
+
+async def test_readiness_is_that_of_the_whole_server(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = await live.http.get("/health/ready")
+    assert ready.status_code == 200
+    assert ready.json()["schema"] >= 120
+    assert len(ready.json()["epoch"]) == 36
+
+    absent: list[str] = []
+
+    async def asked() -> list[str]:
+        return absent
+
+    changed = dataclasses.replace(live.services, absent=asked)
+    monkeypatch.setattr(live.api.state, "services", changed)
+    for names, status, said in (
+        (["embedder", "reranker"], 200, "degraded"),
+        (["retriever"], 503, "unhealthy"),
+        (["ingest", "embedder"], 503, "unhealthy"),
+    ):
+        absent[:] = names
+        ready = await live.http.get("/health/ready")
+        assert (ready.status_code, ready.json()["status"]) == (status, said)
+        assert ready.json()["absent"] == names
+        assert (await live.http.get("/health")).json()["status"] == "healthy", "of this process"
+    assert int(ready.headers["Retry-After"]) >= 1

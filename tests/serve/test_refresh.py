@@ -61,9 +61,9 @@ class Bench:
             Refresher(pool, live.services.recaller, writer, ModelEditor(self.llm)), SETTINGS
         )
 
-    async def run(self, *, full: bool = False) -> dict[str, Any]:
-        """One refresh to its end; what its operation tells."""
-        pool, lease = self.live.services.pool, uuid4()
+    async def claim(self, *, full: bool = False) -> Claim:
+        """An operation that is to refresh the model, taken as a worker takes it."""
+        lease = uuid4()
 
         async def claimed(connection: Any) -> Claim:
             bank = (await banks.head_of(connection, DEFAULT_TENANT, self.bank)).bank
@@ -77,7 +77,11 @@ class Bench:
             )
             return Claim(id, DEFAULT_TENANT, self.bank, mental_models.REFRESH, payload, 0, lease)
 
-        claim = await write(pool, claimed)
+        return await write(self.live.services.pool, claimed)
+
+    async def run(self, *, full: bool = False) -> dict[str, Any]:
+        """One refresh to its end; what its operation tells."""
+        claim = await self.claim(full=full)
         await self.documents.refresh(claim)
         return await ended(self.live, self.bank, str(claim.operation_id))
 

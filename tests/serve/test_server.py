@@ -326,7 +326,7 @@ def test_killed_parts_come_back(server: Server) -> None:
             assert victims, f"no process is called {words}"
             for process in victims:
                 process.kill()
-            spent = server.wait_answer(15)
+            spent = server.wait_answer(60)
             importing.result(60)
             print(f"{words[0]}: recall again after {spent:.1f} s")
             _check_imported(server, done)
@@ -375,12 +375,12 @@ def test_a_killed_server_starts_again_and_says_farewell(server: Server) -> None:
     server.start()
     left = [process for process in before if process.is_running()]
     assert not left, [process.cmdline() for process in left]
-    assert server.wait_answer(15) < 15
+    server.wait_answer(60)
     folder = Path(json.loads((server.data / "run.json").read_text())["folder"])
     assert folder.exists()
     spent = server.interrupt()
     assert server.process.returncode == 0, server.said()
-    assert spent < 10, f"{spent:.1f} s to stop"
+    assert spent < 20, f"{spent:.1f} s to stop"
     assert server.said().rstrip().endswith("stopped")
     assert not server.processes(), [process.cmdline() for process in server.processes()]
     assert not folder.exists()
@@ -401,7 +401,11 @@ def test_a_signal_while_it_starts(tmp_path: Path) -> None:
                 stderr=out,
                 start_new_session=True,
             )
-        time.sleep(seconds)
-        spent = server.interrupt(number)
-        assert spent < 10, server.said()
-        assert not server.processes(), [process.cmdline() for process in server.processes()]
+        try:
+            time.sleep(seconds)
+            spent = server.interrupt(number)
+            assert spent < 20, server.said()
+            assert server.process.returncode in (0, -number), server.said()  # -: it still imported
+            assert not server.processes(), [process.cmdline() for process in server.processes()]
+        finally:
+            server.kill()

@@ -78,6 +78,7 @@ class SmallGraph:
         told = sources or {}
         self._sources = _Lists([told.get(i, ()) for i in range(self.size)])
         self._observations = self._sources.inverted(self.size)
+        self.mentioning = sum(bool(held[i]) or i not in told for i in range(self.size))
 
     def of_units(self, ordinals: Ints) -> tuple[Ints, Ints]:
         return self._mentions.take(ordinals)

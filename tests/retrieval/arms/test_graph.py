@@ -196,6 +196,16 @@ class TestDampedWalk:
         assert hits.hits.ordinals.tolist() == [0, 1]
         assert not hits.evidence.any()
 
+    def test_observations_make_nobody_rare(self) -> None:
+        """A speaker who is in half of the memories is in half of them after consolidation too."""
+        facts = [["both", f"x{i}"] if i % 2 else [f"y{i}"] for i in range(50)]
+        walks = [
+            walk(SmallGraph([*facts, *[[]] * made], sources={50 + i: [i] for i in range(made)}),
+                 {1: 5.0, 3: 4.0}, named=["both"])
+            for made in (0, 50)
+        ]  # fmt: skip
+        assert scores(walks[0]) == scores(walks[1])
+
     def test_hops_are_a_budget(self) -> None:
         bank = SmallGraph([["a", "b"], ["b", "c"], ["c", "d"], ["d", "e"], *FILLER])
         for hops in (1, 2, 3):

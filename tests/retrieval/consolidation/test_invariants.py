@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from contextlib import suppress
 from random import Random
 from typing import Any
 
-import asyncpg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,6 +19,7 @@ from retrieval.store import banks, memories, operations
 from retrieval.store.database.pool import Pool
 from tests.retrieval.consolidation.hostile import Hostile
 from tests.retrieval.consolidation.world import World, each
+from tests.support.dying import Dying
 
 pytestmark = pytest.mark.integration
 
@@ -205,32 +204,6 @@ async def test_nothing_is_erased_and_bad_answers_leave_the_bank_as_it_was(
     assert await world.failed() == ["Bo lives in Faro."]
 
 
-class Killed(Exception):
-    pass
-
-
-class Dying:
-    """Dies before the n-th statement that is sent to the database, once."""
-
-    METHODS = ("execute", "fetch", "fetchrow", "fetchval", "copy_records_to_table", "executemany")
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.left = 0
-        for name in self.METHODS:
-            original = getattr(asyncpg.Connection, name)
-            monkeypatch.setattr(asyncpg.Connection, name, self._wrapped(original))
-
-    def _wrapped(self, original: Any) -> Any:
-        async def method(connection: Any, *args: Any, **more: Any) -> Any:
-            if self.left:
-                self.left -= 1
-                if not self.left:
-                    raise Killed
-            return await original(connection, *args, **more)
-
-        return method
-
-
 async def test_dying_at_every_statement(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch is done or to be done; what is done again makes no second observation."""
     world.model.rule = each
@@ -244,11 +217,8 @@ async def test_dying_at_every_statement(world: World, monkeypatch: pytest.Monkey
         world.bank = f"bank-{statement}"
         await world.add(*texts)
         worker = world.worker()
-        dying.left = statement
-        with suppress(Killed):
+        with dying.before(statement):
             await worker.step()
-        finished = dying.left > 0
-        dying.left = 0
         done = await world.texts()
         assert len(done) in (0, 2, 3)
         assert sorted([*done, *await world.pending()]) == sorted(texts)
@@ -260,7 +230,7 @@ async def test_dying_at_every_statement(world: World, monkeypatch: pytest.Monkey
         assert await world.texts() == sorted(texts)
         assert [o["proof_count"] for o in await world.observations()] == [1, 1, 1]
         assert await world.pending() == []
-        if finished:
+        if dying.survived:
             break
     assert statement > 20
 

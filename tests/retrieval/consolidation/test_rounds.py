@@ -580,3 +580,29 @@ async def test_scopes_are_consolidated_at_once(world: World) -> None:
     await world.run()
     assert len(await world.texts()) == 6
     assert most == 3
+
+
+async def test_observations_that_newer_memories_concern(world: World) -> None:
+    """Those about whose entities something of the same tags waits to be consolidated."""
+    world.model.rule = each
+    await world.add(
+        {"text": "Ann lives in Rome.", "entities": ["Ann"], "tags": ["a", "b"]},
+        {"text": "Bo rows.", "entities": ["Bo"]},
+    )
+    await world.run()
+    ann, bo = await world.observations()
+    head = await banks.head(world.pool, world.tenant, world.bank)
+
+    async def outdated() -> set[str]:
+        return await memories.awaiting(world.pool, head.bank, [ann["id"], bo["id"]])
+
+    assert await outdated() == set()
+    await world.add(
+        {"text": "Ann moved.", "entities": ["Ann"], "tags": ["a"]},
+        {"text": "Cy rows.", "entities": ["Cy"]},
+    )
+    assert await outdated() == set()
+    await world.add({"text": "Ann left.", "entities": ["Ann"], "tags": ["b", "a"]})
+    assert await outdated() == {ann["id"]}
+    await world.run()
+    assert await outdated() == set()
