@@ -77,7 +77,7 @@ class _Replica:
     async def check_health(self) -> None:
         """That the loop which serves answers this is what is asked: a blocked one does not."""
 
-    async def present(self) -> None:
+    async def present(self, trace: Trace = NONE) -> None:
         """Answers, once the replica is made: its models are warm then."""
 
     async def __del__(self) -> None:
@@ -115,7 +115,7 @@ class EmbedderReplica(_Model):
         super().__init__(told)
         self.model = await inference.open_embedder(self.settings, self._stack)
 
-    async def describe(self) -> tuple[str, int]:
+    async def describe(self, trace: Trace = NONE) -> tuple[str, int]:
         return self.model.model_id, self.model.dimension
 
     async def embed(
@@ -148,7 +148,7 @@ class RerankerReplica(_Model):
         super().__init__(told)
         self.model = await inference.open_reranker(self.settings, self._stack)
 
-    async def describe(self) -> tuple[str, bool]:
+    async def describe(self, trace: Trace = NONE) -> tuple[str, bool]:
         return self.model.name, self.model.reads_text
 
     async def rerank(

@@ -19,7 +19,7 @@ from serve.admission.controller import AdmissionController
 
 log = logging.getLogger(__name__)
 
-DOORS_S = 1.0
+DOORS_S = 0.5
 MEMORY_S = 10.0
 BACKLOG_S = 15.0
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import logging
 import pickle
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,6 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 from models.remote.http import JsonClient
 from retrieval.errors import Overloaded
 from serve import metrics, trace
+from serve.cluster import deployments, remote
 from serve.cluster.remote import call, outcome
 from serve.http.following import Following, SlowLog
 from serve.local.logs import JsonLines, TextLines
@@ -237,3 +241,16 @@ def test_requests_are_counted_by_how_they_end(error: BaseException, ended: str) 
     with pytest.raises(type(error)), metrics.measured("recall"):
         raise error
     assert _count("fourfold_requests_total", operation="recall", outcome=ended) == before + 1
+
+
+def test_every_method_behind_a_handle_takes_the_trace() -> None:
+    """A call that belongs to a request carries it, whatever it calls."""
+    source = (Path(remote.__file__)).read_text()
+    called = set(re.findall(r"\b\w*(?:handle|near)\.(\w+)\.remote", source))
+    assert {"embed", "rerank", "retrieve", "describe", "do"} <= called
+    replicas = [each for each in vars(deployments).values() if isinstance(each, type)]
+    for name in called:
+        having = [each for each in replicas if name in vars(each)]
+        assert having, name
+        for each in having:
+            assert "trace" in inspect.signature(vars(each)[name]).parameters, (each, name)
