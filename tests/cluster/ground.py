@@ -77,7 +77,7 @@ class Ground:
         return {
             "status": found.status.value,
             "running": {
-                name: sum(n for state, n in each.replica_states.items() if state.value == "RUNNING")
+                name: sum(n for state, n in each.replica_states.items() if state == "RUNNING")
                 for name, each in found.deployments.items()
             },
         }
