@@ -126,19 +126,30 @@ class BankRouter(RequestRouter):
         if self._silent:
             self._silent = {one: until for one, until in self._silent.items() if until > now}
             ranks = _behind(ranks, self._silent)
-        self._first[bank] = {replica.replica_id for replica in ranks[0]}
+        if not attempt:
+            self._remember(bank, {replica.replica_id for replica in ranks[0]})
         return ranks
+
+    def _remember(self, bank: str, first: set[ReplicaID]) -> None:
+        """Whom a bank's first attempt goes to: where that is one replica, a second attempt knows
+        who is silent."""
+        if len(self._first) >= REMEMBERED:
+            self._first.clear()
+            self._asked.clear()
+        self._first[bank] = first
+        if len(first) == 1:
+            (self._asked[bank],) = first
+        else:
+            self._asked.pop(bank, None)
 
     def on_request_routed(
         self, pending_request: PendingRequest, replica_id: ReplicaID, result: Any
     ) -> None:
-        bank = pending_request.metadata.session_id.partition(MARK)[0]
-        if not bank:
+        bank, mark, _ = pending_request.metadata.session_id.partition(MARK)
+        if not bank or mark:
             return
-        if len(self._asked) >= REMEMBERED:
-            self._asked.clear()
-            self._first.clear()
-        self._asked[bank] = replica_id
+        if bank in self._asked:  # the first in rank was full, or dead
+            self._asked[bank] = replica_id
         first = self._first.get(bank, ())
         rank = "first" if replica_id in first else "next"
         metrics.ROUTER_RANK.labels(self._deployment_id.name.lower(), rank).inc()

@@ -166,6 +166,9 @@ async def test_the_router_asks_another_and_leaves_the_silent_one_alone() -> None
     router.on_request_routed(_request("t/b"), by_name[order[0]].replica_id, result)
     assert await names("t/b" + HEDGE) == [*order[1:], order[0]]
     assert await names("t/b") == order  # a hedge accuses nobody
+    await names("t/b" + HEDGE)
+    hedged = _request("t/b" + HEDGE)
+    router.on_request_routed(hedged, by_name[order[1]].replica_id, result)  # nor is it the one
     assert await names("t/b" + SECOND) == [*order[1:], order[0]]
     assert await names("t/b") == [*order[1:], order[0]]
     other = next(f"t/{n}" for n in range(99) if _order(f"t/{n}")[0] == order[0])
