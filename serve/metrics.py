@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from asyncio import CancelledError
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
+from retrieval import errors
+
 if TYPE_CHECKING:  # it brings FAISS
     from retrieval.bank.cache import ResidencyMetrics
 
@@ -36,7 +39,9 @@ _SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 registry = CollectorRegistry()
 
 REQUESTS = Counter(
-    "fourfold_requests_total", "Requests by operation and status", ("operation", "status"),
+    "fourfold_requests_total",
+    "Requests by operation and how they ended: ok, invalid, denied, refused, late, failed",
+    ("operation", "outcome"),
     registry=registry,
 )  # fmt: skip
 LATENCY = Histogram(
@@ -56,10 +61,49 @@ REFLECT_DEGRADED = Counter(
     ("reason",), registry=registry,
 )  # fmt: skip
 RESULTS = Counter("fourfold_recall_results_total", "Memories returned", registry=registry)
-MODEL = Histogram(
-    "fourfold_model_measure", "Measurements of the model engines", ("model", "measure"),
-    buckets=(0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 50, 200, 1_000, 5_000, 20_000),
+MODEL_BATCH_SECONDS = Histogram(
+    "fourfold_model_batch_seconds", "Duration of a model's batches", ("model",), buckets=_SECONDS,
     registry=registry,
+)  # fmt: skip
+MODEL_WAIT_SECONDS = Histogram(
+    "fourfold_model_wait_seconds", "Time of calls before their first batch", ("model",),
+    buckets=_SECONDS, registry=registry,
+)  # fmt: skip
+MODEL_BATCH_TOKENS = Histogram(
+    "fourfold_model_batch_tokens", "Tokens of a model's batches", ("model",),
+    buckets=(10, 50, 200, 1_000, 5_000, 20_000, 100_000), registry=registry,
+)  # fmt: skip
+MODEL_QUEUED_TOKENS = Gauge(
+    "fourfold_model_queued_tokens", "Tokens that wait for a model", ("model",), registry=registry,
+    multiprocess_mode="livesum",
+)  # fmt: skip
+MODEL_EVENTS = Counter(
+    "fourfold_model_events_total", "Answers without a member of the chain, and failures of members",
+    ("model", "event"), registry=registry,
+)  # fmt: skip
+DB_ACQUIRE_SECONDS = Histogram(
+    "fourfold_db_acquire_seconds", "Wait for a database connection", buckets=_SECONDS,
+    registry=registry,
+)  # fmt: skip
+DOOR_REFUSED = Counter(
+    "fourfold_door_refused_total", "Requests that a door turned away: full, or a tenant's limit",
+    ("door", "reason"), registry=registry,
+)  # fmt: skip
+OLDEST_OPERATION = Gauge(
+    "fourfold_operations_oldest_seconds", "Age of the oldest operation that waits",
+    registry=registry, multiprocess_mode="livemax",
+)  # fmt: skip
+RESIDENT_MEMORY = Gauge(
+    "fourfold_process_memory_bytes", "Resident memory of a process", registry=registry,
+    multiprocess_mode="liveall",
+)  # fmt: skip
+MEMORY_LIMIT = Gauge(
+    "fourfold_memory_limit_bytes", "What the control group, or the machine, lets the node have",
+    registry=registry, multiprocess_mode="livemax",
+)  # fmt: skip
+BUILD = Gauge(
+    "fourfold_build_info", "1, by version", ("version",), registry=registry,
+    multiprocess_mode="livemax",
 )  # fmt: skip
 RUNNING = Gauge(
     "fourfold_admission_running", "Requests running", ("controller",), registry=registry,
@@ -70,8 +114,30 @@ WAITING = Gauge(
     multiprocess_mode="livesum",
 )  # fmt: skip
 
+HOP_SECONDS = Histogram(
+    "fourfold_hop_seconds", "Duration of calls to a stage that were answered", ("stage",),
+    buckets=_SECONDS, registry=registry,
+)  # fmt: skip
+HOP_FAILURES = Counter(
+    "fourfold_hop_failures_total",
+    "Calls to a stage without an answer: its replica died, was late, full, or there was none",
+    ("stage", "kind"), registry=registry,
+)  # fmt: skip
+ROUTER_RANK = Counter(
+    "fourfold_router_rank_total", "Which of a bank's replicas a call went to", ("stage", "rank"),
+    registry=registry,
+)  # fmt: skip
+LOOP_LAG = Histogram(
+    "fourfold_loop_lag_seconds", "How late an event loop runs what is due", buckets=_SECONDS,
+    registry=registry,
+)  # fmt: skip
+
 BANKS = Gauge(
     "fourfold_banks_resident", "Banks that a process holds in memory", registry=registry,
+    multiprocess_mode="liveall",
+)  # fmt: skip
+BANK_BUDGET = Gauge(
+    "fourfold_banks_budget_bytes", "Memory that a process may hold banks in", registry=registry,
     multiprocess_mode="liveall",
 )  # fmt: skip
 BANK_BYTES = Gauge(
@@ -91,15 +157,45 @@ BANK_SECONDS = Counter(
 
 @contextmanager
 def measured(operation: str) -> Iterator[None]:
-    """Counts and times one request of `operation`; an exception counts as an error."""
+    """Counts and times one request of `operation`, by how it ends."""
     begin = time.perf_counter()
-    status = "error"
+    ended = "failed"
     try:
         yield
-        status = "ok"
+        ended = "ok"
+    except BaseException as error:
+        ended = outcome(error)
+        raise
     finally:
-        REQUESTS.labels(operation, status).inc()
+        REQUESTS.labels(operation, ended).inc()
         LATENCY.labels(operation).observe(time.perf_counter() - begin)
+
+
+def acquired(seconds: float) -> None:
+    """Notes a wait for a database connection."""
+    DB_ACQUIRE_SECONDS.observe(seconds)
+
+
+def refusals(door: str) -> Callable[[str], None]:
+    """What a door calls with the reason of each refusal."""
+    return lambda reason: DOOR_REFUSED.labels(door, reason).inc()
+
+
+def outcome(error: BaseException) -> str:
+    """How a request ended that `error` ended. A client that went away was late for itself."""
+    for kind, name in _OUTCOMES:
+        if isinstance(error, kind):
+            return name
+    return "failed"
+
+
+_OUTCOMES: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], str], ...] = (
+    (errors.Overloaded, "refused"),
+    (errors.RateLimited, "refused"),
+    ((errors.DeadlineExceeded, TimeoutError, CancelledError), "late"),
+    ((errors.Unavailable, errors.ModelFailed), "failed"),
+    (errors.FourfoldError, "invalid"),
+)
 
 
 def recalled(seconds: Mapping[str, float], degraded: tuple[str, ...], results: int) -> None:

@@ -16,6 +16,7 @@ from retrieval.ingest.context import WriteContext
 from retrieval.ingest.entities import curation as entity_curation
 from retrieval.ingest.operations import worker
 from retrieval.ingest.retain import retain
+from retrieval.store import backlog
 from retrieval.store.answers import Key
 
 
@@ -25,6 +26,10 @@ class LocalWriter:
     def __init__(self, deps: WriteContext, consolidation: ConsolidationDeps) -> None:
         self._deps = deps
         self._consolidation = consolidation
+
+    async def oldest_operation_s(self) -> float:
+        """Age in seconds of the oldest operation, of any bank, that waits to be worked on."""
+        return await backlog.oldest_s(self._deps.pool)
 
     async def retain(
         self,

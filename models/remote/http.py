@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import httpx
 import orjson
 
+from models import outward
 from models.types import (
     BadOutput,
     DeadlineExceeded,
@@ -125,7 +126,11 @@ class JsonClient:
                         method,
                         self._base_url + path,
                         content=content,
-                        headers={"Content-Type": "application/json", **headers},
+                        headers={
+                            "Content-Type": "application/json",
+                            **outward.headers.get(),
+                            **headers,
+                        },
                     )
                 if response.is_success:
                     return self._decoded(response)

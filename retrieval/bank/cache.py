@@ -215,6 +215,11 @@ class SnapshotCache(ABC, Generic[S]):
             return
         self._start_load(head, 0)
 
+    @property
+    def budget_bytes(self) -> int:
+        """Host memory that snapshots may take."""
+        return self._settings.budget_bytes
+
     def held(self, bank: int, part: int = 0) -> S | None:
         """The snapshot in memory, whatever its version; its age is not touched."""
         held = self._snapshots.get((bank, part))

@@ -90,6 +90,16 @@ class LocalRetriever:
         self._analysers = analysers
         self._keyword = keyword
 
+    @property
+    def residency(self) -> Residency:
+        """The banks that are held here."""
+        return self._residency
+
+    async def holds(self, tenant: str, bank_id: str) -> bool:
+        """Whether the bank is in memory here, in whatever version."""
+        head = await banks.head(self._pool, tenant, bank_id)
+        return self._residency.held(head.bank) is not None
+
     async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
         """See retrieval.recall.engine.Retriever."""
         return await self._settled(lambda clock: self._retrieve(query, texts, clock), query)

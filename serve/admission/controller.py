@@ -83,7 +83,9 @@ class AdmissionController:
         limits: AdmissionLimits | Callable[[str], Awaitable[AdmissionLimits]] = NO_LIMITS,
         share: Callable[[], LimitShare] = LimitShare,
         clock: Callable[[], float] = time.monotonic,
+        refused: Callable[[str], None] = lambda _reason: None,
     ) -> None:
+        """`refused` hears of each refusal: `limit`, a tenant's own, or `full`."""
         self._running_max = running_max
         self._waiting_max = waiting_max
         self._wait_max_s = wait_max_s
@@ -91,6 +93,7 @@ class AdmissionController:
         self._limits = limits
         self._share = share
         self._clock = clock
+        self._refused = refused
         self._tenants: dict[str, TenantQueue] = {}
         self._lines: dict[str, TenantQueue] = {}  # those with somebody waiting
         self._active = 0  # tenants with something running
@@ -103,11 +106,18 @@ class AdmissionController:
         """Inside, one place is held. `deadline` (on the clock) bounds the wait in line."""
         limits = self._limits
         whole = limits if isinstance(limits, AdmissionLimits) else await limits(tenant)
-        queue = self._admit(tenant, whole)
-        if not queue.waiting and self._has_place(queue):
-            self._begin(queue)
-        else:
-            await self._wait(tenant, queue, deadline)
+        try:
+            queue = self._admit(tenant, whole)
+            if not queue.waiting and self._has_place(queue):
+                self._begin(queue)
+            else:
+                await self._wait(tenant, queue, deadline)
+        except RateLimited:
+            self._refused("limit")
+            raise
+        except Overloaded:
+            self._refused("full")
+            raise
         started = self._clock()
         try:
             yield

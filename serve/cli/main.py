@@ -1,5 +1,6 @@
 """The `fourfold` command: serve, import, recall, reflect, bank, erase, backup, restore,
-after-restore, mcp, bench, doctor, migrate, epoch, reembed, reindex, keys, tenants, openapi."""
+after-restore, mcp, bench, doctor, migrate, epoch, reembed, reindex, keys, tenants, openapi,
+metrics, top."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 import orjson
 import typer
 
-from serve.cli import backups, erase, keys, maintain, moving, schema, tenants
+from serve.cli import backups, erase, keys, maintain, moving, schema, tenants, watch
 from serve.cli.options import DEFAULT_DATA, DEFAULT_URL, Config, Data, Key, Url
 from serve.mcp import command as mcp_command
 from serve.settings import Settings, SettingsError, load, load_file
@@ -26,6 +27,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # its boxes break long paths into lines
     help="A recall server for the memory of AI agents.",
 )
+watch.add_to(app)
 
 
 def _fail(message: object) -> typer.Exit:

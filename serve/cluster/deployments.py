@@ -14,25 +14,27 @@ import asyncio
 import dataclasses
 import logging
 import os
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ray import serve
 from ray.serve.config import RequestRouterConfig
 
-from serve.cluster import autoscaling, remote
+from serve.cluster import autoscaling, remote, slots
 from serve.cluster.bank_router import BankRouter
 from serve.cluster.portions import portion
 from serve.cluster.remote import Handle, outcome
+from serve.cluster.signals import BankSignals, LineGauge, LoopGauge, ModelSignals
 from serve.settings import Settings, SettingsError, parse, secrets
 from serve.settings.model import Stage
+from serve.trace import NONE, Trace
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from models.types import Load, Scores
+    from models.types import Scores
     from retrieval.errors import FourfoldError
     from retrieval.ranking.shortlist import Shortlist
     from retrieval.types import Floats, RecallQuery
@@ -44,9 +46,14 @@ APP = "fourfold"
 Told: TypeAlias = Mapping[str, Any]
 """Sections of a configuration file without secrets (see serve.cluster.portions)."""
 
-HEALTH_PERIOD_S = 1.0
-HEALTH_TIMEOUT_S = 10.0
-"""A replica that was killed is noticed within about a second."""
+HEALTH_PERIOD_S = 2.0
+HEALTH_TIMEOUT_S = 3.0
+ONLY_TIMEOUT_S = 10.0
+"""A replica that was killed is noticed at the next probe, one that hangs after three: within 15 s.
+A stage's only replica gets more time, since nobody answers for it while it is replaced."""
+PROBES_PER_S = 50.0
+"""What the controller is to spend on probes of a stage; more replicas are probed less often."""
+PROBE_MOST_S = 10.0
 
 
 class _Replica:
@@ -57,16 +64,31 @@ class _Replica:
 
     def __init__(self, told: Told) -> None:
         from serve.local import logs
+        from serve.opening import reports
 
         self.settings = parse(told, os.environ)
         logs.setup(self.settings)
         self._stack = AsyncExitStack()
+        self._loop = LoopGauge()
+        looking = asyncio.create_task(self._loop.run())
+        self._stack.callback(looking.cancel)
+        reports.memory(self._stack)
 
-    async def present(self) -> None:
+    async def check_health(self) -> None:
+        """That the loop which serves answers this is what is asked: a blocked one does not."""
+
+    async def present(self, trace: Trace = NONE) -> None:
         """Answers, once the replica is made: its models are warm then."""
 
     async def __del__(self) -> None:
         await self._stack.aclose()
+
+
+class _Holder(_Replica):
+    """What those share to whom a bank's calls come by its slot."""
+
+    async def record_replica_metadata(self) -> dict[str, int]:
+        return await asyncio.to_thread(slots.claim_here)
 
 
 class _Model(_Replica):
@@ -79,18 +101,11 @@ class _Model(_Replica):
         await self.model.check_health()
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        load: Load = self.model.load()
-        now = time.monotonic()
-        spent, busy = now - self._asked_at, load.busy_s - self._busy_s
-        self._asked_at, self._busy_s = now, load.busy_s
-        return {
-            autoscaling.QUEUED: float(load.queued_tokens),
-            autoscaling.SPEED: load.tokens_per_s,
-            autoscaling.BUSY: min(1.0, busy / spent) if spent > 0 else 0.0,
-        }
+        return self._signals.report()
 
-    _asked_at = time.monotonic()
-    _busy_s = 0.0
+    @cached_property
+    def _signals(self) -> ModelSignals:
+        return ModelSignals(self.model.load)
 
 
 class EmbedderReplica(_Model):
@@ -100,7 +115,7 @@ class EmbedderReplica(_Model):
         super().__init__(told)
         self.model = await inference.open_embedder(self.settings, self._stack)
 
-    async def describe(self) -> tuple[str, int]:
+    async def describe(self, trace: Trace = NONE) -> tuple[str, int]:
         return self.model.model_id, self.model.dimension
 
     async def embed(
@@ -110,6 +125,7 @@ class EmbedderReplica(_Model):
         tenant: str,
         left_s: float | None,
         wanted: str = "",
+        trace: Trace = NONE,
     ) -> Floats | FourfoldError:
         """`wanted` names the vectors that the caller counts on; ModelChanged where these would be
         others."""
@@ -118,8 +134,11 @@ class EmbedderReplica(_Model):
 
         if wanted and wanted != (own := made_by(self.model)):
             return ModelChanged(wanted, own)
+        self._signals.called(texts)
         embed = self.model.embed_passages if passages else self.model.embed_queries
-        return await outcome(embed(texts, tenant=tenant, deadline=remote.deadline(left_s)))
+        return await outcome(
+            embed(texts, tenant=tenant, deadline=remote.deadline(left_s)), "embed", trace
+        )
 
 
 class RerankerReplica(_Model):
@@ -129,7 +148,7 @@ class RerankerReplica(_Model):
         super().__init__(told)
         self.model = await inference.open_reranker(self.settings, self._stack)
 
-    async def describe(self) -> tuple[str, bool]:
+    async def describe(self, trace: Trace = NONE) -> tuple[str, bool]:
         return self.model.name, self.model.reads_text
 
     async def rerank(
@@ -139,15 +158,19 @@ class RerankerReplica(_Model):
         tenant: str,
         bank: str,
         left_s: float | None,
+        trace: Trace = NONE,
     ) -> Scores | FourfoldError:
+        self._signals.called(documents)
         return await outcome(
             self.model.rerank(
                 query, documents, tenant=tenant, bank=bank, deadline=remote.deadline(left_s)
-            )
+            ),
+            "rerank",
+            trace,
         )
 
 
-class RangesReplica(_Replica):
+class RangesReplica(_Holder):
     """Vectors and postings of ranges of banks that are split."""
 
     async def __init__(self, told: Told) -> None:  # type: ignore[misc]
@@ -155,16 +178,25 @@ class RangesReplica(_Replica):
 
         super().__init__(told)
         self.ranges = await composition.open_ranges(self.settings, self._stack)
+        self._signals = BankSignals(self.ranges, self.settings.banks.bank_memory_bytes)
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        return self._signals.report(self._loop)
 
     async def do(
-        self, method: str, args: Sequence[Any], named: Mapping[str, Any], left_s: float | None
+        self,
+        method: str,
+        args: Sequence[Any],
+        named: Mapping[str, Any],
+        left_s: float | None,
+        trace: Trace = NONE,
     ) -> Any:
         """One call of `retrieval.bank.shards.shard.Ranges`, by name."""
         work = getattr(self.ranges, method)
-        return await outcome(work(*args, **named, deadline=remote.deadline(left_s)))
+        return await outcome(work(*args, **named, deadline=remote.deadline(left_s)), "range", trace)
 
 
-class RetrieverReplica(_Replica):
+class RetrieverReplica(_Holder):
     async def __init__(  # type: ignore[misc]
         self, told: Told, embedder: Handle | None, ranges: Handle | None
     ) -> None:
@@ -174,22 +206,38 @@ class RetrieverReplica(_Replica):
         settings = self.settings
         stages = composition.Stages(embedder=_embedder(embedder, settings), ranges=_ranges(ranges))
         self.retriever = await composition.open_retriever_alone(settings, stages, self._stack)
+        self._signals = BankSignals(self.retriever.residency, settings.banks.bank_memory_bytes)
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        return self._signals.report(self._loop)
 
     async def retrieve(
-        self, query: RecallQuery, texts: bool, left_s: float | None
+        self, query: RecallQuery, texts: bool, left_s: float | None, trace: Trace = NONE
     ) -> Shortlist | FourfoldError:
         return await outcome(
-            self.retriever.retrieve(remote.with_deadline(query, left_s), texts=texts)
+            self.retriever.retrieve(remote.with_deadline(query, left_s), texts=texts),
+            "retrieve",
+            trace,
         )
 
-    async def look(self, name: str, arguments: Mapping[str, Any], left_s: float | None) -> Any:
+    async def look(
+        self, name: str, arguments: Mapping[str, Any], left_s: float | None, trace: Trace = NONE
+    ) -> Any:
         """One look at a bank, by name."""
         if (query := arguments.get("query")) is not None:
             arguments = {**arguments, "query": remote.with_deadline(query, left_s)}
-        return await outcome(self.retriever.look(name, arguments))
+        return await outcome(self.retriever.look(name, arguments), "look", trace)
+
+    async def retrieve_held(
+        self, query: RecallQuery, texts: bool, left_s: float | None, trace: Trace = NONE
+    ) -> Shortlist | FourfoldError | None:
+        """None where the bank is not in memory here: a hedge is not worth a load."""
+        if not await self.retriever.holds(query.tenant, query.bank_id):
+            return None
+        return await self.retrieve(query, texts, left_s, trace)
 
 
-class IngestReplica(_Replica):
+class IngestReplica(_Holder):
     async def __init__(  # type: ignore[misc]
         self, told: Told, embedder: Handle | None, ranges: Handle | None
     ) -> None:
@@ -199,11 +247,23 @@ class IngestReplica(_Replica):
         settings = self.settings
         stages = composition.Stages(embedder=_embedder(embedder, settings), ranges=_ranges(ranges))
         self.writer = await composition.open_writer_alone(settings, stages, self._stack)
+        self._running = 0
 
-    async def do(self, method: str, args: Sequence[Any]) -> dict[str, Any] | FourfoldError:
+    async def do(
+        self, method: str, args: Sequence[Any], trace: Trace = NONE
+    ) -> dict[str, Any] | FourfoldError:
         """One call of `serve.http.services.Writer`, by name."""
         work = getattr(self.writer, method)
-        return await outcome(work(*args))
+        self._running += 1
+        try:
+            return await outcome(work(*args), "ingest", trace)
+        finally:
+            self._running -= 1
+
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        waiting = max(0, self._running - self.settings.limits.write_max_concurrent)
+        oldest_s = await self.writer.oldest_operation_s()
+        return {autoscaling.OLDEST_S: oldest_s, autoscaling.WAITING_WRITES: float(waiting)}
 
 
 class RecallReplica(_Replica):
@@ -251,6 +311,7 @@ class RecallReplica(_Replica):
                 learning = asyncio.create_task(model.learn())
                 self._stack.callback(learning.cancel)
         self._services = services
+        self._line = LineGauge()
         self._api = app.create(settings, services)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
@@ -260,6 +321,10 @@ class RecallReplica(_Replica):
         from serve import composition
 
         await composition.check_health(self._services)
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        line_s = self._line.seconds(self._services.recall_admission.waiting)
+        return {autoscaling.BUSY: self._loop.busy, autoscaling.LINE_S: line_s}
 
 
 def _embedder(handle: Handle | None, settings: Settings) -> remote.RemoteEmbedder | None:
@@ -313,17 +378,30 @@ def application(tree: Told) -> serve.Application:
     return ingress.bind(told, retriever, embedder, reranker, ingest, ranges)
 
 
+def _surge_percent(stage: Stage, most: int) -> int:
+    """What a roll starts beforehand. None of a stage with one replica, whose successor would need
+    its memory twice, nor where nodes take a limited number: there may be no node for one more."""
+    return stage.surge_percent if most > 1 and not stage.max_per_node else 0
+
+
+def health_period_s(replicas: int) -> float:
+    """Seconds between probes of each of so many replicas."""
+    return min(PROBE_MOST_S, max(HEALTH_PERIOD_S, replicas / PROBES_PER_S))
+
+
 def _deployed(
     name: str, replica: type[_Replica], stage: Stage, settings: Settings
 ) -> serve.Deployment:
+    most = stage.replicas if stage.autoscale is None else stage.autoscale.max_replicas
     options: dict[str, Any] = {
         "max_ongoing_requests": stage.max_ongoing,
         "max_queued_requests": stage.max_queued,
         "graceful_shutdown_timeout_s": settings.server.drain_s,
         "graceful_shutdown_wait_loop_s": 0.2,
-        "health_check_period_s": HEALTH_PERIOD_S,
-        "health_check_timeout_s": HEALTH_TIMEOUT_S,
+        "health_check_period_s": health_period_s(most),
+        "health_check_timeout_s": HEALTH_TIMEOUT_S if most > 1 else ONLY_TIMEOUT_S,
         "max_constructor_retry_count": 10,
+        "max_surge_percent": _surge_percent(stage, most),
         "ray_actor_options": _place(stage),
     }
     if stage.max_per_node:
@@ -335,7 +413,7 @@ def _deployed(
     if stage.autoscale is None:
         options["num_replicas"] = stage.replicas
     else:
-        options["autoscaling_config"] = autoscaling.config(stage.autoscale)
+        options["autoscaling_config"] = autoscaling.config(name, stage.autoscale)
     return serve.deployment(name=name, **options)(replica)
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import dataclasses
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -23,6 +22,9 @@ from ray.serve.handle import DeploymentHandle
 
 from models.types import Scores
 from retrieval import errors
+from serve import metrics
+from serve.cluster.attempts import Attempts
+from serve.trace import NONE, Trace, current, span, within
 
 if TYPE_CHECKING:  # the launcher, which reads this too, needs none of it
     from retrieval.bank.probe import Probe
@@ -56,19 +58,29 @@ async def answers(handle: Handle) -> bool:
     return True
 
 
-async def outcome(work: Awaitable[T]) -> T | errors.FourfoldError:
-    """Callee's side: the result, or an expected error as a value."""
+async def outcome(
+    work: Awaitable[T], stage: str = "", trace: Trace = NONE
+) -> T | errors.FourfoldError:
+    """Callee's side: the result, or an expected error as a value. The work belongs to `trace`."""
     try:
-        return await work
+        if trace is NONE:
+            return await work
+        with within(trace), span(stage):
+            return await work
     except errors.FourfoldError as error:
         return error
 
 
 async def call(stage: str, method: Callable[..., Any], *args: Any, left_s: float | None) -> Any:
-    """Caller's side: one call over a handle, within the time left. Cancelling cancels it there."""
+    """Caller's side: one call over a handle, within the time left. Cancelling cancels it there.
+
+    The trace that the call belongs to goes along as a field of it.
+    """
     if left_s is not None and left_s <= 0:
         raise errors.DeadlineExceeded(stage)
-    response = method(*args)
+    trace = current.get()
+    begin = time.perf_counter()
+    response = method(*args) if trace is NONE else method(*args, trace=trace)
     try:
         async with asyncio.timeout(None if left_s is None else left_s + MARGIN_S):
             answer = await response
@@ -77,11 +89,15 @@ async def call(stage: str, method: Callable[..., Any], *args: Any, left_s: float
         raise
     except TimeoutError:
         response.cancel()
+        metrics.HOP_FAILURES.labels(stage, "late").inc()
         raise errors.DeadlineExceeded(stage) from None
     except BackPressureError:
+        metrics.HOP_FAILURES.labels(stage, "full").inc()
         raise errors.Overloaded(f"the queue before the {stage} is full") from None
     except (RayActorError, DeploymentUnavailableError) as error:
+        metrics.HOP_FAILURES.labels(stage, "died").inc()
         raise errors.Unavailable(f"the {stage}", type(error).__name__) from error
+    metrics.HOP_SECONDS.labels(stage).observe(time.perf_counter() - begin)
     if isinstance(answer, errors.FourfoldError):
         raise answer
     return answer
@@ -127,6 +143,7 @@ class _Model(ABC):
         if known_replicas(self._handle) == 0:
             if self._waking is None or self._waking.done():
                 self._waking = asyncio.create_task(self._wake())
+            metrics.HOP_FAILURES.labels(self.stage, "none").inc()
             raise errors.Unavailable(f"the {self.stage}", "none of it runs")
         latest = time.monotonic() + wait_s
         return latest if deadline is None else min(deadline, latest)
@@ -279,17 +296,20 @@ class RemoteRetriever:
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
+        self._attempts = Attempts()
 
     async def retrieve(self, query: RecallQuery, *, texts: bool) -> Shortlist:
-        return await _read(lambda: self._ask(query, texts))
-
-    async def _ask(self, query: RecallQuery, texts: bool) -> Shortlist:
-        seconds = left(query.deadline)
-        near = self._handle.options(session_id=f"{query.tenant}/{query.bank_id}")
+        trace = current.get()
         sent = dataclasses.replace(query, deadline=None)
-        shortlist: Shortlist = await call(
-            "retriever", near.retrieve.remote, sent, texts, seconds, left_s=seconds
-        )
+
+        async def ask(attempt: str, held: bool = False) -> Any:
+            seconds = left(query.deadline)
+            near = self._handle.options(session_id=f"{query.tenant}/{query.bank_id}{attempt}")
+            method = near.retrieve_held.remote if held else near.retrieve.remote
+            with within(trace):
+                return await call("retriever", method, sent, texts, seconds, left_s=seconds)
+
+        shortlist: Shortlist = await self._attempts.read(ask, lambda attempt: ask(attempt, True))
         return shortlist
 
     async def look(self, name: str, arguments: Mapping[str, Any]) -> Any:
@@ -300,15 +320,19 @@ class RemoteRetriever:
             else (query.tenant, query.bank_id)
         )
 
-        async def ask() -> Any:
+        trace = current.get()
+
+        async def ask(attempt: str) -> Any:
             seconds = None if query is None else left(query.deadline)
             sent = dict(arguments)
             if query is not None:
                 sent["query"] = dataclasses.replace(query, deadline=None)
-            near = self._handle.options(session_id="/".join(owner))
-            return await call("retriever", near.look.remote, name, sent, seconds, left_s=seconds)
+            near = self._handle.options(session_id=f"{'/'.join(owner)}{attempt}")
+            method = near.look.remote
+            with within(trace):
+                return await call("retriever", method, name, sent, seconds, left_s=seconds)
 
-        return await _read(ask)
+        return await self._attempts.read(ask)
 
 
 class RemoteShards:
@@ -317,6 +341,7 @@ class RemoteShards:
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
+        self._attempts = Attempts()
 
     async def read(
         self, head: BankHead, part: int, asked: Sequence[Probe], *, deadline: float | None = None
@@ -355,28 +380,18 @@ class RemoteShards:
         *args: Any,
         **named: Any,
     ) -> Any:
-        near = self._handle.options(session_id=f"{head.tenant}/{head.bank_id}#{part}")
+        trace = current.get()
 
-        async def ask() -> Any:
+        async def ask(attempt: str) -> Any:
             seconds = left(deadline)
             sent = (head, part, *args)
-            return await call(
-                "ranges", near.do.remote, method, sent, named, seconds, left_s=seconds
-            )
+            near = self._handle.options(session_id=f"{head.tenant}/{head.bank_id}#{part}{attempt}")
+            with within(trace):
+                return await call(
+                    "ranges", near.do.remote, method, sent, named, seconds, left_s=seconds
+                )
 
-        # In a context of its own: Serve tells calls that wait for a replica apart by an id that all
-        # calls from the context of one request share, and would answer only one of these.
-        return await asyncio.create_task(_read(ask), context=contextvars.Context())
-
-
-async def _read(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Asks once more where the replica died over it: reading twice does no harm."""
-    try:
-        return await ask()
-    except errors.Unavailable as error:
-        if not isinstance(error.__cause__, RayActorError):
-            raise
-    return await ask()
+        return await self._attempts.read(ask)
 
 
 class RemoteWriter:

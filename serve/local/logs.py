@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 import orjson
 
+from serve import trace
 from serve.settings import Settings
 
 ExceptionInfo: TypeAlias = (
@@ -30,6 +31,11 @@ class TextLines(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(process)d %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        line = super().formatMessage(record)
+        request_id = trace.current.get().request_id
+        return f"{line} [{request_id}]" if request_id else line
 
     def formatException(self, ei: ExceptionInfo) -> str:  # noqa: N802
         # Ray replaces the printing of tracebacks inside `logging` in its workers.
@@ -47,6 +53,8 @@ class JsonLines(TextLines):
             "process": record.process,
             "message": record.getMessage(),
         }
+        if request_id := trace.current.get().request_id:
+            line["request_id"] = request_id
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return orjson.dumps(line).decode()
@@ -104,6 +112,7 @@ def setup(settings: Settings) -> None:
         else logging.StreamHandler()
     )
     handler.setFormatter(JsonLines() if settings.server.log_format == "json" else TextLines())
+    trace.setup(server.traces_endpoint, server.traces_sampled)
     for name in ("serve", "retrieval", "models"):
         logger = logging.getLogger(name)
         if not logger.handlers:

@@ -18,6 +18,7 @@ from retrieval.maintenance import keyword
 from retrieval.store.database import migrate
 from retrieval.store.database.migrate import SchemaTooOld
 from retrieval.store.database.pool import Pool, PoolSettings, open_pool
+from serve import metrics
 from serve.settings import Settings
 from serve.settings.model import RESIDENT
 
@@ -47,6 +48,7 @@ def pool_settings(settings: Settings) -> PoolSettings:
 async def open_database(settings: Settings, stack: AsyncExitStack) -> Pool:
     pool = await open_pool(pool_settings(settings))
     stack.push_async_callback(pool.finish)
+    pool.acquired = metrics.acquired
     return pool
 
 

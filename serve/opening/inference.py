@@ -17,6 +17,7 @@ from models.remote.tei import Part, whole
 from models.settings import Compute, EmbedderSettings, RerankerSettings
 from models.types import ModelError, Observe
 from serve import metrics
+from serve.opening import reports
 from serve.opening.translation import OpenedEmbedder, OpenedReranker
 from serve.settings import Settings
 from serve.settings.model import RerankerMember, Stage
@@ -101,13 +102,19 @@ def reranker_settings(settings: Settings, member: RerankerMember) -> RerankerSet
 
 
 def observer(model: str) -> Observe:
-    """Measurements of a model's engine as Prometheus histograms."""
-    measures: dict[str, Any] = {}
+    """Measurements of a model's engine as Prometheus metrics, each in one unit; those that only
+    benchmarks look at are left out."""
+    histograms = {
+        "batch_s": metrics.MODEL_BATCH_SECONDS.labels(model),
+        "queue_s": metrics.MODEL_WAIT_SECONDS.labels(model),
+        "batch_tokens": metrics.MODEL_BATCH_TOKENS.labels(model),
+    }
 
     def observe(name: str, value: float) -> None:
-        if name not in measures:
-            measures[name] = metrics.MODEL.labels(model, name)
-        measures[name].observe(value)
+        if (found := histograms.get(name)) is not None:
+            found.observe(value)
+        elif name == "degraded" or name.startswith("member_failed"):
+            metrics.MODEL_EVENTS.labels(model, name.partition(".")[0]).inc()
 
     return observe
 
@@ -120,6 +127,7 @@ async def open_embedder(
     embedder = build_embedder(embedder_settings(settings), observer("embedder"), part)
     stack.push_async_callback(embedder.close)
     await embedder.start()
+    reports.model("embedder", embedder.load, stack)
     return OpenedEmbedder(embedder)
 
 
@@ -143,6 +151,7 @@ async def open_reranker(
         )
     stack.push_async_callback(reranker.close)
     await reranker.start()
+    reports.model("reranker", reranker.load, stack)
     return OpenedReranker(reranker)
 
 

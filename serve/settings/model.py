@@ -100,6 +100,13 @@ class Server(Section):
     """How many such older files are kept."""
     access_log: Flag = False
     """Log every request."""
+    slow_recall_s: Seconds = 1.0
+    """Recalls that take longer are logged with what they spent their time on."""
+    traces_endpoint: Text = None
+    """Where spans go, such as http://collector:4318/v1/traces (OTLP over HTTP); unset: nowhere.
+    Needs the extra `traces`."""
+    traces_sampled: Annotated[float, Field(ge=0, le=1)] = 0.01
+    """Share of requests that begin a trace, where they bring none."""
     max_body_bytes: Positive = 16 * 2**20
     """Largest body of a retain or an import, decoded; above it the answer is 413."""
     max_small_body_bytes: Positive = 2**20
@@ -484,12 +491,13 @@ class Audit(Section):
 
 
 class Autoscale(Section):
-    """Replicas follow the queue: enough to work off what waits within `drain_s`."""
+    """Replicas follow what the stage reports: tokens of a model, busy loops, bytes of banks, age of
+    operations."""
 
     min_replicas: Positive = 1
     max_replicas: Positive = 4
     drain_s: Seconds = 1.0
-    """The queue should be empty after this many seconds."""
+    """A model's queue should be empty after this many seconds."""
     upscale_delay_s: Annotated[float, Field(ge=0)] = 4.0
     downscale_delay_s: Annotated[float, Field(ge=0)] = 300.0
 
@@ -517,6 +525,10 @@ class Stage(Section):
     max_queued: Positive = 256
     """Calls that may wait per caller; above it 503."""
     autoscale: Autoscale | None = None
+    surge_percent: Annotated[int, Field(ge=0, le=100)] = 25
+    """Replicas that a roll starts beyond the wanted number before it stops any, of a stage with
+    several. The nodes need room for them: a roll waits for it. 0: a fifth is stopped first, and the
+    banks of those are loaded twice."""
 
 
 class StagePlacement(Section):
@@ -583,6 +595,15 @@ class Settings(BaseModel):
             self.banks.bank_shard_rows > 0 or self.stages.ranges.placement == "inline",
             "above 0 where stages.ranges is a deployment",
         )
+        for name in StagePlacement.model_fields:
+            stage: Stage = getattr(self.stages, name)
+            scales = name == "recall" or stage.placement == "deployment"
+            _need(
+                f"stages.{name}.autoscale",
+                stage.autoscale is None or scales,
+                "left out where the stage is inline: it has no replicas of its own, and reports"
+                " nothing to scale by",
+            )
         _need(
             "recall_budget_max",
             self.recall.recall_budget_min <= self.recall.recall_budget_max,

@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable, Generator
 from types import SimpleNamespace
 from typing import Any, cast
 
+from models.types import Load
 from serve.cluster.deployments import EmbedderReplica, RerankerReplica
 from serve.cluster.remote import Handle
+from serve.cluster.signals import ModelSignals
 
 
 class Response:
@@ -59,7 +61,8 @@ class StageHandle:
                 await asyncio.sleep(0.01)
             if self.delay_s:
                 await asyncio.sleep(self.delay_s)
-            return await method(SimpleNamespace(model=self.model), *args)
+            replica = SimpleNamespace(model=self.model, _signals=ModelSignals(Load))
+            return await method(replica, *args)
 
         return SimpleNamespace(remote=lambda *args: Response(answer(*args)))
 

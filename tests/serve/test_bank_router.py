@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -20,31 +21,51 @@ from ray.serve._private.common import (
 )
 from ray.serve.request_router import PendingRequest, RunningReplica
 
-from retrieval.bank.shards.placement import ranked
+from retrieval.bank.shards.placement import DEPTH, Ranking
 from serve.cluster.bank_router import BankRouter
 from tests.serve.server import ROOT, Server
 
 BASE = "/v1/default/banks"
 DEPLOYMENT = DeploymentID("Retriever", "fourfold")
 ANSWERS_WITHIN_S = 5.0
-NAMES = [f"r{number}" for number in range(4)]
+SLOTS = range(4)
+
+
+def _replica(slot: int | None, turn: int = 0) -> RunningReplica:
+    metadata = {} if slot is None else {"slot": slot, "turn": turn}
+    name = f"r{slot}.{turn}"
+    return cast(
+        RunningReplica,
+        SimpleNamespace(replica_id=ReplicaID(name, DEPLOYMENT), replica_metadata=metadata),
+    )
 
 
 def _router() -> tuple[BankRouter, list[RunningReplica]]:
     router = BankRouter(
         DEPLOYMENT, DeploymentHandleSource.REPLICA, use_replica_queue_len_cache=True
     )
-    router.initialize_state()
-    replicas = [SimpleNamespace(replica_id=ReplicaID(name, DEPLOYMENT)) for name in NAMES]
-    return router, cast(list[RunningReplica], replicas)
+    router.initialize_state(clock=(tick / 100 for tick in itertools.count()).__next__)
+    return router, [_replica(slot) for slot in SLOTS]
+
+
+def _request(bank: str) -> PendingRequest:
+    metadata = RequestMetadata(request_id="a", internal_request_id="b", session_id=bank)
+    return PendingRequest(args=[], kwargs={}, metadata=metadata)
 
 
 async def _ranks(router: BankRouter, replicas: list[RunningReplica], bank: str) -> list[list[str]]:
-    metadata = RequestMetadata(request_id="a", internal_request_id="b", session_id=bank)
-    request = PendingRequest(args=[], kwargs={}, metadata=metadata)
+    request = _request(bank)
     ranks = await router.choose_replicas(replicas, request)
     assert request.routing_context.should_backoff
     return [[replica.replica_id.unique_id for replica in rank] for rank in ranks]
+
+
+def _names(slots: Sequence[int]) -> list[str]:
+    return [f"r{slot}.0" for slot in slots]
+
+
+def _order(bank: str) -> list[str]:
+    return _names(Ranking(SLOTS).first(bank))
 
 
 def _fill(router: BankRouter, replicas: list[RunningReplica], *loads: int) -> None:
@@ -55,15 +76,58 @@ def _fill(router: BankRouter, replicas: list[RunningReplica], *loads: int) -> No
 @pytest.mark.unit
 async def test_a_bank_has_its_order_of_replicas() -> None:
     router, replicas = _router()
-    assert await _ranks(router, replicas, "t/b") == [[name] for name in ranked("t/b", NAMES)]
+    assert await _ranks(router, replicas, "t/b") == [[name] for name in _order("t/b")]
     assert await _ranks(router, replicas[::-1], "t/b") == await _ranks(router, replicas, "t/b")
+
+
+@pytest.mark.unit
+async def test_a_replacement_serves_the_banks_of_its_slot() -> None:
+    router, replicas = _router()
+    first = int(_order("t/b")[0][1])
+    replicas[first] = _replica(first, turn=7)
+    assert (await _ranks(router, replicas, "t/b"))[0] == [f"r{first}.7"]
+
+
+@pytest.mark.unit
+async def test_in_a_roll_the_newer_is_asked_first_and_the_older_next() -> None:
+    router, replicas = _router()
+    order = _order("t/b")
+    first = int(order[0][1])
+    ranks = await _ranks(router, [*replicas, _replica(first, turn=1)], "t/b")
+    assert ranks[:3] == [[f"r{first}.1"], [f"r{first}.0"], [order[1]]]
+
+
+@pytest.mark.unit
+async def test_replicas_without_a_slot_are_placed_by_their_names() -> None:
+    router, replicas = _router()
+    ranks = await _ranks(router, [*replicas[:2], _replica(None)], "t/b")
+    assert sorted(name for rank in ranks for name in rank) == ["r0.0", "r1.0", "rNone.0"]
+
+
+@pytest.mark.unit
+async def test_of_very_many_the_last_rank_is_anyone() -> None:
+    router, _ = _router()
+    many = [_replica(slot) for slot in range(100)]
+    ranks = await _ranks(router, many, "t/b")
+    assert [len(rank) for rank in ranks] == [1] * DEPTH + [100]
+
+
+@pytest.mark.unit
+async def test_a_call_is_counted_once_however_often_it_is_tried() -> None:
+    router, replicas = _router()
+    for number in range(10):
+        await _ranks(router, replicas, f"t/{number}")
+    request = _request("t/b")
+    for _ in range(50):
+        await router.choose_replicas(replicas, request)
+    assert router._traffic.share("t/b") == pytest.approx(1 / 11, rel=0.5)
 
 
 @pytest.mark.unit
 async def test_a_replica_above_its_bound_is_asked_last() -> None:
     router, replicas = _router()
-    order = ranked("t/b", NAMES)
-    _fill(router, replicas, *(20 if name == order[0] else 0 for name in NAMES))
+    order = _order("t/b")
+    _fill(router, replicas, *(20 if name == order[0] else 0 for name in _names(SLOTS)))
     # Other banks' traffic, so that this one is not a hot one.
     for _ in range(20):
         await _ranks(router, replicas, "t/other")
@@ -74,14 +138,15 @@ async def test_a_replica_above_its_bound_is_asked_last() -> None:
 @pytest.mark.unit
 async def test_a_hot_bank_is_spread_only_while_there_is_work_for_several() -> None:
     router, replicas = _router()
-    order = ranked("t/hot", NAMES)
-    for number in range(100):
+    order = _order("t/hot")
+    for number in range(400):
         await _ranks(router, replicas, "t/hot" if number % 2 else f"t/{number}")
     assert (await _ranks(router, replicas, "t/hot"))[0] == order[:1]
     _fill(router, replicas, 3, 3, 3, 3)
-    for _ in range(10):  # somewhat more than half of all traffic
+    for _ in range(30):  # somewhat more than half of all traffic
         await _ranks(router, replicas, "t/hot")
-    assert (await _ranks(router, replicas, "t/hot"))[0] == order[:3]
+    hot = (await _ranks(router, replicas, "t/hot"))[0]
+    assert hot == order[:2]
     assert len((await _ranks(router, replicas, "t/cool"))[0]) == 1
 
 

@@ -198,7 +198,7 @@ async def test_metrics_behind_a_key_or_off() -> None:
             headers = [(name.encode(), value.encode()) for name, value in sent.items()]
             answer = await http.get("/metrics", headers=headers)
         assert answer.status_code == status
-        assert ('admission_running{controller="read"}' in answer.text) == (status == 200)
+        assert ("TYPE fourfold_admission_running gauge" in answer.text) == (status == 200)
 
 
 async def test_pages_can_be_switched_off() -> None:

@@ -423,7 +423,7 @@ async def test_the_service(live: Live) -> None:
     assert len(version["features"]) == 11
     await live.recall("sample", "flood")
     scrape = (await live.http.get("/metrics")).text
-    assert 'fourfold_requests_total{operation="recall",status="ok"}' in scrape
+    assert 'fourfold_requests_total{operation="recall",outcome="ok"}' in scrape
     assert "fourfold_recall_stage_seconds_bucket" in scrape
 
 

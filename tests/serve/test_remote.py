@@ -14,6 +14,7 @@ from ray.exceptions import RayActorError
 
 from retrieval.errors import DeadlineExceeded, NotFound, Unavailable
 from retrieval.types import RecallQuery
+from serve.cluster.attempts import SECOND
 from serve.cluster.remote import Handle, RemoteRetriever
 
 pytestmark = pytest.mark.unit
@@ -71,7 +72,7 @@ async def test_a_recall_whose_replica_died_is_asked_once_more() -> None:
     remote, fake = retriever(RayActorError(), "shortlist")
     found: object = await remote.retrieve(QUERY, texts=True)
     assert found == "shortlist"
-    assert [bank for bank, _ in fake.calls] == ["t/b", "t/b"]
+    assert [bank for bank, _ in fake.calls] == ["t/b", "t/b" + SECOND]
 
 
 async def test_a_second_death_is_told() -> None:

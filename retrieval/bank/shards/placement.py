@@ -1,15 +1,20 @@
-"""Which replica serves a bank: rendezvous hashing with bounded load. Pure functions.
+"""Which slot serves a bank: rendezvous hashing with bounded load. Pure functions, and a cache.
 
-Every router ranks the replicas for a bank the same way without talking to the others. When a
-replica comes or goes, only the banks that it wins or held move (Thaler and Ravishankar 1998). A
-replica above its bound is passed over for the next in rank (Mirrokni, Thorup, Zadimoghaddam 2016),
-so one hot bank does not bury its neighbours.
+A slot is a number that a replica has while it lives and that its successor takes over. Every
+router ranks the slots for a bank the same way without talking to the others. When a slot comes or
+goes, only the banks that it wins or held move (Thaler and Ravishankar 1998). One above its bound is
+passed over for the next in rank (Mirrokni, Thorup, Zadimoghaddam 2016), so one hot bank does not
+bury its neighbours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from math import ceil, inf, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
 
 BOUND = 1.25
 """A replica may carry this many times the mean load before banks pass to the next in rank."""
@@ -21,45 +26,124 @@ not loaded a second time only because its replica has something to do."""
 HALF_LIFE_S = 10.0
 """How fast traffic is forgotten: some loads of a bank long, so that a burst is worth a copy."""
 
+HOLD_S = 30.0
+"""How long a bank keeps the copies that it once needed."""
+
+FEW = 200.0
+"""Requests from which on shares say something: of the first one, a bank has all."""
+
+DEPTH = 8
+"""Ranks of a bank that are remembered; those behind them are worked out when they are asked for."""
+
+REMEMBERED = 16_384
+"""Banks whose ranks are remembered, about 5 MB."""
+
 _SCALE = 2.0**20
 _FORGOTTEN = 0.01
 
 
-def ranked(bank: str, replicas: Sequence[str]) -> list[str]:
-    """The replicas in the order in which they should serve `bank`; the same in every process."""
-
-    def score(replica: str) -> tuple[bytes, str]:
-        return blake2b(replica.encode(), key=blake2b(bank.encode()).digest()).digest(), replica
-
-    return sorted(replicas, key=score, reverse=True)
+def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """SplitMix64's finaliser (Steele, Lea, Flood 2014): every bit depends on every bit."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
 
 
-def owners(
-    bank: str,
-    replicas: Sequence[str],
-    load: Mapping[str, float] | None = None,
+def key_of(bank: str) -> int:
+    """64 bits that stand for a bank."""
+    return int.from_bytes(blake2b(bank.encode(), digest_size=8).digest(), "big")
+
+
+class Ranking:
+    """The order of `slots` for every bank. The same in every process that knows the same slots."""
+
+    def __init__(self, slots: Sequence[int]) -> None:
+        self.slots = sorted(slots)
+        golden = np.uint64(0x9E3779B97F4A7C15)
+        self._slots = np.asarray(self.slots, dtype=np.uint64)
+        self._seeds = _mixed((self._slots + np.uint64(1)) * golden)
+        self._known: dict[str, list[int]] = {}
+
+    def first(self, bank: str, count: int = DEPTH) -> list[int]:
+        """The `count` slots to serve `bank`, best first; all of them where there are fewer."""
+        if count > DEPTH:
+            return self._ranked(bank, count)
+        known = self._known.get(bank)
+        if known is None:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            known = self._known[bank] = self._ranked(bank, DEPTH)
+        return known[:count]
+
+    def winners(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """First slot of each of many banks, given by `key_of`."""
+        best = np.zeros(len(keys), dtype=np.int64)
+        top = np.zeros(len(keys), dtype=np.uint64)
+        for slot, seed in zip(self.slots, self._seeds, strict=True):
+            score = _mixed(keys ^ seed)
+            won = score > top
+            best[won], top[won] = slot, score[won]
+        return best
+
+    def _ranked(self, bank: str, count: int) -> list[int]:
+        scores = _mixed(self._seeds ^ np.uint64(key_of(bank)))
+        if count < len(scores):
+            places = np.argpartition(scores, len(scores) - count)[-count:]
+        else:
+            places = np.arange(len(scores))
+        order = places[np.argsort(scores[places])[::-1]]
+        return [self.slots[place] for place in order.tolist()]
+
+
+def within_bound(
+    order: Sequence[int],
+    load: Callable[[int], float],
+    mean: float,
     *,
-    copies: int = 1,
     bound: float = BOUND,
     least: float = LEAST,
-) -> list[str]:
-    """The `copies` replicas to serve `bank`, best first; all of them where there are fewer.
+) -> list[int]:
+    """`order` with slots above `bound` x `mean` and above `least` behind the others.
 
-    `load` is what each replica carries (requests in flight, bytes, ...; none given counts as 0).
-    Replicas above `bound` x mean and above `least` are taken only when the others do not suffice.
-    With load left out the answer depends on the names alone.
+    `load` is what a slot carries (requests in flight, bytes, ...).
     """
-    order = ranked(bank, replicas)
-    if load:
-        mean = (sum(load.get(r, 0.0) for r in replicas) + 1.0) / max(1, len(replicas))
-        limit = max(least, bound * mean)
-        order.sort(key=lambda r: load.get(r, 0.0) > limit)  # stable: rank order within each half
-    return order[:copies]
+    limit = max(least, bound * mean)
+    full = [slot for slot in order if load(slot) > limit]
+    return [slot for slot in order if slot not in full] + full if full else list(order)
 
 
-def copies_for(share: float, replicas: int) -> int:
-    """How many replicas a bank with this share (0..1) of all load needs to stay under the mean."""
-    return max(1, min(replicas, -int(-share * replicas // 1)))
+def copies_for(share: float, replicas: int, known: float = inf) -> int:
+    """How many replicas a bank with this share (0..1) of all load needs to stay under the mean.
+
+    `known` is how many requests the share was seen in: what chance alone may have added, two
+    deviations of it, calls for no copy.
+    """
+    sure = max(0.0, share - 2.0 * sqrt(share / known))
+    return max(1, min(replicas, ceil(round(sure * replicas, 9))))
+
+
+class Copies:
+    """How many slots serve a bank: as many as are needed at once, fewer only `HOLD_S` after so many
+    were needed last, since each change costs loads and cold caches."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[int, float]] = {}
+
+    def of(self, bank: str, needed: int, now: float) -> int:
+        """The number for a bank that needs so many at `now` (seconds)."""
+        held, until = self._held.get(bank, (1, now))
+        if needed == held == 1:
+            return 1
+        if needed >= held:
+            self._held[bank] = (needed, now + HOLD_S)
+            return needed
+        if now < until:
+            return held
+        if needed == 1:
+            del self._held[bank]
+        else:
+            self._held[bank] = (needed, now + HOLD_S)
+        return needed
 
 
 class Traffic:
@@ -73,6 +157,16 @@ class Traffic:
     def __len__(self) -> int:
         """Banks remembered."""
         return len(self._counts)
+
+    def known(self, now: float) -> float:
+        """How many requests the shares are made from."""
+        if self._began is None:
+            return 0.0
+        return float(self._total / 2.0 ** ((now - self._began) / HALF_LIFE_S))
+
+    def share(self, bank: str) -> float:
+        """The bank's share of all, without counting anything."""
+        return self._counts.get(bank, 0.0) / self._total if self._total else 0.0
 
     def seen(self, bank: str, now: float) -> float:
         """Counts a request at `now` (seconds, never falling); the bank's share of all, in (0, 1].

@@ -58,6 +58,9 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
     _expired_at = _failed_at = -1e9
     _failure: str | None = None
 
+    acquired: Callable[[float], None] = staticmethod(lambda _seconds: None)
+    """Hears how long each call waited for its connection."""
+
     @property
     def trouble(self) -> str | None:
         """Why writes are refused by the server's state; None while they are not."""
@@ -243,8 +246,10 @@ async def refuses_writes(connection: Connection) -> str | None:
 
 @asynccontextmanager
 async def _connection(pool: Pool) -> AsyncIterator[Connection]:
+    begin = time.perf_counter()
     try:
         connection = await pool.acquire(timeout=pool.acquire_timeout_s)
+        pool.acquired(time.perf_counter() - begin)
     except TimeoutError as error:
         if pool.get_size() < pool.get_max_size():  # there was room for one more
             raise Unavailable(DATABASE, "it does not answer") from error

@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import orjson
-from fastapi import Header
+from fastapi import Header, Request
 from starlette.responses import Response
 
 from retrieval.errors import InvalidInput
 from retrieval.store import banks
-from serve import metrics
+from serve import metrics, trace
+from serve.http.following import SlowLog
 from serve.http.routing import Router
 from serve.http.services import Given, Tenant
 from serve.http.wire.common import local_moment
@@ -26,6 +27,7 @@ router = Router(tags=["memory"])
 
 @router.post(f"{BANK}/memories/recall", operation_id="recall_memories")
 async def recall(
+    request: Request,
     bank_id: str,
     body: RecallBody,
     tenant: Tenant,
@@ -41,7 +43,7 @@ async def recall(
     now = anchor(body.query_timestamp)
     query = body.to_query(tenant, bank_id, now=now, deadline=deadline)
     begin = time.perf_counter()
-    with metrics.measured("recall"):
+    with metrics.measured("recall"), trace.span("recall"):
         async with services.recall_admission.enter(tenant, deadline):
             if body.nothing_asked:
                 await banks.head(services.pool, tenant, bank_id)
@@ -52,6 +54,8 @@ async def recall(
     services.activity.finished(
         tenant, bank_id, spent, result.seconds, served, bool(result.degraded)
     )
+    slow_log: SlowLog = request.app.state.slow_log
+    slow_log.recalled(spent, dict(result.seconds), result.degraded, served)
     metrics.recalled(result.seconds, result.degraded, len(result.body["results"]))
     headers = dict(result.headers)
     if result.degraded:

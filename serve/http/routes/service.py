@@ -146,12 +146,4 @@ async def scrape(request: Request, services: Given) -> Response:
     if not server.enable_metrics:
         raise HTTPException(404, "metrics are switched off")
     await _see_all(request, services)
-    for name, admission in (
-        ("recall", services.recall_admission),
-        ("write", services.write_admission),
-        ("retain", services.retain_admission),
-        ("read", services.read_admission),
-    ):
-        metrics.RUNNING.labels(name).set(admission.running)
-        metrics.WAITING.labels(name).set(admission.waiting)
     return Response(metrics.render(), media_type=metrics.CONTENT_TYPE)

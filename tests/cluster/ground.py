@@ -1,0 +1,109 @@
+"""A Ray cluster of several nodes on this machine with the application on it, in a process of its
+own: `python -m tests.cluster.ground FOLDER`.
+
+Reads commands from its input, one JSON object a line, and answers each with one. A head without
+CPUs and raylets with labels, everything on loopback and under FOLDER. Ends with its input, and
+takes everything with it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+STORE_BYTES = 80 * 2**20
+ROLE = "fourfold-role"
+
+
+class Ground:
+    def __init__(self, folder: Path) -> None:
+        from ray import cluster_utils
+        from ray._private import utils
+
+        # Others' Ray on this machine goes by what this would write.
+        utils.write_ray_address = lambda *_, **__: None
+        self._common: dict[str, Any] = {
+            "temp_dir": str(folder / "ray"),
+            "object_store_memory": STORE_BYTES,
+            "node_ip_address": "127.0.0.1",
+            "include_dashboard": False,
+        }
+        self._cluster = cluster_utils.Cluster(
+            initialize_head=True, head_node_args={**self._common, "num_cpus": 0}
+        )
+        self._nodes: dict[str, Any] = {}
+
+    def add(self, name: str, role: str, cpus: int) -> dict[str, Any]:
+        node = self._cluster.add_node(**self._common, num_cpus=cpus, labels={ROLE: role})
+        self._nodes[name] = node
+        return self.nodes()
+
+    def nodes(self) -> dict[str, Any]:
+        """The raylet of each node: workers are its children."""
+        return {
+            name: node.all_processes["raylet"][0].process.pid for name, node in self._nodes.items()
+        }
+
+    def connect(self, port: int) -> dict[str, Any]:
+        import ray
+        from ray import serve
+
+        ray.init(address=self._cluster.address, log_to_driver=False, logging_level=logging.ERROR)
+        serve.start(
+            http_options={"host": "127.0.0.1", "port": port},
+            proxy_location="HeadOnly",
+            logging_config={"log_level": "ERROR", "enable_access_log": False},
+        )
+        return {}
+
+    def deploy(self, tree: dict[str, Any], wait: bool = True) -> dict[str, Any]:
+        from ray import serve
+
+        from serve.cluster.deployments import APP, build
+
+        run: Any = serve.run if wait else partial(serve._run, _blocking=False)
+        run(build(tree), name=APP, route_prefix="/")
+        return {}
+
+    def status(self) -> dict[str, Any]:
+        from ray import serve
+
+        found = serve.status().applications["fourfold"]
+        return {
+            "status": found.status.value,
+            "running": {
+                name: sum(n for state, n in each.replica_states.items() if state == "RUNNING")
+                for name, each in found.deployments.items()
+            },
+        }
+
+    def end(self) -> None:
+        import ray
+
+        ray.shutdown()
+        self._cluster.shutdown()  # type: ignore[no-untyped-call]
+
+
+def main(folder: Path) -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what Ray says goes where errors go
+    ground = Ground(folder)
+    try:
+        for line in sys.stdin:
+            command = json.loads(line)
+            try:
+                answer = getattr(ground, command.pop("do"))(**command)
+            except Exception as error:
+                answer = {"error": f"{type(error).__name__}: {error}"}
+            print(json.dumps(answer), file=answers, flush=True)
+    finally:
+        ground.end()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

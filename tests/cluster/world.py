@@ -1,0 +1,261 @@
+"""What tests do to a cluster: start it, load it, hurt it, and count what its clients saw."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from retrieval.store.database.embedded import EmbeddedPostgres
+from serve.local import loopback
+from serve.settings import parse
+from tests.serve.server import ROOT, free_port, until
+
+BASE = "/v1/default/banks"
+MARK = "FOURFOLD_TEST_MARK"
+TRIES = 3
+"""A client's attempts: the first answer, and two retries after 503 or a broken connection."""
+START_S = 420.0
+
+
+class World:
+    """A cluster, its database and its HTTP address; ended with everything that it started."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._mark = uuid.uuid4().hex
+        self._postgres = EmbeddedPostgres(folder / "postgres")
+        self._ground: subprocess.Popen[str] | None = None
+        self._short = Path(tempfile.mkdtemp(prefix="ffc-"))  # Ray's sockets have short names only
+        self.raylets: dict[str, int] = {}
+
+    @property
+    def postgres(self) -> EmbeddedPostgres:
+        return self._postgres
+
+    def start(self, nodes: dict[str, tuple[str, int]], tree: dict[str, Any]) -> World:
+        """`nodes`: role and CPUs by name."""
+        import asyncio
+
+        from serve.opening.database import bring_up_to_date
+
+        self._postgres.start()
+        database = {"database": {"database_url": self._postgres.dsn}}
+        asyncio.run(bring_up_to_date(parse(database, {})))
+        metrics = self.folder / "metrics"
+        metrics.mkdir()
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("FOURFOLD_", "HINDSIGHT_", "RAY_", "PROMETHEUS_"))
+        }
+        env = {
+            **inherited,
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
+            "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
+            "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+            **loopback.ENVIRONMENT,
+            "OMP_NUM_THREADS": "1",
+            "OMP_WAIT_POLICY": "passive",
+            "FOURFOLD_DATABASE_URL": self._postgres.dsn,
+            "PROMETHEUS_MULTIPROC_DIR": str(metrics),
+            "PYTHONPATH": str(ROOT),
+            "PYTHONWARNINGS": "ignore",
+            MARK: self._mark,
+        }
+        self.log = self.folder / "ground.log"
+        with self.log.open("w") as log:
+            self._ground = subprocess.Popen(
+                [sys.executable, "-m", "tests.cluster.ground", str(self._short)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=env,
+                cwd=ROOT,
+                text=True,
+            )
+        for name, (role, cpus) in nodes.items():
+            self.raylets = self.tell("add", name=name, role=role, cpus=cpus)
+        self.tell("connect", port=self.port)
+        self.tell("deploy", tree=tree)
+        return self
+
+    def tell(self, do: str, **named: Any) -> dict[str, Any]:
+        """One command to the ground; its answer."""
+        assert self._ground is not None
+        assert self._ground.stdin is not None
+        assert self._ground.stdout is not None
+        self._ground.stdin.write(json.dumps({"do": do, **named}) + "\n")
+        self._ground.stdin.flush()
+        line = self._ground.stdout.readline()
+        assert line, f"the ground ended:\n{self.log.read_text()[-3000:]}"
+        answer: dict[str, Any] = json.loads(line)
+        assert "error" not in answer, f"{answer}\n{self.log.read_text()[-3000:]}"
+        return answer
+
+    def replicas(self, stage: str) -> dict[int, str]:
+        """The processes of a stage's replicas, and on which node each runs."""
+        by_raylet = {pid: name for name, pid in self.raylets.items()}
+        found = {}
+        for process in self._processes():
+            with contextlib.suppress(psutil.Error):
+                if process.cmdline()[:1] == [f"ray::ServeReplica:fourfold:{stage}"]:
+                    found[process.pid] = by_raylet.get(process.ppid(), "head")
+        return found
+
+    def controller(self) -> int:
+        for process in self._processes():
+            with contextlib.suppress(psutil.Error):
+                if "ServeController" in " ".join(process.cmdline()[:1]):
+                    return process.pid
+        raise AssertionError("there is no controller")
+
+    def kill_node(self, name: str) -> None:
+        """As a lost machine: raylet and workers, at once."""
+        raylet = psutil.Process(self.raylets.pop(name))
+        for process in [*raylet.children(recursive=True), raylet]:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+    def _processes(self) -> Iterator[psutil.Process]:
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get(MARK) == self._mark:
+                    yield process
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's series with these labels, over all processes."""
+        text = httpx.get(f"{self.url}/metrics", timeout=30).text
+        total = 0.0
+        for line in text.splitlines():
+            if re.match(rf"{name}[{{ ]", line) and all(
+                f'{key}="{value}"' in line for key, value in labels.items()
+            ):
+                total += float(line.rsplit(" ", 1)[1])
+        return total
+
+    def end(self) -> None:
+        import shutil
+
+        if self._ground is not None:
+            assert self._ground.stdin is not None
+            self._ground.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._ground.wait(30)
+            if self._ground.stdout is not None:
+                self._ground.stdout.close()
+        ours = list(self._processes())
+        for process in ours:
+            with contextlib.suppress(psutil.Error):
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+        psutil.wait_procs(ours, 10)
+        if self._ground is not None:
+            self._ground.wait(10)
+        self._postgres.stop()
+        shutil.rmtree(self._short, ignore_errors=True)
+
+
+@dataclass
+class Seen:
+    """What clients saw: seconds of each call, first answers that were not 200, calls that failed
+    after all tries, and parts that answers lacked."""
+
+    seconds: list[float] = field(default_factory=list)
+    hard: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    degraded: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def slowest(self) -> float:
+        return max(self.seconds, default=0.0)
+
+
+class Load:
+    """Clients that recall from banks until `stop`; each bank knows one thing, and is asked it."""
+
+    def __init__(self, url: str, banks: list[str], clients: int, per_s: float) -> None:
+        self.seen = Seen()
+        self._url, self._banks = url, banks
+        self._pause_s = clients / per_s
+        self._stopping = threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(n,)) for n in range(clients)]
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, number: int) -> None:
+        with httpx.Client(base_url=self._url, timeout=70, trust_env=False) as http:
+            turn = number
+            while not self._stopping.wait(self._pause_s):
+                turn += 1
+                self._ask(http, self._banks[turn % len(self._banks)])
+
+    def _ask(self, http: httpx.Client, bank: str) -> None:
+        begin, said = time.monotonic(), ""
+        for attempt in range(TRIES):
+            try:
+                answer = http.post(f"{BASE}/{bank}/memories/recall", json={"query": "a lantern?"})
+                said = f"{answer.status_code} {answer.text[:200]}"
+                if answer.status_code == 200:
+                    body = answer.json()
+                    if [r["text"] for r in body["results"]] != [sentence(bank)]:
+                        self.seen.wrong.append(answer.text[:200])
+                    self.seen.degraded += body.get("degraded", [])
+                    break
+            except httpx.TransportError as error:
+                said = repr(error)
+            if attempt == 0:
+                self.seen.hard.append(said)
+            time.sleep(0.2 * (attempt + 1))
+        else:
+            self.seen.failed.append(said)
+        self.seen.seconds.append(time.monotonic() - begin)
+
+
+def stage(role: str, **told: Any) -> dict[str, Any]:
+    """A stage on the nodes of a role, two of it never on one node."""
+    placed = {"max_per_node": 1, "labels": {"fourfold-role": role}}
+    return {"placement": "deployment", **told, **placed}
+
+
+def sentence(bank: str) -> str:
+    return f"The {bank} keeps a lantern."
+
+
+def fill(url: str, banks: list[str]) -> None:
+    with httpx.Client(base_url=url, timeout=120, trust_env=False) as http:
+        for bank in banks:
+            memories = [{"key": "k", "text": sentence(bank)}]
+            done = http.post(f"{BASE}/{bank}/memories/import", json={"memories": memories})
+            assert done.status_code == 200, done.text
+            asked = http.post(f"{BASE}/{bank}/memories/recall", json={"query": "a lantern?"})
+            assert asked.status_code == 200, asked.text
+
+
+__all__ = ["BASE", "START_S", "Load", "Seen", "World", "fill", "stage", "until"]

@@ -1,0 +1,109 @@
+"""Where banks lie, and which of them move when replicas come, go or are rolled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from retrieval.bank.shards.placement import Ranking
+from serve.cluster.slots import Claim, claim
+from tests.sim.banks import Banks
+
+
+@dataclass
+class Claims:
+    """The store of claims, in memory."""
+
+    made: dict[tuple[int, int], Claim] = field(default_factory=dict)
+    alive: list[str] = field(default_factory=list)
+
+    def all(self) -> list[Claim]:
+        return list(self.made.values())
+
+    def add(self, claim: Claim) -> bool:
+        return self.made.setdefault((claim.slot, claim.turn), claim) is claim
+
+    def drop(self, claim: Claim) -> None:
+        self.made.pop((claim.slot, claim.turn), None)
+
+    def living(self) -> set[str]:
+        return set(self.alive)
+
+    def start(self, name: str, release: str) -> None:
+        self.alive.append(name)
+        claim(self, name, release)
+
+    def holders(self) -> dict[int, str]:
+        """The replica of each slot that routers ask first."""
+        newest: dict[int, Claim] = {}
+        for each in self.made.values():
+            if each.holder in self.alive and (
+                each.slot not in newest or newest[each.slot].turn < each.turn
+            ):
+                newest[each.slot] = each
+        return {slot: each.holder for slot, each in newest.items()}
+
+
+def bytes_spread(banks: Banks, replicas: int) -> float:
+    """Bytes of the fullest replica over the mean."""
+    at = Ranking(range(replicas)).winners(banks.keys)
+    held = np.bincount(at, weights=banks.bytes, minlength=replicas)
+    return float(held.max() / held.mean())
+
+
+def moved(banks: Banks, replicas: int) -> tuple[float, float, float]:
+    """Banks that move, as multiples of a replica's fair share: one added, one lost (beyond its
+    own), one replaced."""
+    before = Ranking(range(replicas)).winners(banks.keys)
+    added = Ranking(range(replicas + 1)).winners(banks.keys)
+    lost = Ranking(range(1, replicas)).winners(banks.keys)
+    claims = Claims()
+    for number in range(replicas):
+        claims.start(f"old-{number}", "one")
+    claims.alive.remove("old-1")
+    claims.start("new", "one")
+    replaced = Ranking([*claims.holders()]).winners(banks.keys)
+    count = len(banks.keys)
+    return (
+        float((added != before).sum() / (count / (replicas + 1))),
+        float(((lost != before) & (before != 0)).sum() / (count / replicas)),
+        float((replaced != before).sum() / (count / replicas)),
+    )
+
+
+def roll(banks: Banks, replicas: int, surge: float = 0.25) -> float:
+    """Loads a bank while every replica is replaced by one of another release, as Serve does it with
+    `max_surge_percent`: all banks are asked for between any two steps."""
+    claims = Claims()
+    names = np.arange(len(banks.keys))
+    for number in range(replicas):
+        claims.start(f"old-{number}", "one")
+    identity = {name: number for number, name in enumerate(claims.alive)}
+    held: set[tuple[int, int]] = set()
+    loads = 0
+
+    def ask() -> None:
+        nonlocal loads
+        holders = claims.holders()
+        at = Ranking([*holders]).winners(banks.keys)
+        owner = np.asarray([identity[holders[slot]] for slot in at.tolist()])
+        pairs = set(zip(names.tolist(), owner.tolist(), strict=True))
+        loads += len(pairs - held)
+        held.update(pairs)
+
+    ask()
+    loads = 0
+    old = list(claims.alive)
+    batch = max(1, round(surge * replicas))
+    while old:
+        for number in range(min(batch, len(old))):
+            name = f"new-{len(identity)}-{number}"
+            identity[name] = len(identity)
+            claims.start(name, "two")
+        ask()
+        for name in old[:batch]:
+            claims.alive.remove(name)
+        old = old[batch:]
+        ask()
+    return loads / len(banks.keys)
