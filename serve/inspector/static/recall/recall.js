@@ -35,7 +35,7 @@ export function Recall({ bank, params }) {
       setWrites(0);
       const r = pack(sent);
       ran.current = r;
-      if (address && r.length < LONGEST) go(href(["b", bank, "recall"], { v: read().params.v, r }));
+      if (address && r.length < LONGEST && read().parts[2] === "recall") go(href(["b", bank, "recall"], { v: read().params.v, r }));
     } catch (failed) { if (failed.name !== "AbortError") setError(failed); else return; }
     setBusy(false);
   };
