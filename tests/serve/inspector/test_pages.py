@@ -234,6 +234,7 @@ async def test_the_keyboard_alone(tab: Tab) -> None:
     await expect(page.get_by_role("button", name="Unpin")).to_be_visible()
     await page.keyboard.press("x")
     await expect(page.locator(".chip", has_text="exclude_ids")).to_be_visible()
+    await expect(page.get_by_role("button", name="Run", exact=True)).to_be_visible()  # it is done
     await page.keyboard.press("Tab")
     outline = await page.evaluate("() => getComputedStyle(document.activeElement).outlineStyle")
     assert outline != "none"

@@ -1,7 +1,7 @@
 /** The recall page: ask, look, ask again. @module */
 import { html, useEffect, useRef, useState } from "../vendor/ui.js";
 import { ask, bankPath, get } from "../api.js";
-import { LONGEST, go, href, pack, unpack } from "../route.js";
+import { LONGEST, go, href, pack, read, unpack } from "../route.js";
 import { useKeys } from "../keys.js";
 import { plural } from "../format.js";
 import { Bones, Empty, Problem } from "../parts/common.js";
@@ -35,7 +35,7 @@ export function Recall({ bank, params }) {
       setWrites(0);
       const r = pack(sent);
       ran.current = r;
-      if (address && r.length < LONGEST) go(href(["b", bank, "recall"], { ...(params.v ? { v: params.v } : {}), r }));
+      if (address && r.length < LONGEST && read().parts[2] === "recall") go(href(["b", bank, "recall"], { v: read().params.v, r }));
     } catch (failed) { if (failed.name !== "AbortError") setError(failed); else return; }
     setBusy(false);
   };
@@ -48,7 +48,7 @@ export function Recall({ bank, params }) {
     return () => clearInterval(timer);
   }, [shown]);
 
-  const choose = (changes) => go(href(["b", bank, "recall"], { ...params, ...Object.fromEntries(Object.entries(changes).map(([k, v]) => [k, k === "m" && typeof v === "number" ? shown.explained.memories[v].id : v])) }), { replace: true });
+  const choose = (changes) => go(href(["b", bank, "recall"], { ...read().params, ...Object.fromEntries(Object.entries(changes).map(([k, v]) => [k, k === "m" && typeof v === "number" ? shown.explained.memories[v].id : v])) }), { replace: true });
   const exclude = (id) => { const next = { ...request, exclude_ids: [...new Set([...(request.exclude_ids ?? []), id])] }; setRequest(next); run(next); };
   useKeys({ "Ctrl+Enter": () => run(request), c: () => go(href(["b", bank, "compare"], { a: pack(trimmed(request)), b: pack(trimmed(request)) })) });
   const changed = shown && JSON.stringify(trimmed(request)) !== JSON.stringify(shown.request);
