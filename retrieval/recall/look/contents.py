@@ -87,14 +87,11 @@ def timeline(bank: ResidentBank, asked: Mapping[str, Any]) -> dict[str, Any]:
     """How many memories lie in each bucket of time.
 
     asked: `field` of TIMES; `from`, `to` in microseconds, to exclusive, None: where the memories
-    begin and end; `buckets`, at most; `step` of one, None: a round one; `types`, `tags` (None:
-    all); `or_created`: what has no such time counts by when it was written. Gives {field, from,
-    to, step, undated, buckets: [[start, world, experience, observation]]}, in microseconds.
+    begin and end; `buckets`, at most, of a round length; `types`, `tags` (None: all). Gives {field,
+    from, to, step, undated, buckets: [[start, world, experience, observation]]}, in microseconds.
     """
     field = asked["field"]
     times: Longs = getattr(bank.columns, "event_date" if field == "event" else field)
-    if asked.get("or_created"):
-        times = np.where(times == NO_TIME, bank.columns.created_at, times)
     chosen = filters.allowed(
         bank,
         Filters(
@@ -117,7 +114,7 @@ def timeline(bank: ResidentBank, asked: Mapping[str, Any]) -> dict[str, Any]:
         inside = times[known]
         low = int(inside.min()) if low is None else low
         high = int(inside.max()) + 1 if high is None else high
-    step = asked["step"] or _step(high - low, max(1, min(asked["buckets"], BUCKETS_MOST)))
+    step = _step(high - low, max(1, min(asked["buckets"], BUCKETS_MOST)))
     first = (low // step) * step
     count = max(1, -(-(high - first) // step))
     rows = np.flatnonzero(known & (times >= low) & (times < high))

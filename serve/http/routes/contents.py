@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -73,7 +73,7 @@ async def timeline(
         raise InvalidInput("to must be after from", "to")
     found = await _look(
         services, "timeline", tenant, bank_id,
-        field=field, buckets=buckets, step=None, tags=None if tags is None else tuple(tags),
+        field=field, buckets=buckets, tags=None if tags is None else tuple(tags),
         types=_types(types), **{"from": low, "to": high},
     )  # fmt: skip
     return json_response(_timeline(found))
@@ -84,48 +84,6 @@ def _types(names: list[str] | None) -> tuple[FactType, ...]:
         return tuple(FactType.of(name) for name in names or ())
     except ValueError as error:
         raise InvalidInput(f"types: {error}", "types") from None
-
-
-_PERIODS = {
-    "1h": (60, "minute", 60),
-    "12h": (12, "hour", 3_600),
-    "1d": (24, "hour", 3_600),
-    "7d": (7, "day", 86_400),
-    "30d": (30, "day", 86_400),
-    "90d": (90, "day", 86_400),
-}
-"""Buckets, their name, and their seconds."""
-
-
-@router.get(f"{BANK}/stats/memories-timeseries", operation_id="get_memories_timeseries")
-async def timeseries(
-    bank_id: str,
-    tenant: Reader,
-    services: Given,
-    period: str = "7d",
-    time_field: str = "created_at",
-) -> Response:
-    """How many memories came in each minute, hour or day of the last time."""
-    if period not in _PERIODS:
-        raise InvalidInput(f"period must be one of {', '.join(_PERIODS)}", "period")
-    count, trunc, seconds = _PERIODS[period]
-    field = time_field if time_field in ("mentioned_at", "occurred_start") else "created_at"
-    step = seconds * 1_000_000
-    last = microseconds(datetime.now(UTC)) // step * step
-    found = await _look(
-        services, "timeline", tenant, bank_id,
-        field=field, buckets=count, step=step, tags=None, types=(), or_created=True,
-        **{"from": last - (count - 1) * step, "to": last + step},
-    )  # fmt: skip
-    return json_response(
-        {
-            "bank_id": bank_id,
-            "period": period,
-            "trunc": trunc,
-            "time_field": field,
-            "buckets": _timeline(found)["buckets"],
-        }
-    )
 
 
 @router.get(f"{BANK}/memories/{{memory_id}}/links", operation_id="memory_links")
