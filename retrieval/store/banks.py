@@ -169,16 +169,8 @@ def _profile(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def profile(pool: Pool, tenant: str, bank_id: str) -> dict[str, Any]:
-    row = await read(
-        pool,
-        lambda connection: connection.fetchrow(
-            "select * from banks where tenant_id = $1 and bank_id = $2", tenant, bank_id
-        ),
-    )
-    if row is None:
-        raise unknown(bank_id)
-    as_head(row)
-    return _profile(row)
+    _, found = await character(pool, tenant, bank_id)
+    return dict(found)
 
 
 async def character(pool: Pool, tenant: str, bank_id: str) -> tuple[BankHead, Mapping[str, Any]]:
@@ -360,7 +352,9 @@ async def delete(
             bank,
         )
         await outbox.emit(
-            connection, as_head(held), [outbox.Event("bank.deleted", {"deleted_count": count})]
+            connection,
+            as_head(held, building=True),
+            [outbox.Event("bank.deleted", {"deleted_count": count})],
         )
         await empty(connection, bank)
         await connection.execute("delete from banks where bank = $1", bank)
