@@ -137,7 +137,7 @@ def checked(manifest: Mapping[str, Any]) -> Template:
     version = manifest.get("version", str(VERSION))
     if not isinstance(version, str) or not version.isascii() or not version.isdigit():
         faults.append(f"version: must be a number as text, such as {str(VERSION)!r}")
-    elif int(version) > VERSION:
+    elif len(version) > 9 or int(version) > VERSION:
         raise InvalidInput(
             f"version: {version[:20]} is newer than this server reads, which is {VERSION}",
             "version",

@@ -404,7 +404,7 @@ class BackgroundWork(Section):
     worker_poll_interval_ms: Positive = 500
     """How often to look for work."""
     worker_max_slots: Annotated[
-        int | None, BeforeValidator(_blank_is_unset), Field(ge=1, le=1000)
+        Annotated[int, Field(ge=1, le=1000)] | None, BeforeValidator(_blank_is_unset)
     ] = None
     """Operations at once in this process; unset: 4, or as many as the language model of retains may
     be asked at once."""
