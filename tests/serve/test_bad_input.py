@@ -489,7 +489,7 @@ async def test_every_parameter_of_an_address(live: Live) -> None:
                 await findings.ask(
                     operation,
                     f"{name}={value[:20]}",
-                    named=None if (operation.id, name) in ANY_TEXT else name,
+                    named="" if (operation.id, name) in ANY_TEXT else name,
                     params={**operation.needed, name: value},
                     **({"json": ALL_RIGHT[operation.id]} if operation.id in ALL_RIGHT else {}),
                 )

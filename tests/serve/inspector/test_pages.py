@@ -245,6 +245,7 @@ async def test_the_keyboard_alone(tab: Tab) -> None:
     await page.keyboard.press("?")
     await expect(page.get_by_role("dialog")).to_be_visible()
     await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog")).to_be_hidden()
     await page.keyboard.press("g")
     await page.keyboard.press("m")
     await expect(page.get_by_role("heading", name="Memories")).to_be_visible()
