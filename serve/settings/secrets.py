@@ -13,7 +13,7 @@ from typing import Any
 
 SUFFIX = "_file"
 _NAMES = ("database_url", "mcp_auth_token")
-_ENDS = ("api_key", "default_headers")
+_ENDS = ("api_key", "default_headers", "_secret", "_secret_key", "_signing_key")
 
 
 class UnreadableSecret(ValueError):

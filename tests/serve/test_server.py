@@ -301,7 +301,9 @@ def test_the_command_line(server: Server, tmp_path: Path) -> None:
     data = ("--data", str(server.data))
     key = fourfold("keys", "create", "--tenant", "t1", "--label", "test", *data).strip()
     assert key.startswith("ff_")
-    assert "valid  test" in fourfold("keys", "list", *data)
+    listed = fourfold("keys", "list", *data)
+    assert "  valid  read,write,admin  " in listed
+    assert listed.rstrip().endswith("  test")
     assert "revoked" in fourfold("keys", "revoke", key, *data)
     limited = fourfold(
         "tenants", "limit", "t1", "--recalls-per-s", "2.5", "--max-items", "9", *data
