@@ -54,9 +54,7 @@ async def test_a_server_that_is_not_ready_says_so(
     assert (await live.http.get("/health")).json()["status"] == "healthy"
 
 
-async def test_readiness_is_that_of_the_whole_server(
-    live: Live, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_readiness_is_that_of_the_whole_server(live: Live) -> None:
     ready = await live.http.get("/health/ready")
     assert ready.status_code == 200
     assert ready.json()["schema"] >= 120
@@ -68,15 +66,18 @@ async def test_readiness_is_that_of_the_whole_server(
         return absent
 
     changed = dataclasses.replace(live.services, absent=asked)
-    monkeypatch.setattr(live.api.state, "services", changed)
-    for names, status, said in (
-        (["embedder", "reranker"], 200, "degraded"),
-        (["retriever"], 503, "unhealthy"),
-        (["ingest", "embedder"], 503, "unhealthy"),
-    ):
-        absent[:] = names
-        ready = await live.http.get("/health/ready")
-        assert (ready.status_code, ready.json()["status"]) == (status, said)
-        assert ready.json()["absent"] == names
-        assert (await live.http.get("/health")).json()["status"] == "healthy", "of this process"
+    live.api.state.services = changed
+    try:
+        for names, status, said in (
+            (["embedder", "reranker"], 200, "degraded"),
+            (["retriever"], 503, "unhealthy"),
+            (["ingest", "embedder"], 503, "unhealthy"),
+        ):
+            absent[:] = names
+            ready = await live.http.get("/health/ready")
+            assert (ready.status_code, ready.json()["status"]) == (status, said)
+            assert ready.json()["absent"] == names
+            assert (await live.http.get("/health")).json()["status"] == "healthy", "of this process"
+    finally:
+        live.api.state.services = live.services
     assert int(ready.headers["Retry-After"]) >= 1
