@@ -215,14 +215,14 @@ _AWAITING_MOST = 1_000
 """Pending memories that are looked at, the newest: with more, everything is outdated soon."""
 
 _AWAITING = f"""
-    with o as (
+    with o as materialized (
         select id, source_ids, created_at, tags from memory_units
         where bank = $1 and id = any($2::uuid[])
-    ), about as (
+    ), about as materialized (
         select distinct o.id, o.created_at, o.tags, u.entity_no
-        from o join unit_entities u
-            on u.bank = $1 and u.unit_id = any(array[o.id] || o.source_ids)
-    ), waiting as (
+        from o cross join unnest(o.source_ids || o.id) told(id)
+            join unit_entities u on u.bank = $1 and u.unit_id = told.id
+    ), waiting as materialized (
         select id, created_at, tags from memory_units
         where bank = $1 and ordinal is not null and consolidated_at is null
             and consolidation_failed_at is null and fact_type <> {FactType.OBSERVATION:d}
