@@ -220,19 +220,25 @@ _AWAITING = f"""
         where bank = $1 and id = any($2::uuid[])
     ), about as materialized (
         select distinct o.id, o.created_at, o.tags, u.entity_no
-        from o cross join unnest(o.source_ids || o.id) told(id)
-            join unit_entities u on u.bank = $1 and u.unit_id = told.id
+        from o cross join unnest(o.source_ids || o.id) told(id) cross join lateral (
+            select entity_no from unit_entities where bank = $1 and unit_id = told.id offset 0
+        ) u
     ), waiting as materialized (
         select id, created_at, tags from memory_units
         where bank = $1 and ordinal is not null and consolidated_at is null
             and consolidation_failed_at is null and fact_type <> {FactType.OBSERVATION:d}
         order by ordinal desc limit {_AWAITING_MOST}
+    ), said as materialized (
+        select w.created_at, w.tags, u.entity_no from waiting w cross join lateral (
+            select entity_no from unit_entities where bank = $1 and unit_id = w.id offset 0
+        ) u
     )
-    select distinct a.id::text
-    from waiting w join unit_entities u on u.bank = $1 and u.unit_id = w.id
-        join about a on a.entity_no = u.entity_no and a.created_at < w.created_at
-            and a.tags <@ w.tags and a.tags @> w.tags
+    select distinct a.id::text from said s join about a
+        on a.entity_no = s.entity_no and a.created_at < s.created_at
+            and a.tags <@ s.tags and a.tags @> s.tags
 """
+"""Step by step, since the planner cannot know how few rows each step has: mentions are looked up by
+memory, never by an entity that everybody mentions."""
 
 
 async def awaiting(pool: Pool, bank: int, ids: Sequence[str]) -> set[str]:
