@@ -35,12 +35,13 @@ _ORIGINS = (
     "with recursive origin (ordinal, id, sources, depth) as ("
     "  select ordinal, id, source_ids, 0 from memory_units"
     f"   where bank = $1 and ordinal = any($2){_AS_NUMBERED}"
-    "  union select o.ordinal, m.id, m.source_ids, o.depth + 1 from origin o"
-    "   join memory_units m on m.bank = $1 and m.id = any(o.sources)"
-    "    and ($4::uuid[] is null or m.id = any($4))"
-    "   where o.depth < 3)"
+    "  union select o.ordinal, m.id, m.source_ids, o.depth + 1"
+    "   from origin o cross join unnest(o.sources) told(id) cross join lateral ("
+    "    select id, source_ids from memory_units where bank = $1 and id = told.id offset 0) m"
+    "   where o.depth < 3 and ($4::uuid[] is null or m.id = any($4)))"
 )
-"""Memories and what they were made from; $4, where given, bounds what is walked through."""
+"""Memories and what they were made from; $4, where given, bounds what is walked through. Each is
+looked up by its id, whatever the planner believes of the number of sources."""
 
 _PAGE_OF_TESTS = 4_000
 """Values of metadata that are tested in one pass of the event loop."""
@@ -265,8 +266,8 @@ async def entity_names(
         pool,
         lambda connection: connection.fetch(
             f"{_ORIGINS} select distinct o.ordinal, e.entity_no, e.id, e.canonical_name"
-            " from origin o"
-            " join unit_entities u on u.bank = $1 and u.unit_id = o.id"
+            " from origin o cross join lateral (select entity_no from unit_entities"
+            "  where bank = $1 and unit_id = o.id offset 0) u"  # a lookup, even before statistics
             " join entities e on e.bank = $1 and e.entity_no = u.entity_no"
             " order by o.ordinal, e.entity_no",
             bank,
