@@ -407,7 +407,10 @@ def test_a_signal_while_it_starts(tmp_path: Path) -> None:
             time.sleep(seconds)
             spent = server.interrupt(number)
             assert spent < 20, server.said()
-            assert server.process.returncode in (0, -number), server.said()  # -: it still imported
+            early = server.process.returncode == -number or "Aborted" in server.said()
+            assert early or server.process.returncode == 0, (
+                server.said()
+            )  # early: it still imported
             assert not server.processes(), [process.cmdline() for process in server.processes()]
         finally:
             server.kill()
