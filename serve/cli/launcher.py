@@ -75,7 +75,7 @@ def run(settings: Settings, tree: Mapping[str, Any], data: Path) -> None:
             if own_database:  # each process reads its settings for itself
                 os.environ["FOURFOLD_DATABASE_URL"] = _dsn(settings)
             portable = secret_settings.moved_to_files(tree, folder / "secrets")
-            signals.beside(lambda: _start_ray(settings, portable, folder, stack, signals.stopped))
+            signals.beside(lambda: _start_ray(settings, portable, folder, stack, signals))
             health = _ready(settings, first_start)
         _say(settings, data, health)
         while not signals.stopped.wait(1.0):
@@ -128,6 +128,13 @@ class Signals:
         self._interrupt_if_stopped()
         if failed:
             raise failed[0]
+
+    def orderly(self, stop: Callable[[], object], seconds: float) -> None:
+        """Stops a part, waiting no longer than this for it; not while `beside` still starts it: Ray
+        ends a process whose thread finds it shut down. It is then left to whoever ends
+        processes."""
+        if not self.left_behind:
+            _bounded(stop, seconds)
 
     def _interrupt_if_stopped(self) -> None:
         """For a signal whose exception was raised in some finaliser, and forgotten there."""
@@ -237,7 +244,7 @@ def _start_ray(
     tree: Mapping[str, Any],
     folder: Path,
     stack: ExitStack,
-    stopped: threading.Event,
+    signals: Signals,
 ) -> None:
     import ray
     from ray import serve
@@ -246,7 +253,7 @@ def _start_ray(
 
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     logging.getLogger("ray._private.worker").setLevel(logging.ERROR)
-    stack.callback(_bounded, ray.shutdown, RAY_STOP_S)
+    stack.callback(signals.orderly, ray.shutdown, RAY_STOP_S)
     with told("starting Ray"), node.bare():
         ray.init(
             address="local",
@@ -258,16 +265,16 @@ def _start_ray(
             _temp_dir=str(folder / "ray"),
             _node_ip_address="127.0.0.1",
         )
-    if stopped.is_set():
+    if signals.stopped.is_set():
         return
-    stack.callback(_bounded, serve.shutdown, SERVE_STOP_S)
+    stack.callback(signals.orderly, serve.shutdown, SERVE_STOP_S)
     with told("starting Serve's controller"):
         serve.start(
             http_options={"host": settings.server.host, "port": settings.server.port},
             proxy_location="HeadOnly",
             logging_config={"log_level": "ERROR", "enable_access_log": False},
         )
-    if stopped.is_set():
+    if signals.stopped.is_set():
         return
     with told("opening models and banks"):
         serve.run(
