@@ -8,7 +8,6 @@ from functools import reduce
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retrieval.types import Doubles
 
@@ -36,14 +35,6 @@ class Contributions:
         if not self.parts:
             return np.empty(0)
         return reduce(np.add, (values for _, values in self.parts))
-
-    def and_then(self, name: str, values: Doubles) -> Contributions:
-        """With one more part."""
-        return Contributions((*self.parts, (name, values)))
-
-    def take(self, index: NDArray[np.integer]) -> Contributions:
-        """Those of the candidates at these positions, in that order."""
-        return Contributions(tuple((name, values[index]) for name, values in self.parts))
 
     def at(self, position: int) -> dict[str, float]:
         """The parts of one candidate that are not zero, by name."""

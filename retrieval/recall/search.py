@@ -116,15 +116,21 @@ class Searched:
     """A search with all that led to its shortlist, for whoever explains it.
 
     arms: every arm's list, in the order of `Arm`; found: all candidates, before the cut;
-    contributions: what adds up to the logarithm of the fused score of each of the shortlist."""
+    parts: as of the shortlist, also where nobody asked for them."""
 
     shortlist: Shortlist
     senses: QueryContext
     arms: tuple[Hits, ...]
     walked: GraphHits | None
     found: Candidates
-    contributions: Contributions
+    parts: Doubles | None
     spans: tuple[Span, ...]
+
+    @property
+    def contributions(self) -> Contributions:
+        """What adds up to the logarithm of the fused score of each of the shortlist."""
+        parts = () if self.parts is None else zip(PARTS, self.parts.T, strict=True)
+        return Contributions.of(parts)
 
 
 def run(bank: ResidentBank, plan: Plan) -> Shortlist:
@@ -155,13 +161,11 @@ def searched(bank: ResidentBank, plan: Plan) -> Searched:
         "rerank_prefilter", lambda: boosts.cut(found, strategy, plan.cap, by_rank=by_rank)
     )
     paths = features.paths(bank, kept.ordinals, walked)
-    fused, parts, contributions = kept.rrf, None, Contributions(())
+    fused, parts = kept.rrf, None
     if settings.fusion != "interleave":
         evidence = paths.evidence, paths.support
         found_out = lists.timed("score_fusion", lambda: _fused(senses, plan, kept, *evidence))
-        fused = found_out.score
-        parts = found_out.parts if plan.query.explain or plan.query.trace else None
-        contributions = Contributions.of(zip(PARTS, found_out.parts.T, strict=True))
+        fused, parts = found_out.score, found_out.parts
     source_ptr, source_ordinals = features.sources(bank, kept.ordinals)
     shortlist = Shortlist(
         head=bank.head,
@@ -171,7 +175,7 @@ def searched(bank: ResidentBank, plan: Plan) -> Searched:
         facts=features.facts(bank, kept.ordinals),
         proximity=features.proximity(kept.ordinals, timely),
         fused=fused,
-        parts=parts,
+        parts=parts if plan.query.explain or plan.query.trace else None,
         source_ptr=source_ptr,
         source_ordinals=source_ordinals,
         paths=paths,
@@ -184,7 +188,7 @@ def searched(bank: ResidentBank, plan: Plan) -> Searched:
         seconds=lists.seconds,
     )
     spans = tuple(lists.spans)
-    return Searched(shortlist, senses, tuple(arms), walked, found, contributions, spans)
+    return Searched(shortlist, senses, tuple(arms), walked, found, parts, spans)
 
 
 def picked(shortlist: Shortlist, index: Ints) -> Shortlist:

@@ -40,10 +40,10 @@ def model_lane(model_id: str) -> str:
     return f" mental model {model_id}"
 
 
-_TOLD = {"retain": "retain", "consolidation": "consolidation", "erase": "erase"}
-_MOVES = {"transfer_export": "transfer", "transfer_import": "transfer", "clone": "transfer"}
-"""Operations whose failure webhooks are told, with the name of the event; of moves their success,
-too: whoever does another one tells more of it than is known here."""
+_TOLD = frozenset({"retain", "consolidation", "erase"})
+_MOVES = frozenset({"transfer_export", "transfer_import", "clone"})
+"""Operations whose failure webhooks are told; of moves their success, too: whoever does another one
+tells more of it than is known here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +271,7 @@ async def _tell(
         f"select {banks.HEAD_COLUMNS} from banks where bank = $1 and state <> 'abandoned'", bank
     )
     if row is not None:
-        event = f"{(_TOLD | _MOVES)[claimed.type]}.completed"
+        event = f"{'transfer' if claimed.type in _MOVES else claimed.type}.completed"
         told = outbox.Event(event, data, claimed.operation_id, status)
         await outbox.emit(connection, banks.as_head(row, building=True), [told])
 

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -46,10 +46,11 @@ class Server(uvicorn.Server):
         yield  # they are the test runner's
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def address(live: Live) -> AsyncIterator[str]:
+@asynccontextmanager
+async def on_a_port(api: Any) -> AsyncIterator[str]:
+    """The address of an application that serves on a real socket while the block runs."""
     config = uvicorn.Config(
-        live.api, host="127.0.0.1", port=0, lifespan="off", ws="none", log_level="critical"
+        api, host="127.0.0.1", port=0, lifespan="off", ws="none", log_level="critical"
     )
     server = Server(config)
     serving = asyncio.create_task(server.serve())
@@ -59,6 +60,12 @@ async def address(live: Live) -> AsyncIterator[str]:
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
     await serving
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def address(live: Live) -> AsyncIterator[str]:
+    async with on_a_port(live.api) as found:
+        yield found
 
 
 Call = Callable[..., Awaitable[Any]]

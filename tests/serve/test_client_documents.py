@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import hindsight_client_api
 import pytest
 import pytest_asyncio
-import uvicorn
 from hindsight_client_api.exceptions import ApiException
 
 from tests.serve.conftest import Live
@@ -19,8 +17,8 @@ from tests.serve.test_client import (
     GENERATED,
     Calls,
     Generated,
-    Server,
     methods,
+    on_a_port,
     refused,
 )
 from tests.serve.test_mental_models import ended, rules
@@ -36,17 +34,8 @@ make: Any = hindsight_client_api
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def documents(rules: Live) -> AsyncIterator[str]:
-    config = uvicorn.Config(
-        rules.api, host="127.0.0.1", port=0, lifespan="off", ws="none", log_level="critical"
-    )
-    server = Server(config)
-    serving = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110
-        await asyncio.sleep(0.02)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    await serving
+    async with on_a_port(rules.api) as found:
+        yield found
 
 
 @pytest.mark.parametrize("twins", ["async", "sync"])
