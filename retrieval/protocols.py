@@ -19,6 +19,17 @@ from retrieval.types import Floats, Ints
 
 
 @runtime_checkable
+class Legible(Protocol):
+    """What an embedder may be besides: one that knows how its tokeniser reads a text."""
+
+    def legibility(self, text: str) -> float | None:
+        """About how many letters of `text` the model takes at a time: 3 to 5 in a language that it
+        knows, 1 where it spells, 0 where it knows nothing; None where that is not known. Of a text
+        that embed_queries was just given; to be read as `model_id` is."""
+        ...
+
+
+@runtime_checkable
 class Embedder(Protocol):
     """Text to unit vectors, float32 (n, dimension), rows in the order of `texts`.
 

@@ -53,6 +53,7 @@ class LocalEncoder:
         )
         self._recent = RecentVectors(settings.cached_queries)
         self._tokens: Callable[[Sequence[str], str], list[Tokens]] | None = None
+        self._legible: Callable[[str], float] | None = None
         self._inline = True
         self._prompts = ("", "")
 
@@ -65,6 +66,10 @@ class LocalEncoder:
     def dimension(self) -> int:
         """0 before the start."""
         return self._engine.columns
+
+    def legibility(self, text: str) -> float | None:
+        """See models.local.text.legibility; None where another library tokenises."""
+        return None if self._legible is None else self._legible(text)
 
     async def start(self) -> None:
         await self._engine.start(self._load)
@@ -159,6 +164,7 @@ class LocalEncoder:
             rows = hidden if firsts else torch.cat([pool(hidden, batch) for pool in pools], 1)
             return F.normalize(rows[:, : layout.truncate_dim], dim=1)
 
+        self._legible = text.legibility
         self._tokens = lambda texts, prompt: text.texts([prompt + t for t in texts])
         return Loaded(forward, False, text.max_length)
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from unicodedata import east_asian_width
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -25,6 +26,11 @@ megabyte costs a third of a second to tokenise."""
 
 DEFAULT_TOKENS = 512
 """The length of a model where nothing says it."""
+
+MOST_LEGIBLE = 6.0
+
+LEGIBLE_CHARS = 500
+"""So much of a text tells how legible it is."""
 
 MIN_DOCUMENT_TOKENS = 16
 """A query keeps all its tokens as long as so many of the document fit beside it."""
@@ -79,6 +85,7 @@ class TextEncoder:
         self.max_length = _max_length(folder, own, made.max_length)
         self._document_tokens = document_tokens or self.max_length
         self._known = 1 << 31
+        self._unknown = _unknown(self._tokenizer)
         self._single = _template(self._tokenizer)
         self._pair = _template(self._tokenizer, "a")
 
@@ -96,6 +103,11 @@ class TextEncoder:
             self._join(self._single, self._cut(ids, room), none, len(ids) > room)
             for ids in self._ids(texts)
         ]
+
+    def legibility(self, text: str) -> float:
+        """As the function, of the beginning of a text."""
+        text = beginning(text, LEGIBLE_CHARS)
+        return legibility(text, self._ids([text])[0], self._unknown)
 
     def pairs(self, query: str, documents: Sequence[str]) -> list[Tokens]:
         """Cuts documents, never the query, unless the query alone would fill the model."""
@@ -132,6 +144,20 @@ class TextEncoder:
                         f"the model has no word vector for token {ids.max()} of a text"
                     )
         return found
+
+
+def legibility(text: str, pieces: Ints, unknown: int | None) -> float:
+    """About how many letters of `text` each of its pieces spells, 0 .. MOST_LEGIBLE.
+
+    A wide character (Chinese, Japanese, Korean) counts as three letters: it takes about three to
+    say the same in an alphabet. Pieces outside the vocabulary (`unknown`) count as nothing, and
+    take as much from what stands between them.
+    """
+    if not len(pieces):
+        return 0.0
+    known = 1.0 if unknown is None else float((pieces != unknown).mean())
+    letters = sum(3 if east_asian_width(c) in "WF" else 1 for c in text if not c.isspace())
+    return min(MOST_LEGIBLE, letters / len(pieces) * known**2)
 
 
 def without_surrogates(texts: Sequence[str]) -> list[str]:
@@ -250,6 +276,12 @@ def _max_length(folder: ModelFolder, own: Options, tokenizers: int) -> int:
     # Tokenizers without a limit say 10^30.
     known = [int(n) for n in limits if n and 0 < int(n) < 1 << 30]
     return min(known, default=DEFAULT_TOKENS)
+
+
+def _unknown(tokenizer: Tokenizer) -> int | None:
+    """The id of what is not in the vocabulary; None where everything can be spelt."""
+    word: str | None = getattr(tokenizer.model, "unk_token", None)
+    return None if word is None else tokenizer.token_to_id(word)
 
 
 def _template(tokenizer: Tokenizer, second: str | None = None) -> _Template:

@@ -26,6 +26,10 @@ class PrefixedEmbedder(ABC):
         """0 before the start."""
         return self._dimension
 
+    def legibility(self, text: str) -> float | None:
+        """Servers do not say how they read."""
+        return None
+
     async def embed_queries(
         self, texts: Sequence[str], *, tenant: str = "", deadline: float | None = None
     ) -> Floats:

@@ -37,9 +37,9 @@ score."""
 
 _GROUPS = {
     "meaning": ("meaning", "meaning_high"),
-    "words": ("words", "words_half", "held", "exact"),
+    "words": ("words", "words_half", "held"),
     "document": ("document_meaning", "document_words"),
-    "neighbours": ("beside_meaning", "beside_words", "further_meaning", "further_words"),
+    "neighbours": ("covered", "beside_meaning", "beside_words", "further_meaning", "further_words"),
     "name": ("named",),
     "length": ("length",),
     "asking": ("asks",),

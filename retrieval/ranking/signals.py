@@ -2,15 +2,17 @@
 
 *Signals* belong to a candidate: how well it fits by meaning and by words, what stands around it in
 its document, how long it is, what it has to do with the question's time and names. The *context*
-belongs to the question: how sure each arm is of itself, whether they agree, what kind of bank this
-is. `scoring_model.py` makes one score of both.
+belongs to the question: whether the embedding model can read it, how much of it the bank's words
+say, what kind of bank this is. `scoring_model.py` makes one score of both.
 
 Meaning is measured in deviations of the bank's similarities, held within -3 .. 8 and bending from
 -1 and 6 on: where all memories are alike (one template, a log), what is not of their kind lies any
 number of deviations from the mean, and no word could make up for it. Words are measured as a share
 of the best candidate's BM25, and as the share of the question's own weight that a memory holds.
 What stands around a memory counts against its mean over the candidates, and less the longer the
-text: it is no bonus for being short, or for having neighbours.
+text: it is no bonus for being short, or for having neighbours. Words that only its neighbours have
+are `covered`, apart from its own: in a conversation an answer leaves out what was just said, in an
+article the paragraph beside it is another one.
 """
 
 from __future__ import annotations
@@ -32,8 +34,6 @@ _LOW, _HIGH, _BEYOND = -1.0, 6.0, 2.0
 _PRIOR_COUNT, _PRIOR_DEVIATION = 10, 0.1
 _COVER_ONE, _COVER_TWO = 0.4, 0.3
 _SHORT, _FULL_LENGTH = 96, 48
-_LEADERS = 5
-"""So many of each arm's best tell how sure it is of itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,9 @@ class Pool:
     it, end with a question mark. timely bool (n,): touches the time window of the question;
     happened: the question asks for whatever happened then; superseded bool (n,): does not hold now,
     where the question asks how things are now; None: the question asks for no time. outside bool
-    (n,): is known not to hold at the time that is meant.
+    (n,): is known not to hold at the time that is meant. legible: about how many letters of the
+    question the embedding model takes at a time (models.local.text.legibility), None where that is
+    not known.
     """
 
     window: Ints
@@ -83,6 +85,7 @@ class Pool:
     happened: bool = False
     superseded: Bools | None = None
     outside: Bools | None = None
+    legible: float | None = None
 
     def __len__(self) -> int:
         return len(self.window)
@@ -121,20 +124,24 @@ def windows(ordinals: Ints, previous: Ints, following: Ints) -> Ints:
 
 
 SIGNALS = (
-    "meaning", "meaning_high", "words", "words_half", "held", "exact",
+    "meaning", "meaning_high", "words", "words_half", "held", "covered",
     "document_meaning", "document_words", "beside_meaning", "beside_words",
     "further_meaning", "further_words", "named", "length", "asks", "timely",
 )  # fmt: skip
 """The columns of `signals`."""
 
-_TYPICAL = {
-    "always": 0.0, "told": 0.5, "short_texts": 0.3, "words_meant": 0.6, "meaning_worded": 0.45,
-    "closest": 0.75, "mean": 0.6, "held_best": 0.5, "first_word_ahead": 0.5, "window": 0.2,
+_USUAL = {
+    "legible": (3.5, 1.0), "held_best": (0.5, 0.2), "spoken": (0.1, 0.15), "wordy": (2.2, 0.5),
 }  # fmt: skip
-"""What is taken off each entry of a context: about its mean over the evaluation sets."""
+"""What each entry of a context is measured against: a usual value, and a usual distance from it."""
 
-CONTEXT = tuple(_TYPICAL)
-"""The entries of a context."""
+_FAR = 3.0
+"""No entry lies farther from the usual."""
+
+CONTEXT = tuple(_USUAL)
+"""The entries of a context: letters a piece (of Pool.legible); the most that one memory holds of
+the question's weight; the share of candidates that end with a question mark, as turns of talk do;
+the logarithm of how many terms the question has."""
 
 
 def signals(pool: Pool) -> tuple[Doubles, Doubles]:
@@ -145,11 +152,11 @@ def signals(pool: Pool) -> tuple[Doubles, Doubles]:
     present = pool.window >= 0
     terms = np.where(present, pool.terms, np.float32(0))
     matched = terms.sum(axis=0, dtype=np.float64)
-    best = matched[:, 0].max()
-    covered = _covered(terms)
+    own_words = matched[:, 0]
+    best = own_words.max()
     meaning = _deviations(pool.similarity, pool.scale)
     exact = _share(matched, best)
-    own, words = meaning[:, 0], _share(covered, covered.max())
+    own, words = meaning[:, 0], exact[:, 0]
     held = _held(terms[..., 0], pool.ceilings)
     near = np.minimum(1.0, _SHORT / np.maximum(pool.tokens, 1))
     lead = [_best_in_document(values, pool.document) - values for values in (own, words)]
@@ -162,7 +169,7 @@ def signals(pool: Pool) -> tuple[Doubles, Doubles]:
             words,
             np.maximum(words - 0.5, 0.0),
             held,
-            exact[:, 0],
+            _share(_covered(terms) - own_words, best),
             *(near * (values - values.mean()) for values in (*lead, *beside, *further)),
             pool.named,
             np.log((1 + np.minimum(pool.tokens, _FULL_LENGTH)) / (1 + _FULL_LENGTH)),
@@ -171,38 +178,22 @@ def signals(pool: Pool) -> tuple[Doubles, Doubles]:
         ],
         axis=1,
     ).astype(np.float64)
-    return columns, _context(pool, present, own, words, exact[:, 0], held)
+    return columns, _context(pool, held)
 
 
-def _context(
-    pool: Pool, present: Bools, own: Doubles, words: Doubles, exact: Doubles, held: Doubles
-) -> Doubles:
-    """How the question stands to this bank; each entry about -1 .. 1, 0 for a usual one."""
-    closest, shares = _top(own), _top(exact)
-    alike, worded = own >= closest[-1], (exact >= shares[-1]) & (exact > 0)
-    found: Doubles = np.array(
+def _context(pool: Pool, held: Doubles) -> Doubles:
+    """How the question stands to this bank; 0 for a usual entry."""
+    usual, distance = np.array([*_USUAL.values()]).T
+    found = np.array(
         [
-            1.0,
-            present[:, 1:3].any(axis=1).mean(),
-            np.clip(np.log((1 + np.median(pool.tokens)) / (1 + _FULL_LENGTH)), -1.5, 1.5),
-            own[worded].mean() / 4 if worded.any() else 0.0,
-            words[alike].mean(),
-            closest[0] / 6,
-            3 * pool.scale.mean,
+            usual[0] if pool.legible is None else pool.legible,
             held.max(),
-            shares[0] - shares[-1],
-            float(pool.timely is not None),
+            pool.asks[:, 0].mean(),
+            np.log(1 + len(pool.terms)),
         ]
     )
-    found -= np.fromiter(_TYPICAL.values(), np.float64)
-    return found
-
-
-def _top(values: Doubles) -> Doubles:
-    """The best few, best first."""
-    n = min(_LEADERS, len(values))
-    best: Doubles = np.sort(values)[::-1][:n]
-    return best
+    context: Doubles = np.clip((found - usual) / distance, -_FAR, _FAR)
+    return context
 
 
 def _deviations(similarity: Floats, scale: Scale) -> Doubles:

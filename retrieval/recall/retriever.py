@@ -28,7 +28,7 @@ from retrieval.keyword.analyser import Analyser, Query, term_hash
 from retrieval.keyword.backends import KeywordBackend
 from retrieval.keyword.bm25 import ScoredMatches
 from retrieval.pacing import Pace
-from retrieval.protocols import Embedder
+from retrieval.protocols import Embedder, Legible
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
 from retrieval.ranking.shortlist import EventFound, Question, Shortlist, empty
 from retrieval.recall import event, intent, search
@@ -165,7 +165,7 @@ class LocalRetriever:
             if not late:
                 searching = self._keyword_arm(bank, query, question, settings, budget, metadata)
             clock.running = "generate_query_embedding"
-            vectors, ours = await embedding
+            vectors, ours, legible = await embedding
             clock.ended("generate_query_embedding", begin)
             analyser = self._analysers(bank.head)
             if bank.head.vector_set != ours:
@@ -208,6 +208,7 @@ class LocalRetriever:
             hops=graph_hops(settings, query.budget),
             metadata=metadata,
             semantic_floor=semantic.floor_of(settings, self._embedder.model_id),
+            legible=legible,
             reading=readings[0],
             matches=matches,
             degraded=("keyword",) if doubtful else (),
@@ -232,22 +233,26 @@ class LocalRetriever:
             ]
         return replace(shortlist, seconds={**seconds, **shortlist.seconds})
 
-    async def _embed(self, texts: list[str], query: RecallQuery) -> tuple[Floats | None, str]:
-        """Query vectors and the name of their set; None where the embedder failed: the other arms
-        still answer."""
+    async def _embed(
+        self, texts: list[str], query: RecallQuery
+    ) -> tuple[Floats | None, str, float | None]:
+        """Query vectors, the name of their set, and how legible the first text is to the model;
+        None where the embedder failed: the other arms still answer."""
         try:
             vectors = await self._embedder.embed_queries(
                 texts, tenant=query.tenant, deadline=query.deadline
             )
             ours = made_by(self._embedder)
+            reader = self._embedder
+            legible = reader.legibility(texts[0]) if isinstance(reader, Legible) else None
         except Exception as error:  # costs an arm, never the answer
             _log.warning("embedding failed (%s: %s)", type(error).__name__, error)
             _log.debug("where embedding failed", exc_info=error)
-            return None, ""
+            return None, "", None
         if vectors.shape[0] != len(texts) or not np.isfinite(vectors).all():
             _log.warning("the embedder gave unusable vectors")
-            return None, ""
-        return vectors, ours
+            return None, "", None
+        return vectors, ours, legible
 
     async def _terms(self, analyser: Analyser, text: str) -> Query:
         if len(text) <= INLINE_TEXT:

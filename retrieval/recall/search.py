@@ -51,7 +51,7 @@ class Plan:
     """All that a search needs besides the bank. `asked` has no vector where embedding failed.
     `reading`: what the ranges of a split bank say to it; None where the bank is held whole.
     `matches`: what another keyword back-end found; None lets the resident postings answer.
-    `degraded`: stages that failed before the search."""
+    `degraded`: stages that failed before the search. `legible`: as of ranking.signals.Pool."""
 
     query: RecallQuery
     settings: RecallSettings
@@ -65,6 +65,7 @@ class Plan:
     reading: ProbeResult | None = None
     matches: bm25.ScoredMatches | None = None
     degraded: tuple[str, ...] = ()
+    legible: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,6 +417,7 @@ def pool(
         happened=plan.question.besides is not None,
         superseded=superseded,
         outside=_outside(bank, plan, ordinals),
+        legible=plan.legible,
     )
 
 

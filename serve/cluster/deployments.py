@@ -126,19 +126,26 @@ class EmbedderReplica(_Model):
         left_s: float | None,
         wanted: str = "",
         trace: Trace = NONE,
-    ) -> Floats | FourfoldError:
-        """`wanted` names the vectors that the caller counts on; ModelChanged where these would be
+    ) -> tuple[Floats, float | None] | FourfoldError:
+        """The vectors, and how legible the first text is to the model where they are of questions.
+
+        `wanted` names the vectors that the caller counts on; ModelChanged where these would be
         others."""
         from retrieval.errors import ModelChanged
+        from retrieval.protocols import Legible
         from retrieval.store.heads import made_by
 
         if wanted and wanted != (own := made_by(self.model)):
             return ModelChanged(wanted, own)
         self._signals.called(texts)
-        embed = self.model.embed_passages if passages else self.model.embed_queries
-        return await outcome(
-            embed(texts, tenant=tenant, deadline=remote.deadline(left_s)), "embed", trace
-        )
+
+        async def made() -> tuple[Floats, float | None]:
+            embed = self.model.embed_passages if passages else self.model.embed_queries
+            vectors = await embed(texts, tenant=tenant, deadline=remote.deadline(left_s))
+            asked = not passages and bool(texts) and isinstance(self.model, Legible)
+            return vectors, self.model.legibility(texts[0]) if asked else None
+
+        return await outcome(made(), "embed", trace)
 
 
 class RerankerReplica(_Model):

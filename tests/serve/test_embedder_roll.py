@@ -90,6 +90,28 @@ async def test_the_first_call_learns_what_the_model_is(
     assert stage.calls == ["describe", "embed", "embed"]
 
 
+class Reader(HashEmbedder):
+    """Knows how it reads."""
+
+    def legibility(self, text: str) -> float | None:
+        return float(len(text))
+
+
+@pytest.mark.unit
+async def test_how_legible_a_question_is_comes_with_its_vector(
+    stage: StageHandle, embedder: RemoteEmbedder
+) -> None:
+    await embedder.embed_queries(["a question"])
+    assert embedder.legibility("a question") is None  # this model does not say
+    stage.model = Reader(32, "old")
+    await embedder.embed_queries(["a question", "and more"])
+    assert embedder.legibility("a question") == 10.0
+    assert embedder.legibility("another question") is None
+    await embedder.embed_passages(["a question"])
+    assert embedder.legibility("a question") is None
+    assert stage.calls == ["describe", "embed", "embed", "embed"]
+
+
 @pytest.mark.unit
 async def test_a_query_takes_the_new_model_and_a_write_is_refused_once(
     stage: StageHandle, embedder: RemoteEmbedder

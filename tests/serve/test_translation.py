@@ -64,6 +64,9 @@ class Broken:
     def load(self) -> raised.Load:
         return raised.Load(queued_calls=4)
 
+    def legibility(self, text: str) -> float | None:
+        return None
+
 
 async def test_every_call_translates() -> None:
     embedder, reranker = OpenedEmbedder(Broken()), OpenedReranker(Broken())

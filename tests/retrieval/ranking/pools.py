@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from retrieval.ranking.scoring_model import ScoringModel
+from retrieval.ranking.scoring_model import GATES, ScoringModel
 from retrieval.ranking.signals import CONTEXT, SIGNALS, Pool, Scale
 
 SCALE = Scale(0.2, 0.1, 8.0)
@@ -42,9 +43,15 @@ def matrix(n: int, rows: dict[tuple[int, int], float], fill: float = 0.0) -> np.
 
 def plain(evidence: float = 1.5, **weights: float) -> ScoringModel:
     """A model that weighs the named signals so in every context."""
-    table = np.zeros((len(SIGNALS), len(CONTEXT)))
-    for name, weight in weights.items():
-        table[SIGNALS.index(name), 0] = weight
-    walked = np.zeros(len(CONTEXT))
-    walked[0] = evidence
-    return ScoringModel(table, walked, 1.0)
+    return trusting({}, evidence, **weights)
+
+
+def trusting(
+    slopes: Mapping[tuple[str, str], float], evidence: float = 1.5, **weights: float
+) -> ScoringModel:
+    """As `plain`, with slopes of trust: (gate, entry of the context) -> slope."""
+    table = np.zeros((len(GATES), len(CONTEXT)))
+    for (gate, name), slope in slopes.items():
+        table[list(GATES).index(gate), CONTEXT.index(name)] = slope
+    row = np.array([weights.get(name, 0.0) for name in SIGNALS])
+    return ScoringModel(row, evidence, 1.0, 1.5, table)

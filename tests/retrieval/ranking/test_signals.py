@@ -66,19 +66,22 @@ class TestSignals:
         assert 6 < found[2] < 8
         assert -3 < found[3] < -1
 
-    def test_each_term_counts_once_over_the_neighbours(self) -> None:
+    def test_words_are_its_own_and_what_neighbours_add_stands_apart(self) -> None:
         window = np.array([[0, 5, -1, -1, -1], [1, 6, -1, -1, -1], [2, 7, -1, -1, -1]], np.int32)
-        own = {(0, 0): 3.0, (1, 0): 3.0, (2, 0): 3.0}
+        own = {(0, 0): 4.0, (1, 0): 2.0, (2, 0): 4.0}
         given = pool(
             3, window=window, terms=terms(3, own | {(1, 1): 3.0}, {(0, 1): 3.0})
-        )  # 0 has the other term beside it, 1 the same one again
-        assert signal(given, "words") == pytest.approx([1.0, 3.0 / 4.2, 3.0 / 4.2])
+        )  # 0 has the other term beside it, 1 the same one again, stronger, but two fifths of it
+        assert signal(given, "words") == pytest.approx([1.0, 0.5, 1.0])
+        assert signal(given, "covered") == pytest.approx([0.4 * 3 / 4, 0.0, 0.0])
 
     def test_held_is_a_share_of_the_question_and_not_of_the_best(self) -> None:
         one = pool(2, terms=terms(2, {(0, 0): 2.0}, {}), ceilings=np.array([3.0, 6.0], np.float32))
         assert signal(one, "held") == pytest.approx([3 / 9, 0.0])
         assert signal(one, "words") == pytest.approx([1.0, 0.0])
-        assert context(one, "held_best") - context(pool(2), "held_best") == pytest.approx(3 / 9)
+        assert context(one, "held_best") - context(pool(2), "held_best") == pytest.approx(
+            3 / 9 / 0.2
+        )
 
     def test_without_ceilings_what_is_found_counts_as_all(self) -> None:
         one = pool(2, terms=terms(2, {(0, 0): 2.0, (1, 0): 1.0}))
@@ -116,19 +119,28 @@ class TestSignals:
 
 
 class TestContext:
-    def test_words_that_the_model_understands_and_others(self) -> None:
-        held, others = {(0, 0): 3.0}, {(i, 0): 0.3 - i / 50 for i in range(9)}
-        close = pool(9, terms=terms(9, held), similarity=matrix(9, others | {(0, 0): 0.6}))
-        far = pool(9, terms=terms(9, held), similarity=matrix(9, others | {(0, 0): 0.1}))
-        assert context(close, "words_meant") > context(far, "words_meant")
-        assert context(close, "meaning_worded") > context(far, "meaning_worded")
+    def test_what_is_usual_is_zero(self) -> None:
+        asks = np.zeros((10, 2), np.bool_)
+        asks[0, 0] = True
+        usual = pool(
+            10,
+            legible=3.5,
+            asks=asks,
+            terms=terms(10, {(0, 0): 2.0}, {}),
+            ceilings=np.array([4.0, 4.0], np.float32),
+        )
+        assert [context(usual, name) for name in CONTEXT] == pytest.approx(
+            [0, 0, 0, (np.log(3) - 2.2) / 0.5]
+        )
 
-    def test_documents_that_are_told_in_turns(self) -> None:
-        window = np.full((4, 5), -1, np.int32)
-        window[:, 0] = np.arange(4)
-        window[:2, 1] = 9
-        told = context(pool(4, window=window), "told") - context(pool(4), "told")
-        assert told == pytest.approx(0.5)
+    def test_a_question_that_the_model_spells_and_one_it_reads(self) -> None:
+        assert context(pool(2, legible=1.5), "legible") == pytest.approx(-2.0)
+        assert context(pool(2, legible=0.0), "legible") == -3.0
+        assert context(pool(2), "legible") == 0.0
+
+    def test_talk_asks(self) -> None:
+        asks = np.array([[True, False], [False, True]])
+        assert context(pool(2, asks=asks), "spoken") == pytest.approx(0.4 / 0.15)
 
     def test_does_not_depend_on_the_order_of_equals(self) -> None:
         held = {(i, 0): 3.0 for i in range(8)}
