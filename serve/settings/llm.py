@@ -101,10 +101,12 @@ class LLMMember(BaseModel):
 class Strategy(BaseModel):
     """How members share calls."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     mode: Literal["failover", "round-robin"] = "failover"
+    """failover: the first that answers; round-robin: in turns, the others where one fails."""
     weights: tuple[Annotated[int, Field(ge=1, le=1000)], ...] | None = None
+    """Turns of each member, in order; unset: one each."""
 
 
 class Chain(BaseModel):
