@@ -32,7 +32,7 @@ from retrieval.recall.look.placing import Gate, Placed
 from retrieval.recall.retriever import time_options
 from retrieval.settings import RecallSettings, check, per_bank
 from retrieval.stopwatch import Span, Stopwatch
-from retrieval.store import memories
+from retrieval.store import openings
 from retrieval.store.edge import iso
 from retrieval.timex.rules.events import asks_for_length
 from retrieval.types import FactType, RecallQuery, Window
@@ -146,7 +146,7 @@ class Explainer:
         if not asked.why:
             return []
         bank = seen.ranking.shortlist.head.bank
-        rows = await memories.openings(self._pool, bank, asked.why, 0)
+        rows = await openings.openings(self._pool, bank, asked.why, 0)
         left = CHECKS_MOST if asked.check else 0
         found = []
         for id in asked.why:
@@ -237,7 +237,7 @@ class Explainer:
         for stop in body["left"]:
             if stop["by"] is not None:
                 stop["by"] = ids.place(UUID(stop["by"]).bytes)
-        rows = await memories.openings(self._pool, head.bank, ids.uuids, asked.text)
+        rows = await openings.openings(self._pool, head.bank, ids.uuids, asked.text)
         body["memories"] = [_memory(id, rows.get(id)) for id in ids.uuids]
         return body
 
@@ -271,7 +271,7 @@ def _joined(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     return joined
 
 
-def _memory(id: str, row: memories.Shown | None) -> dict[str, Any]:
+def _memory(id: str, row: openings.Opening | None) -> dict[str, Any]:
     if row is None:  # deleted between two steps
         return {"id": id, "text": "", "cut": False, "type": None, "tokens": 0, "tags": []}
     return {

@@ -36,7 +36,7 @@ from retrieval.recall.look import LOOKS
 from retrieval.recall.look.inspection import Watch, inspect
 from retrieval.settings import RecallSettings
 from retrieval.stopwatch import Span, Stopwatch
-from retrieval.store import banks, memories
+from retrieval.store import banks, memories, metadata_scan
 from retrieval.store.heads import BankHead, made_by
 from retrieval.store.metadata import compiled
 from retrieval.types import Floats, Ints, RecallQuery, TemporalMode
@@ -333,7 +333,7 @@ class LocalRetriever:
     async def _metadata(self, head: BankHead, query: RecallQuery) -> Ints | None:
         if query.filters.metadata is None:
             return None
-        return await memories.matching_metadata(
+        return await metadata_scan.matching(
             self._pool, head.bank, compiled(query.filters.metadata), head.generation
         )
 

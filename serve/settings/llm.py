@@ -112,9 +112,10 @@ class Strategy(BaseModel):
 class Chain(BaseModel):
     """The members that one operation asks, in order; none: no language model."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     members: tuple[LLMMember, ...] = ()
+    """The first is asked first."""
     strategy: Strategy = Strategy()
 
     @property

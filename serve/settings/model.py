@@ -364,10 +364,15 @@ class StagePlacement(Section):
     """One entry per stage. Everything inline is one process: the cheapest on a small machine."""
 
     recall: Stage = Stage(max_ongoing=8192, max_queued=8192)
+    """What answers HTTP; its placement means nothing."""
     retriever: Stage = Stage()
+    """Resident banks, and the search of them."""
     embedder: Stage = Stage()
+    """The model of embeddings."""
     reranker: Stage = Stage()
+    """The chain of rerankers."""
     ingest: Stage = Stage()
+    """Writes and background operations."""
     ranges: Stage = Stage()
     """Vectors and postings of banks above bank_shard_rows: with a deployment of its own such a bank
     is split over its replicas; inline it lies in the process that holds the bank."""
