@@ -16,9 +16,9 @@ import asyncpg
 
 from retrieval.errors import InvalidInput
 from retrieval.recall import ladder, report
+from retrieval.recall.decision import Decision
 from retrieval.recall.engine import (
     RETRIEVAL_GRACE_S,
-    Ranking,
     RecallEngine,
     RecallResult,
     Retriever,
@@ -64,9 +64,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """One recall up to its ranking."""
+    """One recall up to what it decided."""
 
-    ranking: Ranking
+    decision: Decision
     inspection: Inspection | None
     spans: tuple[Span, ...]
 
@@ -99,7 +99,7 @@ class Explainer:
         query = self._engine.checked(query)
         clock, begin = Stopwatch(), time.perf_counter()
         seen = await self._seen(query, overrides, asked, clock)
-        answer = await self._engine.answer(seen.ranking, clock)
+        answer = await self._engine.answer(seen.decision, clock)
         spans = report.spans(begin, clock, seen.spans)
         why = await self._why(query, overrides, asked, seen)
         return answer, await self._explanation(seen, asked, spans, why)
@@ -127,8 +127,8 @@ class Explainer:
                     "lists": asked.lists,
                 },
             )
-        ranking = await self._engine.ranking(query, shortlist, clock, overrides)
-        return _Seen(ranking, inspection, spans)
+        decision = await self._engine.decide(query, shortlist, clock, overrides)
+        return _Seen(decision, inspection, spans)
 
     # Why not
 
@@ -138,7 +138,7 @@ class Explainer:
         """For each memory asked about: where it stands, and what would bring it in."""
         if not asked.why:
             return []
-        bank = seen.ranking.shortlist.head.bank
+        bank = seen.decision.shortlist.head.bank
         rows = await openings.openings(self._pool, bank, asked.why, 0)
         left = CHECKS_MOST if asked.check else 0
         found = []
@@ -147,7 +147,7 @@ class Explainer:
             row = rows.get(str(id))
             live = row is not None and row.ordinal is not None
             stands = ladder.standing(
-                None if seen.inspection is None else seen.ranking, placed, row is not None, live
+                None if seen.inspection is None else seen.decision, placed, row is not None, live
             )
             needs: list[dict[str, Any]] = []
             for change in stands.changes:
@@ -178,7 +178,7 @@ class Explainer:
             new_query, new_overrides = ladder.changed(query, overrides, whole)
             one = Asked(why=(id,), lists=0)
             seen = await self._seen(new_query, new_overrides, one, Stopwatch())
-            stands = ladder.standing(seen.ranking, _placed_of(seen, id), True, True)
+            stands = ladder.standing(seen.decision, _placed_of(seen, id), True, True)
             then = stands.stopped_at
             if stands.verdict == "served":
                 return {
@@ -200,8 +200,8 @@ class Explainer:
         why: Sequence[report.Why],
     ) -> dict[str, Any]:
         ids = report.Ids()
-        body = report.body(seen.ranking, seen.inspection, spans, why, asked.lists, ids)
-        bank = seen.ranking.shortlist.head.bank
+        body = report.body(seen.decision, seen.inspection, spans, why, asked.lists, ids)
+        bank = seen.decision.shortlist.head.bank
         rows = await openings.openings(self._pool, bank, ids.uuids, asked.text)
         body["memories"] = [report.memory(id, rows.get(id)) for id in ids.uuids]
         return body

@@ -13,7 +13,7 @@ from retrieval import timex, zones
 from retrieval.arms.adjacency import PathLink
 from retrieval.ranking import boosts, fusion, scoring
 from retrieval.recall import ladder
-from retrieval.recall.engine import Ranking
+from retrieval.recall.decision import Decision
 from retrieval.recall.look.inspection import ArmReport, Inspection
 from retrieval.recall.look.placing import Gate, Placed
 from retrieval.recall.retriever import time_options
@@ -42,7 +42,7 @@ class Ids:
 
 
 def body(
-    ranking: Ranking,
+    decision: Decision,
     inspection: Inspection | None,
     spans: list[dict[str, Any]],
     why: Sequence[Why],
@@ -51,22 +51,22 @@ def body(
 ) -> dict[str, Any]:
     """The report but for `memories`: those that `ids` holds then. `most`: entries of an arm's
     list."""
-    head = ranking.shortlist.head
+    head = decision.shortlist.head
     found: dict[str, Any] = {
         "bank": {"version": head.version, "memories": inspection.memories if inspection else 0},
-        "time": _time(ranking),
+        "time": _time(decision),
         "spans": spans,
-        "tokens": {"max": ranking.query.max_tokens, "used": ranking.packed.tokens},
-        "formula": _formula(ranking),
+        "tokens": {"max": decision.query.max_tokens, "used": decision.packed.tokens},
+        "formula": _formula(decision),
         "reading": _reading(inspection),
         "arms": _arms(inspection, ids, most),
         "fused": _fused(inspection, ids),
         "cut": {
-            "cap": ranking.shortlist.cap,
+            "cap": decision.shortlist.cap,
             "count": inspection.candidates if inspection else 0,
         },
-        "ranked": _ranked(ranking, inspection, ids),
-        "left": _left(ranking, inspection, ids),
+        "ranked": _ranked(decision, inspection, ids),
+        "left": _left(decision, inspection, ids),
         "paths": _paths(inspection, ids),
         "why": [_standing(*each) for each in why],
     }
@@ -104,10 +104,10 @@ def _window(window: Window | None) -> dict[str, Any] | None:
     return None if window is None else {"start": iso(window.start), "end": iso(window.end)}
 
 
-def _time(ranking: Ranking) -> dict[str, Any]:
+def _time(decision: Decision) -> dict[str, Any]:
     """How the time of the question was read. `start` and `end` count characters (code points)."""
-    query, question = ranking.query, ranking.shortlist.question
-    settings = ranking.settings
+    query, question = decision.query, decision.shortlist.question
+    settings = decision.settings
     names = frozenset() if question.name is None else frozenset({question.name})
     read = []
     if settings.enable_temporal_retrieval:
@@ -208,9 +208,9 @@ def _fused(inspection: Inspection | None, ids: Ids) -> list[list[Any]]:
     return [[ids.place(id.tobytes()), round(score, 9), *ranks] for id, score, ranks in each]
 
 
-def _ranked(ranking: Ranking, inspection: Inspection | None, ids: Ids) -> list[dict[str, Any]]:
+def _ranked(decision: Decision, inspection: Inspection | None, ids: Ids) -> list[dict[str, Any]]:
     """Everything that was scored, in the order it stands in before the floors."""
-    ranked, shortlist = ranking.ranked, ranking.shortlist
+    ranked, shortlist = decision.ranked, decision.shortlist
     if inspection is None or not len(shortlist):
         return []
     stands = np.full(len(shortlist), len(shortlist), np.int64)
@@ -242,26 +242,26 @@ def _ranked(ranking: Ranking, inspection: Inspection | None, ids: Ids) -> list[d
     return rows
 
 
-def _left(ranking: Ranking, inspection: Inspection | None, ids: Ids) -> list[dict[str, Any]]:
+def _left(decision: Decision, inspection: Inspection | None, ids: Ids) -> list[dict[str, Any]]:
     """What was left out after it was found, and why."""
     if inspection is None:
         return []
-    shortlist, found = ranking.shortlist, []
+    shortlist, found = decision.shortlist, []
     kept = set(inspection.kept.tolist())
     for ordinal, id in zip(inspection.found.ordinals.tolist(), inspection.ids, strict=True):
         if ordinal not in kept:
             found.append({"m": ids.place(id.tobytes()), "at": "cap", "by": None})
-    for position, reason in ranking.dropped.items():
+    for position, reason in decision.dropped.items():
         entry: dict[str, Any] = {
             "m": ids.place(shortlist.facts.ids[position].tobytes()),
             "at": reason,
-            "by": ladder.dropped_by(ranking, position)
+            "by": ladder.dropped_by(decision, position)
             if reason in ("duplicate", "told_by_observation")
             else None,
         }
         if reason == "tokens":
             entry["needs"] = int(shortlist.facts.tokens[position])
-            entry["room"] = ladder.room_left(ranking, position)
+            entry["room"] = ladder.room_left(decision, position)
         found.append(entry)
     return found
 
@@ -284,11 +284,11 @@ def _paths(inspection: Inspection | None, ids: Ids) -> list[dict[str, Any]]:
     ]
 
 
-def _formula(ranking: Ranking) -> dict[str, Any]:
-    settings = ranking.settings
+def _formula(decision: Decision) -> dict[str, Any]:
+    settings = decision.settings
     return {
-        "ordered_by": ranking.ranked.member,
-        "reranked": ranking.ranked.raw is not None,
+        "ordered_by": decision.ranked.member,
+        "reranked": decision.ranked.raw is not None,
         "recency": scoring.ALPHA_RECENCY,
         "time": scoring.ALPHA_TEMPORAL,
         "proof": scoring.ALPHA_PROOF,
@@ -296,7 +296,7 @@ def _formula(ranking: Ranking) -> dict[str, Any]:
         "rrf_k": fusion.RRF_K,
         "fusion": settings.fusion,
         "boosts": boosts.parse(settings.recall_strategy_boosts).levels,
-        "budget": ranking.shortlist.budget,
+        "budget": decision.shortlist.budget,
     }
 
 
