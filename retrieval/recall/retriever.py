@@ -135,7 +135,7 @@ class LocalRetriever:
     ) -> Shortlist:
         seconds = clock.seconds
         begin = time.perf_counter()
-        reference = timex.anchor_event(query.text) if query.window is None else None
+        reference = timex.event_reference(query.text) if query.window is None else None
         phrases = [query.text] if reference is None else [query.text, reference.phrase]
         embedding = asyncio.create_task(self._embed(phrases, query))
         searching: asyncio.Task[ScoredMatches | None] | None = None
