@@ -207,7 +207,7 @@ class LocalRetriever:
             cap=reranker_cap(settings, query.budget),
             hops=graph_hops(settings, query.budget),
             metadata=metadata,
-            semantic_floor=semantic.floor_of(settings, self._embedder.model_id),
+            semantic_floor=semantic.floor_of(settings, bank.head.vector_set),
             reading=readings[0],
             matches=matches,
             degraded=("keyword",) if doubtful else (),

@@ -11,7 +11,7 @@ from fastapi import Query
 from starlette.responses import Response
 
 from retrieval.errors import InvalidInput, NotFound
-from retrieval.ingest.context import analyser_for
+from retrieval.keyword.analysers import analyser_of
 from retrieval.store import banks, changes, entities, glance, openings
 from retrieval.store.edge import as_uuid, iso, parse_time
 from retrieval.store.heads import vector_set
@@ -32,7 +32,7 @@ async def overview(bank_id: str, tenant: Reader, services: Given) -> Response:
     head = await banks.head(services.pool, tenant, bank_id)
     held = await _look(services, "contents", tenant, bank_id)
     counts = await glance.counts(services.pool, head.bank)
-    analyser = analyser_for(services.settings.retain.with_overrides(head.config)).version
+    analyser = analyser_of(services.settings.retain, head).version
     embedder = services.embedder
     ours = None if embedder is None else vector_set(embedder.model_id, embedder.dimension)
     return json_response(
