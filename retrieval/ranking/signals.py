@@ -7,8 +7,8 @@ is. `scoring_model.py` makes one score of both.
 
 Meaning is measured in deviations of the bank's similarities, words as a share of the best
 candidate's BM25 (`arms/affinity.py`) and as the share of the question's own weight that a memory
-holds. What stands around a memory counts against its mean over the candidates, and less the longer the
-text: it is no bonus for being short, or for having neighbours.
+holds. What stands around a memory counts against its mean over the candidates, and less the longer
+the text: it is no bonus for being short, or for having neighbours.
 """
 
 from __future__ import annotations
