@@ -203,7 +203,7 @@ class Reader:
         if self.translated:
             return
         dates = (start, end, self.timestamp)
-        found = invented_numbers(text, [self.sources], anchor=self.timestamp, dates=dates)
+        found = invented_numbers(text, [self.sources], reference_time=self.timestamp, dates=dates)
         if wrong := sorted(number for number in found if len(number) > 1):
             raise Unreadable(f"says {wrong[0]}, which the content does not")
 
