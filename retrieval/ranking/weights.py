@@ -63,8 +63,8 @@ class Ranked:
 def rank(
     query: RecallQuery, shortlist: Shortlist, scores: RerankScores, settings: RecallSettings
 ) -> Ranked:
-    """Base score x recency x proximity x proof, plus strategy boosts; echoes; floors; best first, the
-    first of every arm among the first ten. What was interleaved keeps its order, whatever the
+    """Base score x recency x proximity x proof, plus strategy boosts; echoes; floors; best first,
+    the first of every arm among the first ten. What was interleaved keeps its order, whatever the
     signals say."""
     facts = shortlist.facts
     raw: Doubles | None = None
