@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from unittest import mock
 from uuid import uuid4
 
 import numpy as np
@@ -18,6 +19,7 @@ from retrieval.errors import Conflict, ModelChanged
 from retrieval.ingest.importing import import_memories
 from retrieval.keyword.analysers import analyser_for
 from retrieval.mental import search
+from retrieval.recall import search as arrays
 from retrieval.recall.engine import RecallEngine
 from retrieval.recall.retriever import LocalRetriever
 from retrieval.settings import RecallSettings, RetainSettings
@@ -178,6 +180,21 @@ async def test_recalls_and_writes_through_a_roll(
 
     stage.model = OLD
     assert "degraded" not in (await recaller.recall(query(bank))).body
+
+
+@pytest.mark.integration
+async def test_the_score_is_told_how_legible_the_question_is(
+    pool: Pool, stage: StageHandle, embedder: RemoteEmbedder, recaller: RecallEngine
+) -> None:
+    bank = f"legible-{uuid4().hex[:8]}"
+    await import_memories(deps(pool, embedder=embedder), "t", bank, [{"text": t} for t in TEXTS])
+    with mock.patch.object(arrays, "pool", wraps=arrays.pool) as made:
+        await recaller.recall(query(bank))
+        assert {call.args[1].legible for call in made.call_args_list} == {None}
+        made.reset_mock()
+        stage.model = Reader(32, "old")
+        await recaller.recall(query(bank))
+        assert {call.args[1].legible for call in made.call_args_list} == {float(len(TEXTS[0]))}
 
 
 @pytest.mark.integration
