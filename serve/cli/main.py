@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 import orjson
 import typer
 
-from serve.cli import backups, erase, keys, maintain, moving, schema, tenants, watch
+from serve.cli import backups, banks, erase, keys, maintain, monitor, schema, tenants
 from serve.cli.options import DEFAULT_DATA, DEFAULT_URL, Config, Data, Key, Url
 from serve.mcp import command as mcp_command
 from serve.settings import Settings, SettingsError, load, load_file
@@ -209,7 +209,7 @@ def reflect(
     as_json: Annotated[bool, typer.Option("--json", help="Print the raw JSON answer.")] = False,
 ) -> None:
     """Answer a question from a bank, with sources."""
-    from serve.cli import asking
+    from serve.cli import reflection
     from serve.cli.client import Api, ApiError
 
     body = {
@@ -227,7 +227,7 @@ def reflect(
     if as_json:
         typer.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
     else:
-        asking.show(answer)
+        reflection.show(answer)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -345,13 +345,13 @@ def _with_database(
 
 maintain.add_to(app, _with_pool)
 erase.add_to(app)
-moving.add_to(app, _with_pool, _fail)
+banks.add_to(app, _with_pool, _fail)
 backups.add_to(app, _with_pool, _with_database, _fail)
 keys.add_to(app, _with_pool)
 tenants.add_to(app, _with_pool)
 schema.add_to(app, _settings, _fail, _with_pool)
 mcp_command.add_to(app, DEFAULT_URL)
-watch.add_to(app)
+monitor.add_to(app)
 
 
 def main() -> None:
