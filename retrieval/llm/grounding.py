@@ -19,7 +19,7 @@ from retrieval.text.folding import fold
 _GROUPED = re.compile(r"(?<=\d)[.,' \u202f\u00a0](?=\d{3}(?!\d))")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _SENTENCE = regex.compile(
-    r"(?<=[.!?…][\"'”’)\]]*)\s+(?=[\p{Lu}\p{Lo}\p{N}\"'“‘(\[*#-])|(?<=[。！？])|\n+"
+    r"[.!?…][\"'”’)\]]*+\K\s+(?=[\p{Lu}\p{Lo}\p{N}\"'“‘(\[*#-])|(?<=[。！？])|\n+"
 )
 _NO_END = regex.compile(
     r"(?:^[\s>*#-]*\d{1,3}|(?<![\p{L}\p{M}])(?:\p{Lu}|Dr|Mr|Mrs|Ms|Prof|St|Mt|Sr|Jr|Gen|Sen|Rep|Gov|Lt"
