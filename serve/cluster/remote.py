@@ -229,8 +229,7 @@ class RemoteEmbedder(_Model):
         known, seconds = self._known, left(deadline)
         wanted = f"{known[0]}:{known[1]}"
         try:
-            vectors: Floats
-            vectors, legible = await call(
+            answer: Floats | tuple[Floats, float | None] = await call(
                 self.stage,
                 self._handle.embed.remote,
                 list(texts),
@@ -246,6 +245,8 @@ class RemoteEmbedder(_Model):
             raise
         if self._known != known:  # by another call, while this one was under way
             raise errors.ModelChanged(wanted, f"{self.model_id}:{self.dimension}")
+        # While versions are rolled, a replica may answer with the vectors alone.
+        vectors, legible = answer if isinstance(answer, tuple) else (answer, None)
         self._legible = (texts[0] if texts else "", legible)
         return vectors
 
