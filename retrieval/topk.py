@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.types import Floats, Hits, Ints, no_hits
+from retrieval.types import Bools, Floats, Hits, Ints, no_hits
+
+I = TypeVar("I", bound=np.integer)  # noqa: E741
+
+
+def distinct(values: NDArray[I]) -> NDArray[I]:
+    """The values ascending, each once. For the few hundred of a recall this takes a third of the
+    time of np.unique, which makes a table of hashes first."""
+    ordered = np.sort(values)
+    if len(ordered) < 2:
+        return ordered
+    first = np.empty(len(ordered), np.bool_)
+    first[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]
+
+
+def among(values: NDArray[I], few: NDArray[I]) -> Bools:
+    """Which of the values are among a few: np.isin without its preparations."""
+    found: Bools = (values[:, None] == few).any(axis=1)
+    return found
 
 
 def best(similarities: Floats, ordinals: Ints, k: int) -> Hits:

@@ -50,6 +50,7 @@ from serve.admission.controller import AdmissionController
 from serve.admission.membership import Membership
 from serve.admission.wrong_keys import WrongKeys
 from serve.http.services import Services, Writer
+from serve.local import processes
 from serve.opening import reports
 from serve.opening.admission import (
     REFLECT_WAIT_S,
@@ -265,6 +266,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         )
     # What stands now stays: full collections need not look at it, which takes tenths of a second.
     gc.collect()
+    processes.return_freed_memory()
     gc.freeze()
     webhooks = open_webhooks(settings, pool)
     await keep_webhook_of_all(settings, webhooks)

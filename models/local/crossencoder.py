@@ -51,6 +51,11 @@ class LocalCrossEncoder:
         self._text: TextEncoder | None = None
         self._scale = "logit"
 
+    @property
+    def runs_on(self) -> str:
+        """The precision, which "auto" chooses by what the machine can, and the device."""
+        return self._engine.runs_on
+
     async def start(self) -> None:
         """Raises WrongModel where the model has no head with one label."""
         await self._engine.start(self._load)

@@ -46,6 +46,14 @@ ALONE_TOKENS = 128
 """On a CPU, up to so many tokens are computed by one thread: a question of 25 takes a quarter more
 CPU time on two, which wait for each other after every operation."""
 
+PRECISIONS = {
+    torch.float32: "fp32",
+    torch.float16: "fp16",
+    torch.bfloat16: "bf16",
+    torch.int8: "int8",
+}
+"""Names of precisions, as settings have them."""
+
 STALLED_S = 60.0
 """A batch that runs longer than this means that the device or its driver hangs."""
 
@@ -137,6 +145,14 @@ class Engine:
     def columns(self) -> int:
         """Of a row; 0 before the start."""
         return self._columns
+
+    @property
+    def runs_on(self) -> str:
+        """The precision and the device, such as "bf16 on cpu"; empty before the start."""
+        if self._machine is None or self._loaded is None:
+            return ""
+        dtype = self._machine.wide_dtype if self._loaded.padded else self._machine.dtype
+        return f"{PRECISIONS.get(dtype, dtype)} on {self._machine.device}"
 
     @property
     def queued_tokens_limit(self) -> int:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
-
 from retrieval.arms.adjacency import LinkTable
 from retrieval.bank.resident import ResidentBank
 from retrieval.types import Bools, Ints, LinkType
@@ -20,9 +18,6 @@ class BankGraph:
 
     def __init__(self, bank: ResidentBank, visible: Bools) -> None:
         self._bank, self._visible = bank, visible
-        *facts, observations = bank.population.rows
-        of, _ = bank.entities.of_units(observations)
-        self.mentioning = sum(len(rows) for rows in facts) + len(np.unique(of))
 
     @property
     def size(self) -> int:
@@ -31,6 +26,10 @@ class BankGraph:
     @property
     def living(self) -> int:
         return sum(map(len, self._bank.population.rows))
+
+    @property
+    def mentioning(self) -> int:
+        return self._bank.mentioning
 
     @property
     def frequency(self) -> Ints:

@@ -35,6 +35,7 @@ import numpy as np
 from retrieval.arms.adjacency import Adjacency, GraphHits, GraphSettings, LinkTable, PathLink
 from retrieval.arms.link_expansion import link_expansion
 from retrieval.arms.walk import Walk
+from retrieval.topk import distinct
 from retrieval.types import Bools, Doubles, Hits, Ints
 
 __all__ = [
@@ -55,7 +56,7 @@ SEEDS = 20
 
 def pick_seeds(lists: Iterable[Hits], affinity: Callable[[Ints], Doubles]) -> Ints:
     """The SEEDS best of these arms' memories by affinity, best first, equal ones by ordinal."""
-    ordinals = np.unique(np.concatenate([np.empty(0, np.int32), *(h.ordinals for h in lists)]))
+    ordinals = distinct(np.concatenate([np.empty(0, np.int32), *(h.ordinals for h in lists)]))
     order = np.argsort(-affinity(ordinals), kind="stable")[:SEEDS]
     return ordinals[order].astype(np.int32)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from retrieval.arms.adjacency import (
     LinkTable,
     PathLink,
 )
+from retrieval.topk import among, distinct
 from retrieval.types import CAUSAL, Bools, Doubles, Hits, Ints, LinkType
 
 _SHARED, _SUBJECT, _SEMANTIC, _CAUSAL, _CAUSE_ASKED, _SEQUENCE = 0.4, 0.7, 0.4, 0.6, 0.9, 0.5
@@ -31,6 +32,9 @@ _FRONTIER = 20
 
 _NAMED_PER_ENTITY = 5
 """Seeds that each entity named in the question adds."""
+
+_ROOM = 1_024
+"""Memories that a walk usually meets at most."""
 
 _MOST_MENTIONS = 5_000
 """Mentions read per hop, those of the rarest entities first: what bounds the time of a walk."""
@@ -62,7 +66,9 @@ class _Steps:
 
     @classmethod
     def joined(cls, parts: Iterable[_Steps]) -> _Steps:
-        every = list(parts)
+        every = [part for part in parts if len(part.target)] or [_no_steps()]
+        if len(every) == 1:
+            return every[0]
         return cls(
             np.concatenate([p.parent for p in every]),
             np.concatenate([p.target for p in every]),
@@ -77,10 +83,10 @@ class _Steps:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class _Table:
     """The memories that the walk has met, seeds first, and what reached each so far. `held` is the
-    strength that a memory has by itself."""
+    strength that a memory has by itself. Columns are views of what is in use; an `enter` renews
+    them."""
 
     ordinal: Ints
     held: Doubles
@@ -90,28 +96,34 @@ class _Table:
     parent: Ints
     via: Ints
     link: NDArray[np.uint8]
-    hop: NDArray[np.int8]
+    hop: NDArray[np.uint8]
 
-    @classmethod
-    def of(cls, ordinals: Ints, held: Doubles | None = None) -> _Table:
-        count = len(ordinals)
-        return cls(
-            ordinals.astype(np.int32),
-            np.zeros(count) if held is None else held,
-            np.zeros(count),
-            np.zeros(count),
-            np.full(count, NO_MEMORY, np.int32),
-            np.full(count, NO_MEMORY, np.int32),
-            np.full(count, NO_MEMORY, np.int32),
-            np.zeros(count, np.uint8),
-            np.zeros(count, np.int8),
-        )
+    def __init__(self) -> None:
+        self._count = 0
+        self._room(_ROOM)
 
-    def extended(self, more: _Table) -> _Table:
-        columns = (
-            np.concatenate([getattr(self, f.name), getattr(more, f.name)]) for f in fields(_Table)
-        )
-        return _Table(*columns)
+    def __len__(self) -> int:
+        return self._count
+
+    def enter(self, ordinals: Ints, held: Doubles) -> None:
+        """Adds memories that were not there."""
+        old, first = (self._ints, self._doubles, self._bytes), self._count
+        self._count += len(ordinals)
+        if self._count > self._ints.shape[1]:
+            self._room(2 * self._count)
+            self._ints[:, :first], self._doubles[:, :first], self._bytes[:, :first] = (
+                columns[:, :first] for columns in old
+            )
+        self._ints[0, first : self._count] = ordinals
+        self._doubles[0, first : self._count] = held
+        self.ordinal, self.support, self.parent, self.via = self._ints[:, : self._count]
+        self.held, self.reached, self.evidence = self._doubles[:, : self._count]
+        self.link, self.hop = self._bytes[:, : self._count]
+
+    def _room(self, rows: int) -> None:
+        self._ints = np.full((4, rows), NO_MEMORY, np.int32)
+        self._doubles = np.zeros((3, rows))
+        self._bytes = np.zeros((2, rows), np.uint8)
 
 
 class Walk:
@@ -132,16 +144,17 @@ class Walk:
             self._named = named[_rarity(graph, named, allowed) >= _LEAST_RARITY]
         self._settings, self._late = settings, late
         self._place = np.zeros(graph.size, np.int32)  # 1 + row in the table, 0 for none
-        self._table = _Table.of(np.empty(0, np.int32))
+        self._table = _Table()
 
     def run(self, seeds: Ints) -> GraphHits:
         if len(self._named):
             _, about = self._mentions(self._named, _NAMED_PER_ENTITY, self._allowed)
-            seeds = np.concatenate([seeds, np.setdiff1d(about, seeds)])
+            about = distinct(about)
+            seeds = np.concatenate([seeds, about[~among(about, seeds)]])
         strength = np.maximum(self._affinity(seeds), 0.0)
         if len(self._named):
             row, entity = self._graph.of_units(seeds)
-            strength[np.unique(row[np.isin(entity, self._named)])] += _NAMED
+            strength[distinct(row[among(entity, self._named)])] += _NAMED
         self._enter(seeds, strength)
         frontier = seeds
         for hop in range(1, self._settings.hops + 1):
@@ -157,8 +170,8 @@ class Walk:
         return self._answer()
 
     def _enter(self, ordinals: Ints, held: Doubles) -> None:
-        first = len(self._table.ordinal)
-        self._table = self._table.extended(_Table.of(ordinals, held))
+        first = len(self._table)
+        self._table.enter(ordinals, held)
         self._place[ordinals] = np.arange(first + 1, first + 1 + len(ordinals))
 
     def _take(self, frontier: Ints, strength: Doubles, steps: _Steps, hop: int) -> None:
@@ -173,7 +186,7 @@ class Walk:
         # comes back along the walk's own steps is always less.
         kept = self._allowed[steps.target] & (handed > np.where(fresh | (hop == 1), 0.0, stands))
         steps, handed, stands, fresh = steps.where(kept), handed[kept], stands[kept], fresh[kept]
-        new = np.unique(steps.target[fresh])
+        new = distinct(steps.target[fresh])
         self._enter(new, np.maximum(self._affinity(new), 0.0))
         table, at = self._table, self._place[steps.target] - 1
         parent = frontier[steps.parent]
@@ -205,7 +218,7 @@ class Walk:
             Hits(table.ordinal[order], score[order].astype(np.float32)),
             table.parent[order],
             table.link[order],
-            table.hop[order],
+            table.hop[order].view(np.int8),
             table.via[order],
             table.evidence[order].astype(np.float32),
             table.support[order],
@@ -249,11 +262,11 @@ class Walk:
         returned, not for the facts walked through."""
         seed, source = self._graph.sources_of(frontier)
         if not len(source):
-            return _Steps.joined([_Steps.of(_none(), _none(), np.empty(0), PathLink.ENTITY)])
+            return _no_steps()
         index, entity = self._graph.of_units(source)
-        told = np.unique(np.stack([seed[index], entity], axis=1), axis=0)
-        pairs = self._companions(told[:, 0], told[:, 1], None)
-        own = np.unique(_key(seed, source))
+        told = distinct(_key(seed[index], entity))
+        pairs = self._companions((told >> 32).astype(np.int32), told.astype(np.int32), None)
+        own = distinct(_key(seed, source))
         pairs = pairs.where(~np.isin(_key(pairs.row, pairs.unit), own))
         # One connected source counts once, with the rarest entity that connects it.
         _, first = np.unique(_key(pairs.row, pairs.unit), return_index=True)
@@ -264,7 +277,8 @@ class Walk:
 
     def _companions(self, row: Ints, entity: Ints, allowed: Bools | None) -> _Pairs:
         """Who else mentions what the frontier mentions: a pair for each shared entity."""
-        entities, inverse = np.unique(entity, return_inverse=True)
+        entities = distinct(entity)
+        inverse = np.searchsorted(entities, entity)
         rarity = _rarity(self._graph, entities, self._allowed if allowed is None else allowed)
         frequency = self._graph.frequency[entities]
         order = np.argsort(frequency, kind="stable")
@@ -309,7 +323,7 @@ class Walk:
     def _shared(self, pairs: _Pairs) -> _Steps:
         """One step per (parent, memory): by what they share, or by what the memory is about."""
         if not len(pairs.unit):
-            return _Steps.of(_none(), _none(), np.empty(0), PathLink.ENTITY)
+            return _no_steps()
         key = _key(pairs.row, pairs.unit)
         order = np.argsort(key, kind="stable")
         key, pairs = key[order], pairs.where(order)
@@ -343,8 +357,9 @@ def _key(row: Ints, unit: Ints) -> NDArray[np.int64]:
     return (row.astype(np.int64) << 32) | unit
 
 
-def _none() -> Ints:
-    return np.empty(0, np.int32)
+def _no_steps() -> _Steps:
+    none = np.empty(0, np.int32)
+    return _Steps.of(none, none, np.empty(0), PathLink.SEED)
 
 
 def _rarity(graph: Adjacency, entities: Ints, allowed: Bools) -> Doubles:

@@ -111,6 +111,8 @@ class Links:
 
         Rows ascending; within a row outgoing before incoming, each in order of writing.
         """
+        if not len(self.source):
+            return no_links()
         wanted = np.zeros(256, np.bool_)
         wanted[[int(t) for t in types]] = True
         parts = []

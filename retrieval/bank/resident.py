@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,7 +14,15 @@ from retrieval.bank.order import DocumentSequence, Timeline
 from retrieval.bank.vectors.flat import VectorStore
 from retrieval.keyword.postings import Postings
 from retrieval.store.heads import BankHead
+from retrieval.topk import distinct
 from retrieval.types import Bools, Ints, Longs
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What is counted when it is first asked for, once per snapshot."""
+
+    mentioning: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,7 @@ class ResidentBank:
     sequence: DocumentSequence
     tags: Mapping[str, int]
     whole: bool = True
+    _counted: _Counted = field(init=False, repr=False, compare=False, default_factory=_Counted)
 
     @property
     def size(self) -> int:
@@ -74,6 +83,16 @@ class ResidentBank:
     def subject(self) -> Ints:
         """The entity that each memory is about, int32 (size,); -1 none; merges followed."""
         return self.entities.surviving(self.columns.subject)
+
+    @property
+    def mentioning(self) -> int:
+        """Live memories, without observations that mention nothing themselves."""
+        if (known := self._counted.mentioning) is None:
+            *facts, observations = self.population.rows
+            of, _ = self.entities.of_units(observations)
+            known = sum(map(len, facts)) + len(distinct(of))
+            self._counted.mentioning = known
+        return known
 
     def sources_of(self, ordinals: Ints) -> tuple[Ints, Ints]:
         """(index into `ordinals`, ordinal): the live memories that observations were made from."""

@@ -182,8 +182,9 @@ class RecallEngine:
                 order = cut(order, query.limit, "limit", dropped)
         with clock.step("token_filtering"):
             packed = packing.pack(shortlist.facts.tokens[order], query.max_tokens)
-            left = np.setdiff1d(order, order[packed.kept])
-            dropped.update(dict.fromkeys(left.tolist(), "tokens"))
+            left = np.ones(len(order), np.bool_)
+            left[packed.kept] = False
+            dropped.update(dict.fromkeys(np.sort(order[left]).tolist(), "tokens"))
         return Decision(
             query, settings, shortlist, ranked, order, packed, dropped, merged, tuple(degraded)
         )
@@ -285,13 +286,13 @@ class RecallEngine:
                 self._pool, head.bank, ordinals, head.generation, shown
             )
         positions = np.fromiter(rows, np.int64, len(rows))
+        told = query.include.source_facts is not None
         results = []
         for (position, row), scores in zip(
             rows.items(), explain.scores(shortlist, ranked, positions), strict=True
         ):
             result = extras.result(row, names, query.filters.as_of)
-            made_of = extras.visible(row.source_ids, shown)
-            if query.include.source_facts is not None and made_of:
+            if told and (made_of := extras.visible(row.source_ids, shown)):
                 result["source_fact_ids"] = made_of
             if position in merged:
                 result["merged"] = merged[position]

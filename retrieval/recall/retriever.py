@@ -154,9 +154,12 @@ class LocalRetriever:
             if head.next_ordinal == 0:
                 return empty(head, question, budget)
             clock.running, since = "bank_open", time.perf_counter()
-            bank, metadata = await asyncio.gather(
-                self._residency.open(head), self._metadata(head, query)
-            )
+            if query.filters.metadata is None:  # two tasks less
+                bank, metadata = await self._residency.open(head), None
+            else:
+                bank, metadata = await asyncio.gather(
+                    self._residency.open(head), self._metadata(head, query.filters.metadata)
+                )
             clock.mark("bank_open", since)
             if question.name is not None and len(bank.entities.find(question.name)):
                 question = await self._question(query, settings, frozenset({question.name}))
@@ -335,11 +338,9 @@ class LocalRetriever:
         name = found.text if found.maybe_name else None
         return Question(query.text, window, found.rule, besides=besides, name=name)
 
-    async def _metadata(self, head: BankHead, query: RecallQuery) -> Ints | None:
-        if query.filters.metadata is None:
-            return None
+    async def _metadata(self, head: BankHead, wanted: Mapping[str, Mapping[str, Any]]) -> Ints:
         return await metadata_scan.matching(
-            self._pool, head.bank, compiled(query.filters.metadata), head.generation
+            self._pool, head.bank, compiled(wanted), head.generation
         )
 
     async def _at_event(

@@ -78,6 +78,7 @@ def run(settings: Settings, tree: Mapping[str, Any], data: Path) -> None:
             signals.beside(lambda: _start_ray(settings, portable, folder, stack, signals))
             health = _ready(settings, first_start)
         _say(settings, data, health)
+        processes.return_freed_memory()
         while not signals.stopped.wait(1.0):
             _require_alive()
     print("stopped", flush=True)

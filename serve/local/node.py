@@ -6,15 +6,22 @@ starts them: more memory, nothing else.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
+
+from serve.local import agent
 
 _UNUSED = ("start_monitor", "start_log_monitor", "start_api_server")
 """Methods of Ray's node: the autoscaler of clusters, what copies workers' output to a driver, and
 the dashboard's server, for which the start waits. Together 170 MB and a second of two cores."""
+
+_AGENT = "--dashboard_agent_command="
+"""The raylet's argument that says how its agent is started."""
 
 _UNREAD = ("pandas",)
 """Serve imports these to show their objects in its log: 0.3 s and 30 MB in every process."""
@@ -34,8 +41,13 @@ def bare() -> Iterator[None]:
     def no_dashboard() -> str:
         return "no dashboard is wanted"  # the agent, which must be there, is then its core alone
 
+    def start(command: list[str], *arguments: Any, **named: Any) -> Any:
+        return started([small_agent(part) for part in command], *arguments, **named)
+
+    started = services.start_ray_process
     patched: list[tuple[Any, str, Any]] = [(Node, name, nothing) for name in _UNUSED]
     patched += [(utils, "get_dashboard_dependency_error", no_dashboard)]
+    patched += [(services, "start_ray_process", start)]
     if popen := getattr(services, "ConsolePopen", None):
         patched += [(services, "ConsolePopen", partial(popen, start_new_session=True))]
     own = [
@@ -49,6 +61,16 @@ def bare() -> Iterator[None]:
     finally:
         for owner, name, method in own:
             setattr(owner, name, method)
+
+
+def small_agent(argument: str) -> str:
+    """An argument of the raylet's, where it names the core of Ray's dashboard agent with one that
+    does as much and imports nothing of Ray; others as they are."""
+    _, program, rest = argument.partition("/dashboard/agent.py ")
+    if not argument.startswith(_AGENT) or not program or "--minimal" not in rest.split():
+        return argument
+    own = [sys.executable, "-S", "-E", str(Path(agent.__file__))]
+    return f"{_AGENT}{subprocess.list2cmdline(own)} {rest}"
 
 
 def import_serve() -> None:

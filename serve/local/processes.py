@@ -40,6 +40,13 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1)
 
 
+def return_freed_memory() -> None:
+    """Gives the system back what this process has freed, where the C library can (glibc): opening
+    models leaves a hundred megabytes that nobody needs again."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def end_descendants(patience_s: float) -> None:
     """Ends every process that we started and that still runs: asked first, then killed."""
     stop_at = time.monotonic() + patience_s

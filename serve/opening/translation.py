@@ -86,7 +86,7 @@ class OpenedReranker:
     def name(self) -> str:
         """The members of the chain, in order."""
         members = getattr(self.model, "members", None) or [self.model]
-        return " > ".join(member.name for member in members)
+        return " > ".join(map(_shown, members))
 
     @property
     def reads_text(self) -> bool:
@@ -113,3 +113,9 @@ class OpenedReranker:
             return await self.model.rerank(
                 query, documents, tenant=tenant, bank=bank, deadline=deadline
             )
+
+
+def _shown(member: Member) -> str:
+    """A member's name; of a local one also in which precision it runs, and where."""
+    where = getattr(member, "runs_on", "")
+    return f"{member.name} ({where})" if where else member.name

@@ -202,6 +202,10 @@ def print_report(found: dict[str, Any]) -> None:
     if found.get("stages"):
         shown = {name: {"CPU-ms": ms} for name, ms in found["stages"].items()}
         report.table("\none recall by stage, one thread", ("CPU-ms",), shown)
+        if bill:
+            parts = stages.whole_bill(found["stages"], bill)
+            rows = {name: {"CPU-ms": ms} for name, ms in parts.items()}
+            report.table("\none recall from socket to socket", ("CPU-ms",), rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -23,10 +23,9 @@ import orjson
 
 from retrieval import timex
 from retrieval.bank.resident import ResidentBank
-from retrieval.ranking.shortlist import Shortlist
 from retrieval.recall import search
 from retrieval.recall.engine import RecallEngine
-from retrieval.recall.search import Plan
+from retrieval.recall.search import Plan, Searched
 from retrieval.settings import RecallSettings
 from retrieval.store import banks, memories
 from retrieval.types import Include, Ints, RecallQuery
@@ -39,13 +38,16 @@ R = TypeVar("R")
 
 CHECKS = 200
 
-FUSE = ("rrf_merge", "rerank_prefilter", "score_fusion")
+REST_SHOWN_MS = 1.0
+
 ARMS = {
     "_senses": "similarities and BM25",
     "_semantic": "semantic arm",
     "_keyword": "keyword arm",
     "_temporal": "temporal arm",
     "_graph": "graph arm",
+    "_merged": "fuse",
+    "_fused": "fuse",
 }
 """Functions of the search, and the stages that they are."""
 PACK = ("combined_scoring", "token_filtering")
@@ -76,11 +78,12 @@ class _Watch:
             ("time expression", "search", "answer", "serialise", *ARMS.values()), 0.0
         )
         self.kept: list[tuple[int, Ints]] = []
-        self._search, self._parse, self._answer = search.run, timex.parse, RecallEngine._answer
+        self._inside = False
+        self._search, self._parse, self._answer = search.searched, timex.parse, RecallEngine._answer
 
     def installed(self) -> ExitStack:
         stack = ExitStack()
-        stack.enter_context(patch.object(search, "run", self._run))
+        stack.enter_context(patch.object(search, "searched", self._run))
         stack.enter_context(patch.object(timex, "parse", self._read))
         stack.enter_context(patch.object(RecallEngine, "_answer", self._shown()))
         for name, stage in ARMS.items():
@@ -91,19 +94,22 @@ class _Watch:
         find = getattr(search, name)
 
         def timed(*arguments: Any) -> Any:
-            begin = time.thread_time()
+            if self._inside:  # a stage that another one calls is part of it
+                return find(*arguments)
+            self._inside, begin = True, time.thread_time()
             answer = find(*arguments)
             self.seconds[stage] += time.thread_time() - begin
+            self._inside = False
             return answer
 
         return timed
 
-    def _run(self, bank: ResidentBank, plan: Plan) -> Shortlist:
+    def _run(self, bank: ResidentBank, plan: Plan) -> Searched:
         begin = time.thread_time()
-        shortlist = self._search(bank, plan)
+        found = self._search(bank, plan)
         self.seconds["search"] += time.thread_time() - begin
-        self.kept.append((shortlist.head.bank, shortlist.found.ordinals))
-        return shortlist
+        self.kept.append((found.shortlist.head.bank, found.shortlist.found.ordinals))
+        return found
 
     def _read(self, *arguments: Any) -> timex.TimeExpression | None:
         begin = time.thread_time()
@@ -156,14 +162,13 @@ async def by_stage(run: System, bank_id: str, rounds: Sequence[Sequence[str]]) -
     results = int(np.median([count for count, _ in answers]))
     shown = [(bank, ordinals[:results]) for bank, ordinals in watch.kept]
     seconds = [row for _, row in answers]
-    fuse = _steps(seconds, FUSE)
+    stages = dict.fromkeys(ARMS.values())
     ms = {
         "embed": (await cpu_ms(embed, others))[0],
         "bank version": (await cpu_ms(head, others))[0],
         "time expression": mean["time expression"],
-        **{stage: mean[stage] for stage in ARMS.values()},
-        "fuse": fuse,
-        "rest of the search": mean["search"] - fuse - sum(mean[stage] for stage in ARMS.values()),
+        **{stage: mean[stage] for stage in stages},
+        "rest of the search": mean["search"] - sum(mean[stage] for stage in stages),
         "rank and pack": _steps(seconds, PACK),
         "hydrate": (await cpu_ms(rows, shown))[0],
         "answer": mean["answer"],
@@ -175,6 +180,44 @@ async def by_stage(run: System, bank_id: str, rounds: Sequence[Sequence[str]]) -
         **ms,
         "rest": whole_ms - sum(ms.values()),
         "body checked": _checking(body),
+    }
+
+
+def whole_bill(
+    by_stage: Mapping[str, float], bill: Mapping[str, Mapping[str, float]]
+) -> dict[str, float]:
+    """One recall from socket to socket, CPU-ms, both ways of counting: stages in this process, the
+    rest from the processes of a server. `bill`: by kind of process, for a recall, an empty request
+    and a second of rest (tests/bench/latency.py).
+
+    What stages do not account for in the replica is `cold`: caches that others emptied since the
+    last recall, threads that wake up, answers that go out. It may be below nothing where the
+    machine was busier while the stages were measured."""
+
+    def spent(kind: str, name: str) -> float:
+        return bill.get(kind, {}).get(name, 0.0)
+
+    apart = ("recall", "body checked", "Serve and HTTP")
+    stages = {name: ms for name, ms in by_stage.items() if name not in apart}
+    inside = {
+        "uvicorn, Serve, FastAPI": spent("replica", "empty request"),
+        "validation": by_stage["body checked"],
+        **stages,
+    }
+    replica = spent("replica", "recall")
+    others = {kind: row["recall"] for kind, row in bill.items() if kind != "replica"}
+    rest = {
+        f"a second of rest: {kind}": row["a second of rest"]
+        for kind, row in bill.items()
+        if row["a second of rest"] >= REST_SHOWN_MS
+    }
+    return {
+        **inside,
+        "cold": replica - sum(inside.values()),
+        "= replica only": replica,
+        **others,
+        "= all processes": replica + sum(others.values()),
+        **rest,
     }
 
 

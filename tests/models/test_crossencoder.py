@@ -248,3 +248,10 @@ async def test_before_the_start_it_says_so() -> None:
     made = LocalCrossEncoder(RerankerSettings(model="x"))
     with pytest.raises(Unavailable, match="not started"):
         await made.rerank(QUERY, ["x"])
+
+
+async def test_it_says_in_which_precision_it_runs(small_cross_encoder: Path) -> None:
+    made = LocalCrossEncoder(RerankerSettings(model=str(small_cross_encoder), compute=EXACT))
+    assert made.runs_on == ""
+    async with reranker(small_cross_encoder) as exact:
+        assert exact.runs_on == "fp32 on cpu"

@@ -7,10 +7,11 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from serve.cli import launcher
-from serve.local import node, processes
+from serve.local import agent, node, processes
 
 pytestmark = pytest.mark.unit
 
@@ -76,3 +77,46 @@ def test_a_run_is_loading_until_its_start_is_done(
     with processes.loading(tmp_path):
         assert processes.is_loading()
     assert not processes.is_loading()
+
+
+AGENT = ["--node-id=ab12", "--session-dir={folder}", "--minimal", "--head"]
+
+
+def test_the_small_agent_takes_the_place_of_the_core_of_rays() -> None:
+    command = "--dashboard_agent_command=/venv/bin/python -u /ray/dashboard/agent.py --node-id=ab"
+    small = node.small_agent(f"{command} --minimal --head")
+    assert "ray/dashboard" not in small
+    assert small.startswith("--dashboard_agent_command=")
+    assert small.endswith("serve/local/agent.py --node-id=ab --minimal --head")
+    for other in (command, "--node_id=/dashboard/agent.py --minimal", "--head"):
+        assert node.small_agent(other) == other
+
+
+def test_the_small_agent_notes_its_ports_and_ends_with_its_parent(tmp_path: Path) -> None:
+    started = [part.format(folder=tmp_path) for part in (sys.executable, agent.__file__, *AGENT)]
+    # A parent that goes away as soon as the agent is there.
+    code = (
+        "import os, subprocess, sys, time\n"
+        f"child = subprocess.Popen({started!r}, stdout=subprocess.DEVNULL)\n"
+        f"while len(os.listdir({str(tmp_path)!r})) < {len(agent.PORTS)}: time.sleep(0.05)\n"
+        "print(child.pid)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for name in agent.PORTS:
+        assert (tmp_path / f"{name}_ab12").read_text() == "-1"
+    late = time.monotonic() + 60
+    while psutil.pid_exists(int(said.stdout)) and time.monotonic() < late:
+        time.sleep(0.05)
+    assert not psutil.pid_exists(int(said.stdout))
+
+
+def test_rays_agent_notes_the_same_ports() -> None:
+    """The names of Ray's own files, should a version change them."""
+    from ray import _raylet
+
+    names = (
+        "METRICS_AGENT_PORT_NAME",
+        "METRICS_EXPORT_PORT_NAME",
+        "DASHBOARD_AGENT_LISTEN_PORT_NAME",
+    )
+    assert {getattr(_raylet, name) for name in names} == set(agent.PORTS)

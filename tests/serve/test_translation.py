@@ -87,3 +87,12 @@ async def test_what_succeeds_passes() -> None:
     reranker = OpenedReranker(Passthrough("rrf"))
     assert (await reranker.rerank("a", [])).member == "rrf"
     assert not reranker.reads_text
+
+
+class OnDevice(Passthrough):
+    runs_on = "bf16 on cpu"
+
+
+def test_a_reranker_says_what_it_is_and_what_it_runs_on() -> None:
+    assert OpenedReranker(Passthrough("fused")).name == "fused"
+    assert OpenedReranker(OnDevice("local")).name == "local (bf16 on cpu)"

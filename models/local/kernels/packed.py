@@ -341,7 +341,9 @@ class PackedEncoder:
         bias = tensors.get(f"{name}.bias", tensors.get(f"{name}.beta"))
         if weight is None or bias is None:
             raise WrongModel(f"the weights lack {name}")
-        return _Norm(weight.to(self.device, dtype), bias.to(self.device, dtype), self.shape.epsilon)
+        # Copied: one that is used as it is would keep the whole file of weights in memory.
+        weight, bias = (each.to(self.device, dtype, copy=True) for each in (weight, bias))
+        return _Norm(weight, bias, self.shape.epsilon)
 
 
 def _without_prefix(weights: Mapping[str, Tensor], prefix: str) -> Mapping[str, Tensor]:
