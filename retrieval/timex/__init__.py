@@ -24,6 +24,7 @@ from retrieval.timex.engine.fallback import other_language, search
 from retrieval.timex.engine.text import Folded
 from retrieval.timex.expression import EventReference, Settings, TimeExpression
 from retrieval.timex.rules.events import anchor_event, asks_for_length
+from retrieval.timex.rules.quotations import without_quoted
 
 __all__ = [
     "EventReference",
@@ -90,7 +91,7 @@ def _find(text: str, anchor: datetime, settings: Settings) -> list[TimeExpressio
     if reading is None:
         other = search(text, anchor) if settings.fallback else None
         return [] if other is None else [whole_days(text, *other, anchor)]
-    return expressions(folded, reading, anchor)
+    return without_quoted(text, expressions(folded, reading, anchor))
 
 
 def explicit_dates(

@@ -7,6 +7,7 @@ becomes one opaque token, so that no rule takes a piece of it for a day or a yea
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from retrieval.timex.calendar.days import day, full_year, month
 from retrieval.timex.engine.grammar import DATE, OTHER, Context, Span, Token, kind_of
@@ -27,7 +28,14 @@ MONTH_DAY = kind_of("MD")
 DASH = kind_of("DASH")
 
 
-def numeric_tokens(context: Context, folded: str) -> dict[int, list[Token]]:
+# "2024 - 7": a month of that year, unless a month follows that the 7 is a day of.
+_SPACED = re.compile(r"\d{4} - ?\d\d?")
+_FOLLOWING = re.compile(r"[.]?\s?(?:(?:de|of|van)\s)?([^\W\d_]+)")
+
+
+def numeric_tokens(
+    context: Context, folded: str, is_month: Callable[[str], bool]
+) -> dict[int, list[Token]]:
     """Tokens of codes, and of digit groups that are joined by marks, by the place they start at."""
     found: dict[int, list[Token]] = {}
     taken = bytearray(len(folded))
@@ -41,6 +49,10 @@ def numeric_tokens(context: Context, folded: str) -> dict[int, list[Token]]:
         if any(taken[start:end]):
             continue
         written = hit["iso"] or hit["date"] or hit["run"]
+        if _SPACED.fullmatch(written):
+            following = _FOLLOWING.match(folded, end)
+            if following is not None and is_month(following[1]):
+                continue
         found[start] = _read(context, written, start, end)
     for hit in _COMPACT.finditer(folded):
         if any(taken[hit.start() : hit.end()]):
