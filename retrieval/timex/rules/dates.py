@@ -296,6 +296,8 @@ def _month_and_day(context: Context, m: Match) -> Span | None:
             return None  # "7月，一名": a day of a month has its 日
     if closing and m.after.kind in _UNITS:  # type: ignore[union-attr]
         return None
+    if closing and m.has("ON") and m.after.kind in chars_of("MON"):  # type: ignore[union-attr]
+        return None  # "we saw May on 12 April"
     spelled = number.kind in chars_of("NUM") and not number.text
     if m.has("WMONTH") and spelled and m.tokens.index(number) < m.tokens.index(m.all("MON")[0]):
         return None  # "one may ask"

@@ -20,6 +20,9 @@ _RUN = re.compile(
     r"|(?P<date>\d{4}-\d{2}-\d{2})|(?<![a-z]-)(?P<run>\d+(?:(?:\s{0,2}[-/]\s{0,2}|[.:,])\d+)+)"
     r")(?![a-z_°]|[.,:/-]?\d|[/-][a-z])"
 )
+_VERSION = re.compile(
+    r"(?<![a-z0-9_])(?:v|ver|rev|rc|py|go|jdk|node)\d{1,6}(?:\.\d{1,6}){1,8}(?!\d)"
+)
 _SPLIT = re.compile(r"\s*([-/.:,])\s*")
 _COMPACT = re.compile(r"(?<![\w.])((?:19|20)\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?![\d_])")
 
@@ -44,6 +47,10 @@ def numeric_tokens(
         if not any(taken[start:end]):
             found[start] = tokens
             taken[start:end] = b"\1" * (end - start)
+    for hit in _VERSION.finditer(folded):
+        if not any(taken[hit.start() : hit.end()]):
+            found[hit.start()] = [Token(OTHER, None, hit.start(), hit.end())]
+            taken[hit.start() : hit.end()] = b"\1" * (hit.end() - hit.start())
     for hit in _RUN.finditer(folded):
         start, end = hit.span()
         if any(taken[start:end]):

@@ -40,7 +40,7 @@ TIMED = Rules()
     f"ON? THE? WEEKDAY COMMA? PRELATER {DURATION} (?! AFTER | BEFORE | FROM | PAFTER | SINCE)",
 )
 @OFFSETS("weekday away", f"ON? THE? WEEKDAY (OF | COMMA)? PREAGO {DURATION}")
-@OFFSETS("weekday away", f"PREAGO {DURATION} AGO? COMMA? (ON | IN) THE? WEEKDAY")
+@OFFSETS("weekday away", f"PREAGO {DURATION} AGO? (COMMA? (ON | IN) THE? | COMMA THE) WEEKDAY")
 @OFFSETS("weekday away", f"{DURATION} (LATER | AGO) COMMA? ON? THE? WEEKDAY")
 @OFFSETS("weekday away", f"PRELATER {DURATION} LATER? COMMA? ON THE? WEEKDAY")
 def _weekday_away(context: Context, m: Match) -> Span | None:

@@ -18,16 +18,23 @@ _QUOTED = re.compile(
     rf"|\xab[^\xab\xbb\n]{_INSIDE}\xbb|\u300c[^\u300c\u300d\n]{_INSIDE}\u300d"
     rf"|\u300e[^\u300e\u300f\n]{_INSIDE}\u300f|\u300a[^\u300a\u300b\n]{_INSIDE}\u300b"
 )
+_PLAIN, _TITLES = frozenset('"\u201c\u201e'), frozenset("\u300e\u300a")
+"""Marks that also set off what is no title, and those of titles alone."""
+
 _WORD = re.compile(r"\w")
 
 
 def without_quoted(text: str, found: list[TimeExpression]) -> list[TimeExpression]:
     """The expressions without those that stand in quotation marks among other words; a full date
     stays one there, and so do the times of a text that is quoted as a whole."""
-    marks = [hit.span() for hit in _QUOTED.finditer(text)] if found else []
+    if not found:
+        return found
+    read = text[: found[-1].end + _LONGEST + 2]
+    marks = [hit.span() for hit in _QUOTED.finditer(read)]
     if not marks:
         return found
     starts = [start for start, _ in marks]
+    opening, closing = _WORD.search(read), _last_word(read)
 
     def is_quoted(one: TimeExpression) -> bool:
         at = bisect_right(starts, one.start) - 1
@@ -35,8 +42,17 @@ def without_quoted(text: str, found: list[TimeExpression]) -> list[TimeExpressio
             return False
         start, end = marks[at]
         among = text[start : one.start] + text[one.end : end]
-        title = " " in one.text and one.text == one.text.title()
-        named = title or _WORD.search(among) is not None
-        return named and _WORD.search(text[:start] + text[end:]) is not None
+        title = text[start] not in _PLAIN or one.text == one.text.title()
+        title = title and (" " in one.text or text[start] in _TITLES)
+        outside = opening is not None and (opening.start() < start or closing >= end)
+        return outside and (title or _WORD.search(among) is not None)
 
     return [one for one in found if not is_quoted(one)]
+
+
+def _last_word(text: str) -> int:
+    """Where the last letter or digit stands; -1 where there is none."""
+    at = len(text) - 1
+    while at >= 0 and not text[at].isalnum():
+        at -= 1
+    return at

@@ -272,9 +272,27 @@ SAID_OTHERWISE = {
     "on Christmas morning 2023": "2023-12-25",
     "Black Friday week 2023": "2023-11-20 2023-11-26",
     "Is the Tuesday Club real?": "none",
+    "the second Sunday of Advent 2023": "2023-12-10",
+    "the spring before last": "2024-03-01 2024-05-31",
+    "a couple of months back": "2025-03-20 2025-05-19",
+    "at Christmas two years ago": "2023-12-25",
+    "in Q4 two years ago": "2023-10-01 2023-12-31",
 }
 
 
 @pytest.mark.parametrize(("text", "days"), SAID_OTHERWISE.items())
 def test_form(text: str, days: str) -> None:
     assert read(text) == written(days)
+
+
+def test_a_version_behind_its_letter_is_no_date_in_any_language() -> None:
+    assert read("is v3.11.4 out") is None
+
+
+def test_a_name_before_a_date_is_no_month_of_it() -> None:
+    assert read("we did see May on 12 April 2026") == ("2026-04-12", "2026-04-12")
+
+
+def test_a_range_with_spaces_around_its_dash() -> None:
+    assert read("where did we stay 26 July 2024 - 7 August 2024") == ("2024-07-26", "2024-08-07")
+    assert read("we were out 2024 - 07") == ("2024-07-01", "2024-07-31")
