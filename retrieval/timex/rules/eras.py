@@ -54,7 +54,10 @@ _LINKS = "(OF|IN|COMMA|DASH|SLASH|THE)*"
 _YEAR_OF = "THE? UYEARS? YEAR YMARK?"
 
 _ANY = "(SEASON | LONESEASON)"
-_NTH = "(QN | HN | ORD UQUARTER | ORD UHALF | ORD (?= (AND|TO|DASH|UNTIL) THE? ORD UQUARTER))"
+_NTH = (
+    "(QN | HN | ORD UQUARTER | ORD UHALF "
+    "| (ORD | NUM DOT) (?= (AND|TO|DASH|UNTIL) THE? ORD UQUARTER))"
+)
 
 _TAIL = "(TO|PUNTIL|PBETWEEN|OF)*"
 
@@ -93,7 +96,7 @@ def _parts_of_year(context: Context, m: Match) -> Span | None:
 def parts_of_year(m: Match, year: int) -> Span | None:
     """From the first to the second quarter or half that a match names, in this year."""
     size = 6 if m.has("HN", "UHALF") else 3
-    first, last = (int(str(token.value)) for token in m.all("QN", "HN", "ORD"))
+    first, last = (int(str(token.value)) for token in m.all("QN", "HN", "ORD", "NUM"))
     if not 1 <= first < last <= 12 // size:
         return None
     span = days.months(year, size * (first - 1) + 1, size * last)
