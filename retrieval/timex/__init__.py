@@ -24,6 +24,7 @@ from retrieval.timex.engine.fallback import other_language, search
 from retrieval.timex.engine.text import Folded
 from retrieval.timex.expression import EventReference, Settings, TimeExpression
 from retrieval.timex.rules.events import asks_for_length, event_reference
+from retrieval.timex.rules.quotations import without_quoted
 
 __all__ = [
     "EventReference",
@@ -94,7 +95,7 @@ def _find(text: str, reference_time: datetime, settings: Settings) -> list[TimeE
     if reading is None:
         other = search(text, reference_time) if settings.fallback else None
         return [] if other is None else [whole_days(text, *other, reference_time)]
-    return expressions(folded, reading, reference_time)
+    return without_quoted(text, expressions(folded, reading, reference_time))
 
 
 def explicit_dates(

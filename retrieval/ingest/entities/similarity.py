@@ -156,6 +156,14 @@ def plain(name: str) -> str:
     return _stripped(bare(name))
 
 
+_SHORTENED_FIRST = {"st": "saint", "mt": "mount", "ft": "fort"}
+_SHORTENED = {
+    "univ": "university", "dept": "department", "intl": "international", "natl": "national",
+    "assn": "association", "govt": "government", "inst": "institute",
+}  # fmt: skip
+"""What is usually written short, in front of a name and anywhere in one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """A name taken apart once, to be compared with many.
@@ -182,6 +190,9 @@ class Form:
             words.pop(0)
         while len(words) > 1 and words[-1] in _FORMS:
             words.pop()
+        if len(words) > 1:
+            words = [_SHORTENED_FIRST.get(words[0], words[0]), *words[1:]]
+            words = [_SHORTENED.get(word, word) for word in words]
         return cls(key, plain, tuple(words), frozenset(titles), tuple(_NUMBER.findall(plain)))
 
 

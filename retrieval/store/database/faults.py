@@ -40,6 +40,9 @@ class Fault:
 _GONE = Fault("gone", drop=True)
 _REFUSED = Fault("refused", retry_after_s=5.0)
 _UNSURE = Fault("refused", drop=True)
+# Whatever else ends a session is no fault of a statement: hosted poolers say "internal error" while
+# they have no place, or while the database behind them wakes up.
+_ENDED = Fault("gone", drop=True, retry_after_s=5.0)
 _POOLER = Fault(
     "gone", drop=True, hint="behind a transaction pooler set DB_STATEMENT_CACHE_SIZE to 0"
 )
@@ -82,7 +85,8 @@ def fault(error: BaseException) -> Fault | None:
         return _GONE
     if isinstance(error, asyncpg.PostgresError):
         code = str(error.sqlstate or "")
-        return CODES.get(code) or CLASSES.get(code[:2])
+        found = CODES.get(code) or CLASSES.get(code[:2])
+        return found or (_ENDED if error.severity_en in ("FATAL", "PANIC") else None)
     if isinstance(error, asyncpg.ClientConfigurationError):  # a DSN that says nothing usable
         return _REFUSED
     if isinstance(error, asyncpg.InterfaceError):  # also raised for misuse of the driver

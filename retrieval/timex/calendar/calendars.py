@@ -1,4 +1,4 @@
-"""Days of other calendars in ours: the Chinese one with its solar terms, and the Islamic one.
+"""Days of other calendars in ours: the Chinese one with its solar terms, the Islamic, the Hebrew.
 
 Both from tables: the Chinese calendar of 1900-2100 (borax), and Umm al-Qura of 1924-2077
 (hijridate). Outside of those years: OverflowError. Korea's new moon is at times that of the next
@@ -66,6 +66,48 @@ def islamic(month: int, day: int, year: int) -> date:
     hijri = Gregorian(year, 1, 1).to_hijri().year
     found = [_islamic(hijri + more, month, day) for more in (0, 1)]
     return next((one for one in found if one.year == year), found[0])
+
+
+def islamic_month(month: int, year: int) -> tuple[date, date]:
+    """First and last day of an Islamic month that begins in a year of ours."""
+    first = islamic(month, 1, year)
+    hijri = Gregorian(first.year, first.month, first.day).to_hijri()
+    following = _islamic(hijri.year + month // 12, month % 12 + 1, 1)
+    return first, date.fromordinal(following.toordinal() - 1)
+
+
+def rosh_hashanah(year: int) -> date:
+    """The first day of the Hebrew year that begins in a year of ours (Reingold and Dershowitz,
+    Calendrical Calculations, chapter 8: mean new moons, put off by the calendar's rules)."""
+    return _hebrew_new_year(year + 3761)
+
+
+def hanukkah(year: int) -> date:
+    """The evening before the 25th of Kislev, when its eight days begin."""
+    first = rosh_hashanah(year)
+    length = (_hebrew_new_year(year + 3762) - first).days
+    return date.fromordinal(first.toordinal() + 82 + (length in (355, 385)))
+
+
+def _hebrew_new_year(year: int) -> date:
+    before, this, after = (_molad(one) for one in (year - 1, year, year + 1))
+    delay = 2 if after - this == 356 else 1 if this - before == 382 else 0
+    return date.fromordinal(this + delay - 1_373_427)
+
+
+def _molad(year: int) -> int:
+    """Days from the calendar's epoch to the new moon that its year begins with."""
+    months = (235 * year - 234) // 19
+    day = 29 * months + (12_084 + 13_753 * months) // 25_920
+    return day + (3 * (day + 1) % 7 < 3)
+
+
+def diwali(year: int) -> date:
+    """The day before the new moon from mid-October on, as China counts its days: a day off in some
+    years and places, since India asks where the moon stands in the evening."""
+    found = (date.fromordinal(lunar(year, month, 1).toordinal() - 1) for month in (9, 10))
+    earliest = date(year, 10, 17)
+    return next(day for day in found if day >= earliest)
 
 
 def _islamic(year: int, month: int, day: int) -> date:

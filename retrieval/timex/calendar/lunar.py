@@ -5,6 +5,7 @@ A date without a year is its latest instance up to the anchor; a year is the one
 
 from __future__ import annotations
 
+from datetime import date
 from functools import partial
 
 from retrieval.timex.calendar import calendars
@@ -34,7 +35,7 @@ def _day(context: Context, m: Match) -> Span | None:
         except OverflowError:
             continue
         if found <= context.today:
-            event_year = None if leap else partial(calendars.lunar, month=month, day=day)
+            event_year = None if leap else partial(_one_day, month=month, day=day)
             return exact(found, 0.9, event_year=event_year)
     return None
 
@@ -53,6 +54,11 @@ def _month(context: Context, m: Match) -> Span | None:
         if first <= context.today:
             return Span(first, last, "month", 0.85)
     return None
+
+
+def _one_day(year: int, *, month: int, day: int) -> tuple[date, date]:
+    found = calendars.lunar(year, month, day)
+    return found, found
 
 
 def _years(context: Context) -> range:

@@ -25,8 +25,19 @@ _UNIT_OF = {char: unit for kind, unit in UNITS.items() for char in chars_of(kind
 LOOSE = {COUPLE: (3, 1), FEW: (5, 2)}
 
 
+PHASES = {
+    "WEEKPHASE": "week", "MONTHPHASE": "month", "QUARTERPHASE": "quarter", "YEARPHASE": "year",
+}  # fmt: skip
+
+
 def unit_of(token: Token) -> str:
     return _UNIT_OF[token.kind]
+
+
+def phase_of(token: Token) -> tuple[str, str]:
+    """The unit and its part that one word names: German "Monatsende", the late month."""
+    unit = next(unit for kind, unit in PHASES.items() if token.kind in chars_of(kind))
+    return unit, str(token.value)
 
 
 def count_of(token: Token | None) -> float:

@@ -15,6 +15,7 @@ from retrieval.timex.engine.lexicon import LANGUAGES, Lexicon, lexicon
 from retrieval.timex.engine.recognition import everyday, evidence, in_contention
 from retrieval.timex.engine.text import WORDS, Folded
 from retrieval.timex.expression import Settings, TimeExpression
+from retrieval.timex.rules.approximate import without_vagueness
 from retrieval.timex.rules.bare import LATE_BARE
 from retrieval.timex.rules.composition import COMPOSED
 from retrieval.timex.rules.compounds import COMPOUNDS
@@ -68,12 +69,21 @@ def candidates(folded: str) -> Candidates:
     own: list[Lexicon] = []
     likely: list[Lexicon] = []
     others: list[Lexicon] = []
+    leader = max(found, key=lambda name: found[name], default="")
+    ordinary = everyday(leader) if leader else frozenset[str]()
+    if leader in LANGUAGES:
+        ordinary -= lexicon(leader).triggers
     for name in LANGUAGES:
         words_of = lexicon(name)
         if words_of.script != "latin":
             if words_of.script in scripts and (digits or words_of.has_trigger(words, folded)):
                 own.append(words_of)
         elif in_contention(found, name):
+            if found.get(name, 0.0) < found.get(leader, 0.0):
+                timely = words_of.triggers & words
+                if timely and timely <= ordinary:
+                    others.append(words_of)  # "hier" in a German question
+                    continue
             numbers = digits and (name in found or not found or name == "en")
             if numbers or words_of.has_trigger(words, folded):
                 likely.append(words_of)
@@ -146,7 +156,7 @@ def read(words: Lexicon, context: Context, text: Folded, named: set[int]) -> Rea
     for start, end in _stretches(words, folded):
         context = replace(context, is_capital=partial(text.is_capital, base=start))
         part = folded[start:end]
-        tokens = merge_measures(words.tokens(context, part))
+        tokens = without_vagueness(merge_measures(words.tokens(context, part)))
         named.update(start + place for place in labels(part, tokens))
         named.update(start + place for place in names(context, part, tokens))
         tokens = without(tokens, {place - start for place in named})

@@ -36,7 +36,8 @@ _MACROS = {
 # Words that are two things at once, such as French "de" (of, from): a kind of their own, which
 # patterns take for either.
 COMPOSITES = (
-    "A NUM", "AFTER PRELATER", "AGO BEFORE", "AGO PAST PBEFORE", "AGO PBEFORE PREV", "AGO SINCE",
+    "A NUM", "A APPROX", "FEW APPROX", "APPROX NEAR", "REL BESIDE",
+    "AFTER PRELATER", "AGO BEFORE", "AGO PAST PBEFORE", "AGO PBEFORE PREV", "AGO SINCE",
     "BETWEEN PBETWEEN", "BETWEEN PRELATER", "COMING LATER", "COMING LATER PAFTER", "FROM PSINCE",
     "FROM SINCE", "FROM STARTING", "HALFWORD MID", "IN ON", "IN PRELATER", "IN TO", "IN UYEAR",
     "LATE AGO SINCE", "LATER AFTER", "LATER LATERIN", "LATER LATERIN PAFTER", "LATER LOC",
@@ -92,6 +93,10 @@ def any_of(names: str) -> frozenset[str]:
     return frozenset().union(*map(chars_of, names.split()))
 
 
+COUNTED = any_of("UNIT WEEKDAY")
+"""What numbers and orders count."""
+
+
 def composite(first: str, second: str) -> str | None:
     """The kind that is both kinds, if there is one."""
     names = {c: n for n, c in KINDS.items()}
@@ -124,7 +129,7 @@ class Span:
     part: str = ""
     whole: tuple[date, date] | None = None
     moments: tuple[datetime, datetime] | None = None
-    event_year: Callable[[int], date] | None = None
+    event_year: Callable[[int], tuple[date, date]] | None = None
     void: bool = False
 
 

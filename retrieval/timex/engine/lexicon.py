@@ -46,69 +46,20 @@ LANGUAGES = (
 
 _MARKS = {
     ",": "COMMA", ".": "DOT", "-": "DASH", "/": "SLASH", "'": "APOSTROPHE", "(": "OPEN",
-    ")": "CLOSE", "?": "STOP", "!": "STOP", ";": "STOP", ":": "COLON", "|": "STOP",
+    ")": "CLOSE", "?": "STOP", "!": "STOP", ";": "STOP", ":": "COLON", "|": "STOP", "&": "AND",
 }  # fmt: skip
 # Kinds that can carry a time by themselves: without one of them in a text there is nothing to find.
-_CARRIERS = frozenset(
-    [
-        "MONTH",
-        "WMONTH",
-        "DAY",
-        "DAYS",
-        "WDAY",
-        "REL",
-        "UDAY",
-        "UWEEK",
-        "UMONTH",
-        "UYEAR",
-        "UQUARTER",
-        "UHALF",
-        "UWEEKEND",
-        "UDECADE",
-        "UCENTURY",
-        "UWORKDAY",
-        "UWORKWEEK",
-        "UFORTNIGHT",
-        "UHOUR",
-        "UMINUTE",
-        "SEASON",
-        "SEASONS",
-        "HOLIDAY",
-        "DECADE",
-        "PART",
-        "RECENT",
-        "FISCAL",
-        "QN",
-        "HN",
-        "PERIOD",
-        "YEAROFF",
-        "MONTHOFF",
-        "WEEKOFF",
-        "WEEKENDOFF",
-        "YMARK",
-        "MDAY",
-        "ADJACENT",
-        "EITHER",
-        "LONESEASON",
-        "MONTHPHASE",
-        "YEARPHASE",
-        "VOID",
-        "ERA",
-        "LUNAR",
-        "LUNARMONTH",
-        "HALFMONTH",
-        "HALFWEEK",
-        "YEARTODATE",
-        "ENDOF",
-        "AMOUNT",
-        "PREVDAY",
-        "PREVSEASON",
-        "HUNDREDS",
-        "FYEAR",
-        "FYEAROFF",
-    ]
-)
+_CARRIERS = frozenset([
+    "MONTH", "WMONTH", "DAY", "DAYS", "WDAY", "REL", "UDAY", "UWEEK", "UMONTH", "UYEAR",
+    "UQUARTER", "UHALF", "UWEEKEND", "UDECADE", "UCENTURY", "UWORKDAY", "UWORKWEEK", "UFORTNIGHT",
+    "UHOUR", "UMINUTE", "SEASON", "SEASONS", "HOLIDAY", "DECADE", "PART", "RECENT", "FISCAL",
+    "QN", "HN", "PERIOD", "YEAROFF", "MONTHOFF", "WEEKOFF", "WEEKENDOFF", "YMARK", "MDAY",
+    "ADJACENT", "EITHER", "LONESEASON", "WEEKPHASE", "MONTHPHASE", "QUARTERPHASE", "YEARPHASE",
+    "INWEEKS", "HALFHOUR", "VOID", "ERA", "LUNAR", "LUNARMONTH", "HALFMONTH", "HALFWEEK",
+    "YEARTODATE", "ENDOF", "AMOUNT", "PREVDAY", "PREVSEASON", "HUNDREDS", "FYEAR", "FYEAROFF",
+])  # fmt: skip
 
+_MONTHS, _FEASTS = chars_of("MON"), chars_of("HOLIDAY")
 # What a written ordinal such as "1." counts.
 _COUNTED = frozenset().union(*map(chars_of, ["UNIT", "WEEKDAY", "HALFWORD"]))
 
@@ -141,7 +92,7 @@ class Lexicon:
         return merge_numbers(found, "free" in self.options)
 
     def _raw_tokens(self, context: Context, folded: str) -> Iterator[Token]:
-        runs = numeric_tokens(context, folded)
+        runs = numeric_tokens(context, folded, self._is_month)
         cut = pieces(folded)
         at = 0
         count = len(cut)
@@ -209,10 +160,23 @@ class Lexicon:
             used += 1
             leaf = node.get("")
             following = cut[at + used].text if at + used < len(cut) else ""
+            if isinstance(leaf, tuple) and best is not None and self._begins_feast(cut, at + used):
+                break  # 2024年中秋节: 年 and the feast, no 年中
             # Japanese 次の日 is "the next day", but not in 次の日曜日, "next Sunday".
             if isinstance(leaf, tuple) and (following != "曜" or used == 1):
                 best = (leaf[0], leaf[1], used)
         return best
+
+    def _begins_feast(self, cut: list[Piece], at: int) -> bool:
+        """Whether the piece before this place begins a feast's name that goes on here."""
+        if self.script not in ("han", "kana") or cut[at - 1].text not in self.tree:
+            return False
+        node, place, found = self.tree, at - 1, False
+        while place < len(cut) and isinstance(step := node.get(cut[place].text), dict):
+            node, place = step, place + 1
+            leaf = node.get("")
+            found = found or (isinstance(leaf, tuple) and leaf[0] in _FEASTS and place > at)
+        return found
 
     def _inflected_end(self, node: Node, word: str, used: int) -> tuple[str, Value, int] | None:
         """A phrase whose last word has an ending: Turkish "yılbaşı gecesinde"."""
@@ -324,6 +288,10 @@ class Lexicon:
                     yield Token(leaf[0], leaf[1], middle, piece.end)
                     return
         yield Token(OTHER, None, piece.start, piece.end, text)
+
+    def _is_month(self, word: str) -> bool:
+        leaf = self._stem(word)
+        return leaf is not None and leaf[0] in _MONTHS
 
     def _stem(self, stem: str) -> tuple[str, Value] | None:
         node = self.tree.get(stem)

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from retrieval.timex.calendar import days
-from retrieval.timex.calendar.spans import cut, half_of, shifted, unit_of
-from retrieval.timex.engine.grammar import OTHER, Context, Match, Rules, Span, change, chars_of
+from retrieval.timex.calendar.spans import PHASES, cut, half_of, phase_of, shifted, unit_of
+from retrieval.timex.engine.grammar import (
+    OTHER,
+    Context,
+    Match,
+    Rules,
+    Span,
+    any_of,
+    change,
+    chars_of,
+)
 from retrieval.timex.rules.chinese import told_in_the_past
 from retrieval.timex.rules.dates import exact
 from retrieval.timex.rules.eras import latest_season, part_of_year
@@ -20,11 +29,11 @@ LATE_BARE = Rules()
 @LATE_BARE(
     "part of the period", "THE? (UWEEK|UMONTH|UQUARTER|UYEARS|UDECADE) (OF|THE)* (EARLY|MID|LATE)"
 )
-@LATE_BARE("part of the period", "MONTHPHASE | YEARPHASE")
+@LATE_BARE("part of the period", "WEEKPHASE | MONTHPHASE | QUARTERPHASE | YEARPHASE")
 def _bare_cut(context: Context, m: Match) -> Span | None:
-    if m.has("MONTHPHASE", "YEARPHASE"):
-        unit = "month" if m.has("MONTHPHASE") else "year"
-        part = m.word("MONTHPHASE", "YEARPHASE")
+    phase = m.one(*PHASES)
+    if phase is not None:
+        unit, part = phase_of(phase)
     else:
         unit = unit_of(m.all("UNIT")[0])
         part = "early" if m.has("EARLY") else "mid" if m.has("MID") else "late"
@@ -36,7 +45,8 @@ def _bare_cut(context: Context, m: Match) -> Span | None:
 def _bare_part(context: Context, m: Match) -> Span | None:
     """This year's, or last year's where that one has not begun."""
     this_year = "part_of_this_year" in context.options
-    if m.has("QN", "HN") and not m.has("IN") and m.before is not None and not this_year:
+    led = m.has("IN") or m.before is None or m.before.kind in _LEADING
+    if m.has("QN", "HN") and not led and not this_year:
         return None
     if m.has("NUM") and not this_year:
         return None
@@ -45,6 +55,9 @@ def _bare_part(context: Context, m: Match) -> Span | None:
     if span.first is not None and span.first > context.today and not this_year:
         span = part_of_year(m, year - 1)
     return change(span, confidence=0.8, relative=True, explicit=False)
+
+
+_LEADING = any_of("IN SINCE UNTIL BEFORE AFTER EARLY MID LATE TO FROM BETWEEN ASOF REST")
 
 
 @LATE_BARE("half of the month", "HALFMONTH | HALFWEEK")

@@ -102,6 +102,23 @@ _QUARTERS = (
     r"(?P<glued>(?<=$)x)?(?P<kind>[qh])(?P<number>[1-4])\s?'\s?(?P<year>\d\d)",
 )
 
+# "2T 2024" is a quarter where the word for one begins so, "1S 2024" a half.
+_TRIMESTERS = (
+    rf"(?P<number>[1-4])(?P<kind>[ts])[-/ ]?(?P<year>{_YEAR})",
+    rf"(?P<year>{_YEAR})[-/ ]?(?P<kind>[ts])(?P<number>[1-4])",
+)
+_WITH_TRIMESTERS = frozenset({"es", "fr", "it", "pt"})
+
+
+def _trimester(context: Context, hit: re.Match[str]) -> Span | None:
+    kind, number, year = hit["kind"], int(hit["number"]), int(hit["year"])
+    if context.language not in _WITH_TRIMESTERS or (kind == "s" and number > 2):
+        return None
+    size = 3 if kind == "t" else 6
+    first, last = days.months(year, size * (number - 1) + 1, size * number)
+    return _span(first, last, "quarter" if size == 3 else "half")
+
+
 _CODES: tuple[tuple[str, re.Pattern[str], Reader], ...] = tuple(
     (rule, re.compile(f"{_OPENS}(?:{pattern}){_ENDS}"), reader)
     for rule, pattern, reader in (
@@ -128,6 +145,7 @@ _CODES: tuple[tuple[str, re.Pattern[str], Reader], ...] = tuple(
             _week,
         ),
         *(("quarter", pattern, _quarter) for pattern in _QUARTERS),
+        *(("quarter", pattern, _trimester) for pattern in _TRIMESTERS),
         ("year", r"cy\s?'?(\d{4}|\d\d)", _calendar_year),
     )
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from retrieval.timex.calendar import days
 from retrieval.timex.calendar.spans import (
+    PHASES,
     amounts,
     bounds,
     cut,
@@ -11,6 +12,7 @@ from retrieval.timex.calendar.spans import (
     half_of,
     later_in,
     moved,
+    phase_of,
     plausible,
     shift_of,
     shifted,
@@ -67,15 +69,24 @@ def _weekday_of(context: Context, m: Match) -> Span | None:
 
 @COMPOSED("part of the period", f"THE? (ORD|LASTORD) UNIT {_IN} MON {_IN} DATE")
 @COMPOSED("part of the period", f"THE? (ORD|LASTORD|PREV) UNIT {_IN} {_P}")
+@COMPOSED("part of the period", f"THE? (ORD|LASTORD|PREV) FULL UNIT {_IN} {_P}")
+@COMPOSED("part of the period", f"THE? (ORD|LASTORD|PREV) UNIT FULL {_IN} {_P}")
+@COMPOSED("part of the period", f"REL LASTORD (OF|IN)+ {_P}")
 @COMPOSED("part of the period", f"{_P} OF? (THE|OF|IN)* (ORD|LASTORD) UNIT")
 @COMPOSED("part of the period", f"(UWEEK|UWEEKEND|UQUARTER|UMONTH) (ORD|LASTORD) (OF|IN)+ {_P}")
 def _unit_of(context: Context, m: Match) -> Span | None:
     span, nth = scope(context, m), _nth(m)
     first, last = bounds(span)
-    unit = unit_of(m.all("UNIT")[0])
+    unit = "day" if m.has("REL") else unit_of(m.all("UNIT")[0])
+    if unit == "workday":
+        start = days.plus_days(first, -1) if nth > 0 else days.plus_days(last, 1)
+        return exact(days.plus(start, unit, nth), 0.95)
     if unit == "week":
         if span.grain not in ("month", "year", "quarter"):
             return None
+        if m.has("FULL"):
+            monday = days.nth_weekday((first, days.plus_days(last, -6)), 0, nth)
+            return Span(*days.week(monday), "week", 0.95)
         if span.grain == "year" and nth > 0:
             return Span(*days.iso_week(first.year, nth), "week", 0.95)
         return Span(*days.nth_week((first, last), nth), "week", 0.95)
@@ -215,7 +226,7 @@ def _together(context: Context, m: Match) -> Span | None:
         if scope.grain == "year" and part.month is not None and part.day is not None:
             return exact(days.day(bounds(scope)[0].year, part.month, part.day), 0.95)
         if scope.grain == "year" and part.event_year is not None:
-            return exact(part.event_year(bounds(scope)[0].year), 0.95)
+            return Span(*part.event_year(bounds(scope)[0].year), part.grain, 0.95)
         if scope.grain == "year" and part.month is not None and part.grain == "month":
             return Span(*days.month(bounds(scope)[0].year, part.month), "month", 0.95)
         if scope.grain == "year" and part.rule == "week number":
@@ -260,11 +271,13 @@ def _moved_date(context: Context, m: Match) -> Span | None:
     given = m.spans()[0]
     if given.month is None or given.day is None:
         return None
-    if m.has("WEEKDAY") or m.has("THIS"):
-        shift = 0
-    else:
-        shift = -1 if m.has("PREV") else 1
-    return exact(days.day(context.today.year + shift, given.month, given.day), 0.9)
+    today = context.today
+    found = days.day(today.year, given.month, given.day)
+    if not m.has("WEEKDAY") and m.has("PREV"):
+        found = found if found < today else days.day(today.year - 1, given.month, given.day)
+    elif not m.has("WEEKDAY") and m.has("NEXT"):
+        found = found if found > today else days.day(today.year + 1, given.month, given.day)
+    return exact(found, 0.9)
 
 
 @COMPOSED(
@@ -373,6 +386,32 @@ def _rest(context: Context, m: Match) -> Span | None:
     return Span(max(first, context.today), last, "day", 0.9, relative=True)
 
 
+@COMPOSED("beside a day", "(ON|THE)* BESIDE (OF|THE|ON|IN|TO)* DATE")
+@COMPOSED("beside a day", "DATE OF? BESIDE")
+def _day_beside(context: Context, m: Match) -> Span | None:
+    """ "On the eve of Thanksgiving", French "le lendemain de Noël"."""
+    away, span = m.number("BESIDE"), m.spans()[0]
+    if span.grain not in ("day", "season") or (span.grain == "season" and span.event_year is None):
+        return None
+    first, last = bounds(span)
+    return exact(days.plus_days(first if away < 0 else last, away), 0.9)
+
+
+@COMPOSED("beside a day", "(THE | IN | WITHIN) NUM UNIT (BEFORE | AFTER) (THE|OF)* DATE")
+def _units_beside(context: Context, m: Match) -> Span | None:
+    """ "The three days before Christmas", all of them."""
+    first, last = bounds(m.spans()[0])
+    count, unit = int(m.number("NUM")), unit_of(m.all("UNIT")[0])
+    if unit in ("weekend", "workday", "workweek") or not 1 <= count <= 999:
+        return None
+    if not m.has("THE") and context.language not in ("de", "fr"):
+        return None  # there "in den" and "dans les" have the article in them
+    if m.has("AFTER"):
+        start = days.plus_days(last, 1)
+        return Span(start, days.plus_days(days.plus(start, unit, count), -1), unit, 0.9)
+    return Span(days.plus(first, unit, -count), days.plus_days(first, -1), unit, 0.9)
+
+
 @COMPOSED("beside a day", "THE? (WEEKDAY | UNIT) (BEFORE | AFTER) (THE|OF)* DATE")
 def _beside(context: Context, m: Match) -> Span | None:
     """ "The Monday before 24 July", "the week after": what lies next to a named day."""
@@ -392,7 +431,7 @@ def _beside(context: Context, m: Match) -> Span | None:
         if not ahead:
             saturday = days.plus_days(first, -((first.weekday() - 6 - 1) % 7 + 1) - 1)
         return Span(saturday, days.plus_days(saturday, 1), "weekend", 0.9)
-    if unit in ("day", "week"):
+    if unit in ("day", "week", "fortnight"):
         length = days.DAYS_OF[unit]
         if ahead:
             return Span(days.plus_days(last, 1), days.plus_days(last, length), unit, 0.9)
@@ -410,6 +449,9 @@ def _after(context: Context, m: Match) -> Span | None:
     return _away(context, m, 1)
 
 
+@COMPOSED("away from a day", "DATE (OF|FROM|PBEFORE)* AMOUNT (PBEFORE|AGO)")
+@COMPOSED("away from a day", "AMOUNT BEFORE DATE")
+@COMPOSED("away from a day", f"PREAGO (AMOUNT | {DURATION}) (OF|FROM)+ DATE")
 @COMPOSED("away from a day", f"{DURATION} (BEFORE|AGO) (THE|OF|FROM|IN)* DATE")
 @COMPOSED("away from a day", f"DATE (OF|FROM|PBEFORE)* {DURATION} (PBEFORE|AGO)")
 @COMPOSED("away from a day", f"DATE PBEFORE {DURATION}")
@@ -429,15 +471,21 @@ def _away(context: Context, m: Match, sign: int) -> Span | None:
     return exact(found, 0.9, relative=True)
 
 
-@COMPOSED("part of the period", f"{_P} OF? (MONTHPHASE | YEARPHASE | PHASE)")
+_PHASE = "(WEEKPHASE | MONTHPHASE | QUARTERPHASE | YEARPHASE)"
+
+
+@COMPOSED("part of the period", f"{_PHASE} OF? {_P}")
+@COMPOSED("part of the period", f"{_P} OF? ({_PHASE} | PHASE)")
 def _phase(context: Context, m: Match) -> Span | None:
     span = scope(context, m)
-    wanted = "month" if m.has("MONTHPHASE") else "year" if m.has("YEARPHASE") else span.grain
-    if span.grain != wanted:
-        return None
-    return cut(context, span, m.word("MONTHPHASE", "YEARPHASE", "PHASE"))
+    phase = m.one(*PHASES)
+    if phase is None:
+        return cut(context, span, m.word("PHASE"))
+    unit, part = phase_of(phase)
+    return cut(context, span, part) if span.grain == unit else None
 
 
-@COMPOSED("part of the period", "MOD MONTHPHASE")
-def _phase_of_month(context: Context, m: Match) -> Span | None:
-    return cut(context, shifted(context, "month", shift_of(m)), m.word("MONTHPHASE"))
+@COMPOSED("part of the period", f"MOD {_PHASE}")
+def _moved_phase(context: Context, m: Match) -> Span | None:
+    unit, part = phase_of(m.all(*PHASES)[0])
+    return cut(context, shifted(context, unit, shift_of(m)), part)

@@ -70,6 +70,8 @@ def latest_month(context: Context, month: int) -> Span:
 
 
 def _range(context: Context, m: Match, year: int | None) -> Span:
+    if m.has("UDAY") and context.language == "ru":
+        raise LookupError("a length: два дня до 5 мая")
     first, second = (day_of_month(t) for t in m.all("DOM")[:2])
     month = m.number("MON")
     if second < first:
@@ -225,6 +227,16 @@ def _month_named_so(context: Context, m: Match) -> Span | None:
     return latest_month(context, m.number("MON"))
 
 
+@NAMED("months of the year", "MON (COMMA MON)+ COMMA? AND MON (OF | IN | COMMA)* YEAR")
+@NAMED("months of the year", "YEAR YMARK? OF? MON (COMMA MON)* (AND | COMMA) MON (?! DOM MDAY)")
+def _listed_months(context: Context, m: Match) -> Span | None:
+    """ "June, July and August 2024", Chinese "2024年5月和6月": from the first to the last."""
+    months = [int(str(token.value)) for token in m.all("MON")]
+    if months != sorted(set(months)):
+        return None
+    return months_until(m.number("YEAR"), months[0], months[-1])
+
+
 @NAMED("month and year", "MON DOT? LINK* UYEARS? OF? YEAR YMARK?")
 @NAMED("month and year", "MON UMONTH LINK* UYEARS? YEAR YMARK?")
 @NAMED("month and year", "YEAR UYEARS? LINK* MON")
@@ -237,9 +249,12 @@ def _month_and_year(context: Context, m: Match) -> Span:
 
 
 @NAMED("months of the year", "(FROM|BETWEEN)? MON DOT? (AND | SLASH) MON DOT? LINK* YEAR")
+@NAMED("months of the year", "FROM MON DOT (TO | DASH | UNTIL) MON DOT? LINK* YEAR")
+@NAMED("months of the year", "(FROM|BETWEEN)? MON DOT? (AND | SLASH) MON DOT? APOSTROPHE NUM")
 def _months_and_year(context: Context, m: Match) -> Span | None:
     first, last = (int(str(token.value)) for token in m.all("MON"))
-    return months_until(m.number("YEAR"), first, last)
+    year = m.number("YEAR") if m.has("YEAR") else year_of(context, m.all("NUM")[-1])
+    return months_until(year, first, last)
 
 
 def months_until(year: int, first: int, last: int) -> Span | None:
@@ -281,6 +296,8 @@ def _month_and_day(context: Context, m: Match) -> Span | None:
             return None  # "7月，一名": a day of a month has its 日
     if closing and m.after.kind in _UNITS:  # type: ignore[union-attr]
         return None
+    if closing and m.has("ON") and m.after.kind in chars_of("MON"):  # type: ignore[union-attr]
+        return None  # "we saw May on 12 April"
     spelled = number.kind in chars_of("NUM") and not number.text
     if m.has("WMONTH") and spelled and m.tokens.index(number) < m.tokens.index(m.all("MON")[0]):
         return None  # "one may ask"
@@ -318,6 +335,9 @@ def _numbers(context: Context, m: Match) -> Span | None:
 def _month(context: Context, m: Match) -> Span | None:
     if joined(m) or (m.has("NUM") and (m.before is None or m.before.kind not in _BEFORE_DAY)):
         return None  # French "les sept nains" are no September
+    only_article = m.has("WMONTH") and m.has("THE") and not m.has("OF", "IN")
+    if only_article and context.language == "en" and not context.is_capital(m.tokens[-1].start):
+        return None  # "the march on Washington"
     if m.before is not None and m.has("WMONTH") and m.before.kind in _CONNECTORS:
         other = m.back(2)  # "to march" is no month, "from January to March" is
         if other is None or other.kind not in MONTHS:

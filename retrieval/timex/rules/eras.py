@@ -20,6 +20,7 @@ ERAS = Rules()
 
 
 @ERAS("fiscal year", "(IN|THE|OF)* FISCAL UYEAR? OF? (YEAR|NUM)")
+@ERAS("fiscal year", "(IN|THE|OF)* YEAR YMARK? FISCAL UYEAR?")
 @ERAS("fiscal year", "(IN|THE|OF)* MOD FISCAL UYEAR?")
 def _fiscal_year(context: Context, m: Match) -> Span | None:
     start = context.settings.fiscal_year_start_month
@@ -53,7 +54,10 @@ _LINKS = "(OF|IN|COMMA|DASH|SLASH|THE)*"
 _YEAR_OF = "THE? UYEARS? YEAR YMARK?"
 
 _ANY = "(SEASON | LONESEASON)"
-_NTH = "(QN | HN | ORD UQUARTER | ORD UHALF | ORD (?= (AND|TO|DASH|UNTIL) THE? ORD UQUARTER))"
+_NTH = (
+    "(QN | HN | ORD UQUARTER | ORD UHALF "
+    "| (ORD | NUM DOT) (?= (AND|TO|DASH|UNTIL) THE? ORD UQUARTER))"
+)
 
 _TAIL = "(TO|PUNTIL|PBETWEEN|OF)*"
 
@@ -92,7 +96,7 @@ def _parts_of_year(context: Context, m: Match) -> Span | None:
 def parts_of_year(m: Match, year: int) -> Span | None:
     """From the first to the second quarter or half that a match names, in this year."""
     size = 6 if m.has("HN", "UHALF") else 3
-    first, last = (int(str(token.value)) for token in m.all("QN", "HN", "ORD"))
+    first, last = (int(str(token.value)) for token in m.all("QN", "HN", "ORD", "NUM"))
     if not 1 <= first < last <= 12 // size:
         return None
     span = days.months(year, size * (first - 1) + 1, size * last)
@@ -120,6 +124,13 @@ def _season_over_two_years(context: Context, m: Match) -> Span | None:
 @ERAS("season", f"YEAR YMARK? {_LINKS} (SEASON|LONESEASON)")
 def _season_of_year(context: Context, m: Match) -> Span:
     return season(context, m.number("SEASON", "LONESEASON"), m.number("YEAR"))
+
+
+@ERAS("season", "THE? (SEASON|LONESEASON) BEFORE THE? PREV (?! UNIT)")
+@ERAS("season", "THE? (SEASON|LONESEASON) AFTER THE? NEXT (?! UNIT)")
+def _season_but_one(context: Context, m: Match) -> Span:
+    """ "The summer before last"."""
+    return _nth_season(context, m.number("SEASON", "LONESEASON"), -2 if m.has("PREV") else 2)
 
 
 @ERAS("season", "(IN|THE)* (SEASON|LONESEASON) OF? APOSTROPHE NUM")
@@ -172,7 +183,10 @@ def _last_season(context: Context, m: Match) -> Span:
     return _nth_season(context, m.number("PREVSEASON"), -1)
 
 
-@ERAS("season", "(IN|SINCE) THE? SEASON (?! X SEASON | (OF|THE|IN)* (MOD | UNIT MOD | YEAROFF))")
+@ERAS(
+    "season",
+    "(IN|SINCE) THE? SEASON (?! X SEASON | (OF|THE|IN)* (MOD | UNIT MOD | YEAROFF | DATE))",
+)
 def _season(context: Context, m: Match) -> Span | None:
     if m.has("SINCE"):
         return None
@@ -298,6 +312,17 @@ def _numbered_weeks(context: Context, m: Match) -> Span | None:
     return Span(begin, end, "week", 0.9) if begin < end else None
 
 
+@ERAS("week number", "(IN|THE|FROM|BETWEEN)* UWEEK NUM (DASH|TO|AND|UNTIL) DATE")
+def _up_to_a_week(context: Context, m: Match) -> Span | None:
+    """ "Week 10 to week 12 of 2024"."""
+    end, number = m.spans()[0], m.all("NUM")[0]
+    if end.rule != "week number" or end.last is None or not number.text:
+        return None
+    year = days.plus_days(end.last, -3).year
+    begin = days.numbered_week(year, m.number("NUM"))[0]
+    return Span(begin, end.last, "week", 0.9) if begin < end.last else None
+
+
 @ERAS("week number", f"(IN|THE)* UWEEK OF? NUM {_LINKS} UYEARS? YEAR YMARK?")
 @ERAS("week number", f"YEAR YMARK? {_LINKS} UWEEK NUM")
 @ERAS("week number", f"YEAR YMARK? {_LINKS} ORD UWEEK")
@@ -312,10 +337,25 @@ def _numbered_week(context: Context, m: Match) -> Span | None:
 
 
 @ERAS(
+    "years", "IN (THE|UYEAR)* YEAR YMARK? (UYEAR | LOC)? AND YEAR (YMARK | UYEAR | LOC)* (?! UNIT)"
+)
+@ERAS("years", "YEAR YMARK AND YEAR YMARK | YEAR AND YEAR (UYEAR | LOC)")
+def _two_years(context: Context, m: Match) -> Span | None:
+    """ "In 2020 and 2021": years that follow each other."""
+    first, last = (int(str(token.value)) for token in m.all("YEAR"))
+    if last != first + 1 or not (plausible(context, first) and plausible(context, last)):
+        return None
+    return Span(*days.years(first, last), "year", 0.9, explicit=True)
+
+
+@ERAS(
     "year",
     "IN (OF|THE|DASH)* UYEAR? OF? YEAR YMARK? (?! DOT NUM | SLASH | DASH NUM | MON)",
 )
 @ERAS("year", "IN NUM YMARK")
+@ERAS(
+    "year", "NEAR (THE|IN|OF|UYEAR)* YEAR YMARK? (?! UNIT | UTIME | DASH | SLASH | DOT NUM | MON)"
+)
 @ERAS("year", "YEAR YMARK")
 @ERAS("year", "YEAR (UYEAR | LOC) (?! MON | OF? MON)")
 @ERAS("year", "NUM YMARK (?! AGO | LATER | UNIT | HALFWORD | PAFTER | PBEFORE | MON | WITHINPOST)")

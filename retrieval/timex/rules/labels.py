@@ -27,6 +27,7 @@ def _kinds(names: str) -> frozenset[str]:
 _YEAR, _NUMBER = _kinds("YEAR"), _kinds("NUM YEAR MD")
 _JOINING, _PARTS = _kinds("TO AND DASH UNTIL OF"), _kinds("EARLY MID LATE DASH THE")
 _DAYS = _kinds("MD")
+_MONTHS, _NUMBERING, _LINKING = _kinds("MON"), _kinds("NUM ORD ROMAN DOT"), _kinds("OF THE FROM")
 _DECADES, _ENDINGS = _kinds("DECADE"), _kinds("DECS")
 
 
@@ -42,6 +43,8 @@ def labels(folded: str, tokens: list[Token]) -> frozenset[int]:
                 found.update(_partner(tokens, at))
         elif kind in _DECADES or kind in _ENDINGS:
             found.update(_age(words, tokens, at))
+        if kind in _MONTHS or kind in _YEAR:
+            found.update(_street(words, tokens, at))
     return frozenset(found)
 
 
@@ -81,6 +84,20 @@ def _partner(tokens: list[Token], at: int) -> list[int]:
         and tokens[other].kind in _NUMBER
         and tokens[(at + other) // 2].kind in _JOINING
     ]
+
+
+def _street(words: list[str], tokens: list[Token], at: int) -> list[int]:
+    """What of a street's name stands up to a month or year: "rue du 4 Septembre"."""
+    first = at
+    while first > 0 and at - first < 5 and tokens[first - 1].kind in _NUMBERING | _LINKING:
+        first -= 1
+    linked = tokens[first].kind in _LINKING
+    if first < 1 or words[first - 1] not in _words("places" if linked else "ways"):
+        return []
+    numbered = any(token.kind in _NUMBERING for token in tokens[first:at])
+    if tokens[at].kind in _MONTHS and not numbered:
+        return []
+    return [tokens[place].start for place in range(first, at + 1)]
 
 
 def _age(words: list[str], tokens: list[Token], at: int) -> list[int]:

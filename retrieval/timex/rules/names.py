@@ -34,6 +34,7 @@ _TIMELY_AFTER = _kinds(
     "NUM ORD YEAR MON MOD AGO LATER DASH SLASH TO UNTIL EARLY MID LATE PART LOC UMONTH"
 )
 _NEAR = _kinds("BEFORE AFTER SINCE")
+_WEEKDAYS, _PARTS, _MODIFIERS = _kinds("DAY WDAY"), _kinds("PART"), _kinds("MOD")
 _POSSESSIVE, _AND, _THE = _kinds("OF"), _kinds("AND OR"), _kinds("THE A THIS MY")
 _DOT, _NUMBERS, _ORDINALS = _kinds("DOT"), _kinds("NUM ORD YEAR"), _kinds("ORD")
 _SHORT = frozenset({"jan"})
@@ -51,6 +52,7 @@ class _Clues:
     persons: frozenset[str]
     kin: frozenset[str]
     dated: frozenset[str]
+    titles: frozenset[str]
 
 
 @cache
@@ -161,6 +163,8 @@ class _Look:
         before, after = (_kind_beside(self.tokens, at, step) for step in (-1, 1))
         given = word in self.clues.given
         month = given and self.tokens[at].kind in _MONTHS
+        if self._in_a_title(at):
+            return True
         if " " in word or after in _TIMELY_AFTER:
             return before not in _TIMELY_BEFORE and self._has_surname(at)
         small = given and self.context.language in _SMALL
@@ -171,7 +175,7 @@ class _Look:
                 return self.capital(at) and self.proper(at - 2) and not self.opens(at - 2)
             if before in _SURELY_BEFORE or not month:
                 return False
-            if word in _SHORT and before not in _POSSESSIVE | _THE | _NEAR and self.ends(at + 1):
+            if word in _SHORT and before not in _POSSESSIVE | _THE | _NEAR and self._ends_there(at):
                 return True  # "a letter for Jan"
             return self._told_of(at) or (before not in _NEAR and self._has_surname(at))
         return (
@@ -182,6 +186,27 @@ class _Look:
             or (small and self.capital(at) and not self.opens(at))
             or (given and (month or self._asks_who(at)) and self._is_person(at))
         )
+
+    def _in_a_title(self, at: int) -> bool:
+        """ "The song Blue Monday", "the Sunday Times", "Monday Night Football"."""
+        if not self.capital(at):
+            return False
+        first = at
+        while first > 1 and at - first < 3 and self.proper(first - 1):
+            first -= 1
+        if self.word(first - 1) in self.clues.titles:
+            return True
+        if self.context.language != "en" or self.tokens[at].kind not in _WEEKDAYS:
+            return False
+        part = self.kind(at + 1) in _PARTS and self.capital(at + 1)
+        if part:
+            return self.proper(at + 2) and self._beside(at + 1, at + 2)
+        article = self.kind(at - 1) in _THE and self.kind(at - 1) not in _MODIFIERS
+        return article and self.proper(at + 1) and self._beside(at, at + 1)
+
+    def _ends_there(self, at: int) -> bool:
+        """Whether the sentence ends behind a short form, and its dot ends not only that."""
+        return self.ends(at + 1) and self.kind(at + 2) not in _TIMELY_AFTER
 
     def _told_of(self, at: int) -> bool:
         """ "Before April joined Acme": a clause, whose subject it is."""

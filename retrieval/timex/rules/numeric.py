@@ -7,6 +7,7 @@ becomes one opaque token, so that no rule takes a piece of it for a day or a yea
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from retrieval.timex.calendar.days import day, full_year, month
 from retrieval.timex.engine.grammar import DATE, OTHER, Context, Span, Token, kind_of
@@ -19,6 +20,9 @@ _RUN = re.compile(
     r"|(?P<date>\d{4}-\d{2}-\d{2})|(?<![a-z]-)(?P<run>\d+(?:(?:\s{0,2}[-/]\s{0,2}|[.:,])\d+)+)"
     r")(?![a-z_°]|[.,:/-]?\d|[/-][a-z])"
 )
+_VERSION = re.compile(
+    r"(?<![a-z0-9_])(?:v|ver|rev|rc|py|go|jdk|node)\d{1,6}(?:\.\d{1,6}){1,8}(?!\d)"
+)
 _SPLIT = re.compile(r"\s*([-/.:,])\s*")
 _COMPACT = re.compile(r"(?<![\w.])((?:19|20)\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?![\d_])")
 
@@ -27,7 +31,14 @@ MONTH_DAY = kind_of("MD")
 DASH = kind_of("DASH")
 
 
-def numeric_tokens(context: Context, folded: str) -> dict[int, list[Token]]:
+# "2024 - 7": a month of that year, unless a month follows that the 7 is a day of.
+_SPACED = re.compile(r"\d{4} - ?\d\d?")
+_FOLLOWING = re.compile(r"[.]?\s?(?:(?:de|of|van)\s)?([^\W\d_]+)")
+
+
+def numeric_tokens(
+    context: Context, folded: str, is_month: Callable[[str], bool]
+) -> dict[int, list[Token]]:
     """Tokens of codes, and of digit groups that are joined by marks, by the place they start at."""
     found: dict[int, list[Token]] = {}
     taken = bytearray(len(folded))
@@ -36,11 +47,19 @@ def numeric_tokens(context: Context, folded: str) -> dict[int, list[Token]]:
         if not any(taken[start:end]):
             found[start] = tokens
             taken[start:end] = b"\1" * (end - start)
+    for hit in _VERSION.finditer(folded):
+        if not any(taken[hit.start() : hit.end()]):
+            found[hit.start()] = [Token(OTHER, None, hit.start(), hit.end())]
+            taken[hit.start() : hit.end()] = b"\1" * (hit.end() - hit.start())
     for hit in _RUN.finditer(folded):
         start, end = hit.span()
         if any(taken[start:end]):
             continue
         written = hit["iso"] or hit["date"] or hit["run"]
+        if _SPACED.fullmatch(written):
+            following = _FOLLOWING.match(folded, end)
+            if following is not None and is_month(following[1]):
+                continue
         found[start] = _read(context, written, start, end)
     for hit in _COMPACT.finditer(folded):
         if any(taken[hit.start() : hit.end()]):

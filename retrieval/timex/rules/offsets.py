@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 from retrieval.timex.calendar import days
-from retrieval.timex.calendar.spans import amounts, moved, shift_of, shifted
-from retrieval.timex.engine.grammar import Context, Match, Rules, Span, Token, chars_of, kind_of
+from retrieval.timex.calendar.spans import (
+    amounts,
+    count_of,
+    moved,
+    plausible,
+    shift_of,
+    shifted,
+    unit_of,
+)
+from retrieval.timex.engine.grammar import (
+    Context,
+    Match,
+    Rules,
+    Span,
+    Token,
+    change,
+    chars_of,
+    kind_of,
+)
 from retrieval.timex.rules.dates import exact
+from retrieval.timex.rules.eras import part_of_year, season
+from retrieval.timex.rules.holidays import in_year_of
 from retrieval.timex.rules.relative import DURATION
 
 OFFSETS = Rules()
@@ -20,6 +39,8 @@ TIMED = Rules()
     "weekday away",
     f"ON? THE? WEEKDAY COMMA? PRELATER {DURATION} (?! AFTER | BEFORE | FROM | PAFTER | SINCE)",
 )
+@OFFSETS("weekday away", f"ON? THE? WEEKDAY (OF | COMMA)? PREAGO {DURATION}")
+@OFFSETS("weekday away", f"PREAGO {DURATION} AGO? (COMMA? (ON | IN) THE? | COMMA THE) WEEKDAY")
 @OFFSETS("weekday away", f"{DURATION} (LATER | AGO) COMMA? ON? THE? WEEKDAY")
 @OFFSETS("weekday away", f"PRELATER {DURATION} LATER? COMMA? ON THE? WEEKDAY")
 def _weekday_away(context: Context, m: Match) -> Span | None:
@@ -27,7 +48,7 @@ def _weekday_away(context: Context, m: Match) -> Span | None:
     before = m.before
     if before is not None and m.tokens[0].kind in _COUNTS and before.kind in _LENGTHENED:
         return None
-    away = moved(context.today, amounts(m), -1 if m.has("AGO") else 1)
+    away = moved(context.today, amounts(m), -1 if m.has("AGO", "PREAGO") else 1)
     monday = days.week(away)[0]
     return exact(days.plus_days(monday, m.number("WEEKDAY") - 1), 0.9, relative=True)
 
@@ -38,11 +59,13 @@ _LENGTHENED = frozenset().union(*map(chars_of, ["PREV", "PAST", "NEXT", "COMING"
 
 @OFFSETS(
     "days of the week",
-    "(FROM|BETWEEN)? WEEKDAY (TO|AND|DASH|UNTIL) WEEKDAY (OF|IN|COMMA|THE|FROM)* MOD UWEEK",
+    "(FROM|BETWEEN|OF)? THE? WEEKDAY FROM? (TO|AND|DASH|UNTIL) THE? WEEKDAY "
+    "(OF|IN|ON|COMMA|THE|FROM)* (MOD UWEEK | UWEEK MOD | WEEKOFF)",
 )
 def _weekdays_of_week(context: Context, m: Match) -> Span | None:
     first, last = (int(str(token.value)) - 1 for token in m.all("WEEKDAY"))
-    monday = days.plus_days(days.week(context.today)[0], 7 * shift_of(m))
+    weeks = m.number("WEEKOFF") if m.has("WEEKOFF") else shift_of(m)
+    monday = days.plus_days(days.week(context.today)[0], 7 * weeks)
     if first > last:
         return None
     return Span(
@@ -65,6 +88,98 @@ def _weekday_but_one(context: Context, m: Match) -> Span:
     else:
         found = days.plus_days(today, -((today.weekday() - weekday - 1) % 7 + 1) - 7)
     return exact(found, 0.9, relative=True)
+
+
+@OFFSETS("weekday away", "ON? THE? WEEKDAY UWEEK (?= STOP | DOT | COMMA | PART | $)")
+@OFFSETS("weekday away", "(A | NUM) UWEEK ON THE? WEEKDAY (?! AGO | LATER)")
+@OFFSETS("weekday away", "(WEEKDAY | REL) INWEEKS")
+def _weeks_behind(context: Context, m: Match) -> Span | None:
+    """ "Tuesday week", "a week on Friday", French "mardi en huit": so long after the coming one."""
+    if m.has("UWEEK") and (m.all("UWEEK")[0].value == 2 and not m.has("NUM")):
+        return None
+    before = m.before
+    if before is not None and before.text in _REPEATED and not m.has("INWEEKS"):
+        return None  # "once a week on Friday"
+    if m.has("REL"):
+        start = days.plus_days(context.today, m.number("REL"))
+    else:
+        gap = (m.number("WEEKDAY") - 1 - context.today.weekday() - 1) % 7 + 1
+        start = days.plus_days(context.today, gap)
+    later = m.number("INWEEKS") if m.has("INWEEKS") else 7 * int(count_of(m.one("A", "NUM")))
+    return exact(days.plus_days(start, later), 0.9, relative=True)
+
+
+_REPEATED = frozenset(["once", "twice", "thrice", "times", "days", "hours"])
+
+
+_NAMED = "(HOLIDAY | SEASON | LONESEASON | MON | QN | HN | ORD UQUARTER)"
+
+
+@OFFSETS("years ago", f"(ON|IN|THE)* {_NAMED} (OF | COMMA)? (NUM | A) UYEARS AGO")
+@OFFSETS(
+    "years ago",
+    f"(ON|IN|THE)* {_NAMED} (OF | COMMA)? PREAGO (NUM | A) UYEARS AGO? (?! AND | HALFWORD)",
+)
+def _years_ago(context: Context, m: Match) -> Span | None:
+    """ "Christmas three years ago", German "im Sommer vor drei Jahren"."""
+    year = context.today.year - int(count_of(m.all("NUM", "A")[-1]))
+    if m.has("HOLIDAY"):
+        return in_year_of(context, m, year)
+    if m.has("MON"):
+        return Span(*days.month(year, m.number("MON")), "month", 0.9, relative=True)
+    if m.has("SEASON", "LONESEASON"):
+        return season(context, m.number("SEASON", "LONESEASON"), year)
+    return change(part_of_year(m, year), relative=True, explicit=False)
+
+
+_PERIODS = (
+    "(MOD (UYEAR | UMONTH | UWEEK) | (UYEAR | UMONTH | UWEEK) MOD | YEAROFF | MONTHOFF | WEEKOFF)"
+)
+
+
+@OFFSETS("the same day", f"ON? THE? (SAMEDAY | THIS UDAY) (OF|IN|COMMA|ON|THE)* {_PERIODS}")
+@OFFSETS("the same day", "ON? THE? (SAMEDAY | THIS UDAY) (OF|IN|COMMA|ON|THE)* UYEARS? YEAR YMARK?")
+def _same_day(context: Context, m: Match) -> Span | None:
+    """ "This time last year", "on this day in 2020"."""
+    today = context.today
+    if m.has("YEAR"):
+        if not plausible(context, m.number("YEAR")):
+            return None
+        return exact(days.day(m.number("YEAR"), today.month, today.day), 0.95)
+    for kind, unit in (("YEAROFF", "year"), ("MONTHOFF", "month"), ("WEEKOFF", "week")):
+        if m.has(kind):
+            return exact(days.plus(today, unit, m.number(kind)), 0.95, relative=True)
+    unit = unit_of(m.all("UYEAR", "UMONTH", "UWEEK")[0])
+    shift = shift_of(m) if not m.has("THIS") else _shift(m)
+    return exact(days.plus(today, unit, shift), 0.95, relative=True)
+
+
+def _shift(m: Match) -> int:
+    """That of the period, behind "this day"."""
+    token = m.all("MOD")[-1]
+    if isinstance(token.value, int):
+        return token.value
+    if token.kind in chars_of("PREV"):
+        return -1
+    return 0 if token.kind in chars_of("THIS") else 1
+
+
+@OFFSETS(
+    "days of the week", "OF? ORD TO (ORD | WEEKDAY) (OF|IN|FROM)+ THE? (MOD UWEEK | UWEEK MOD)"
+)
+def _numbered_weekdays(context: Context, m: Match) -> Span | None:
+    """Portuguese "de segunda a sexta da semana passada": Monday is the second day."""
+    if "numbered_weekdays" not in context.options:
+        return None
+    monday = days.plus_days(days.week(context.today)[0], 7 * shift_of(m))
+    first, last = (
+        int(str(token.value)) - (1 if token.kind in chars_of("WEEKDAY") else 2)
+        for token in m.all("ORD", "WEEKDAY")
+    )
+    if not 0 <= first < last <= 6:
+        return None
+    ends = days.plus_days(monday, first), days.plus_days(monday, last)
+    return Span(*ends, "day", 0.95, relative=True)
 
 
 _CLOCKS = "CLOCK ((DASH | TO | UNTIL | AND) CLOCK (?! (COMMA | ON)* THE? DATE))?"

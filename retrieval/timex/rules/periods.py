@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from retrieval.timex.calendar import days
 from retrieval.timex.calendar.spans import (
+    FEW,
     amounts,
     earlier_in,
     later_in,
@@ -18,6 +19,7 @@ from retrieval.timex.engine.grammar import (
     Match,
     Rules,
     Span,
+    Token,
     any_of,
     change,
     chars_of,
@@ -82,7 +84,9 @@ def _beside_period(context: Context, m: Match) -> Span | None:
     return shifted(context, units.pop(), shift_of(m) + (-1 if m.has("BEFORE") else 1))
 
 
-@PERIODS("calendar period", "THE? MOD UNIT (?! (OF|IN) (THE|OF)* (MON|YEAR|UNIT|MOD UNIT|DATE))")
+@PERIODS(
+    "calendar period", "THE? MOD UNIT (?! FULL | (OF|IN) (THE|OF)* (MON|YEAR|UNIT|MOD UNIT|DATE))"
+)
 @PERIODS("calendar period", "THE? MOD UYEAR (?= OF MON)")
 @PERIODS("calendar period", "THE? (THIS|NEXT) UNIT")
 @PERIODS("calendar period", "THE? UNIT (OF|THE)* MOD (?! UNIT | OF MON | MON)")
@@ -100,7 +104,34 @@ def _moved_period(context: Context, m: Match) -> Span | None:
             return None  # Russian "сколько дней это займёт"
     elif _is_part(m):
         return None
-    return shifted(context, unit_of(m.all("UNIT")[0]), shift_of(m))
+    unit = unit_of(m.all("UNIT")[0])
+    counted = m.before is not None and m.before.kind in _COUNTS | _ORDINALS
+    if m.all("UNIT")[0].value == 2 and context.language in _PLURALS and not counted:
+        few = _few(context, unit, modifier)
+        if few is not None:
+            return few
+    weekly = "weekday_of_this_week" in context.options
+    if unit == "weekend" and modifier is not None and _is_coming(modifier) and not weekly:
+        return shifted(context, unit, context.today.weekday() > 4)
+    return shifted(context, unit, shift_of(m))
+
+
+# Languages whose lists tell one unit from several; a Swedish genitive stands among the latter.
+_PLURALS = frozenset({"en", "de", "fr", "es", "it", "pt", "nl"})
+
+
+def _few(context: Context, unit: str, modifier: Token | None) -> Span | None:
+    """ "In the last weeks", without a number: a few of them, up to today or from tomorrow on."""
+    if modifier is None or (isinstance(modifier.value, int) and modifier.value not in (1, -1)):
+        return None
+    if modifier.kind in chars_of("PREV"):
+        return rolling(context, [(FEW, unit)], -1)
+    return rolling(context, [(FEW, unit)], 1, True) if modifier.kind in chars_of("NEXT") else None
+
+
+def _is_coming(modifier: Token) -> bool:
+    """Whether it is "coming", the first ahead, and not "next", that of next week."""
+    return modifier.kind in chars_of("NEXT") and modifier.value == 1
 
 
 def _is_part(m: Match) -> bool:

@@ -81,6 +81,25 @@ def _shared_month(context: Context, m: Match) -> Span | None:
     return change(start, last=last, rule="from to") if last > start.first else None
 
 
+@NUMBERS("from to", f"(FROM|BETWEEN)? THE? MD DOT? (TO|UNTIL|DASH) THE? DATE {_TAIL}")
+@NUMBERS("from to", f"(FROM|BETWEEN) THE? (ORD | NUM DOT?) (TO|UNTIL|DASH|AND) THE? DATE {_TAIL}")
+def _up_to_a_date(context: Context, m: Match) -> Span | None:
+    """German "vom 3.5. bis 7.5.2024", "vom 3. bis 7.5.2024": the end says month and year."""
+    end = m.spans()[-1]
+    if end.rule != "numeric date" or end.last is None:
+        return None
+    if m.has("MD"):
+        first = _with_year(m.spans()[0], end.last.year)
+        if first > end.last:
+            first = _with_year(m.spans()[0], end.last.year - 1)
+    else:
+        number = m.all("ORD", "NUM")[0]
+        if not number.text:
+            return None
+        first = days.day(end.last.year, end.last.month, m.number("ORD", "NUM"))
+    return change(end, first=first, rule="from to") if first < end.last else None
+
+
 @NUMBERS("from to", f"(FROM|BETWEEN)? MD (FROM|TO|UNTIL|DASH|AND) MD (COMMA? YEAR)? {_TAIL}")
 def _days_and_months(context: Context, m: Match) -> Span | None:
     first, last = m.spans()
@@ -116,6 +135,14 @@ def between(context: Context, start: Span, end: Span) -> Span | None:
     if start.first is None or end.last is None:
         return None
     first, last = start.first, end.last
+    if start.event_year is not None and end.explicit and end.first is not None:
+        first = start.event_year(end.first.year)[0]
+        if first > last:
+            first = start.event_year(end.first.year - 1)[0]
+    elif end.event_year is not None and last < first:
+        last = end.event_year(first.year)[1]
+        if last < first:
+            last = end.event_year(first.year + 1)[1]
     if start.weekday is not None and end.weekday is not None and start.relative == end.relative:
         last = days.plus_days(first, (end.weekday - start.weekday) % 7)
     elif end.weekday is not None and start.grain in ("day", "week"):
@@ -288,6 +315,15 @@ def _as_of(context: Context, m: Match) -> Span | None:
     """What held as of a time happened up to its end."""
     span = _point(context, m)
     if span is None or span.last is None:
+        return None
+    return change(span, first=None, part="", whole=None)
+
+
+@OPEN("until", f"(TO | WITHIN) {_FILL} DATE")
+def _until_the_end(context: Context, m: Match) -> Span | None:
+    """ "Through the end of May", French "d'ici la fin du mois"."""
+    span = m.spans()[0]
+    if span.part != "late":
         return None
     return change(span, first=None, part="", whole=None)
 

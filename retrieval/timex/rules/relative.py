@@ -15,6 +15,7 @@ from retrieval.timex.calendar.spans import (
     offset,
     rolling,
     shift_of,
+    shifted,
     unit_of,
 )
 from retrieval.timex.engine.grammar import (
@@ -48,6 +49,8 @@ _NOT_OF_A_PERIOD = "(?! (OF|IN) (THE|OF)* (MOD UNIT | MON | DATE | UYEARS? YEAR)
 def _back(context: Context, m: Match) -> Span:
     parts = amounts(m)
     if len(parts) == 1:
+        if parts[0][1] == "weekend":
+            return shifted(context, "weekend", -int(parts[0][0]))
         loose = m.one("FEW", "COUPLE")
         if loose is not None:
             kind = FEW if loose.kind in chars_of("FEW") else COUPLE
@@ -153,7 +156,7 @@ def _from_day(context: Context, m: Match) -> Span:
 @RELATIVE("ago", "UNIT AGO")
 @RELATIVE("ago", "PREAGO UNIT (?! MOD | ORD | OF | NUM | YEAR | PSINCE)")
 def _ago(context: Context, m: Match) -> Span | None:
-    if _counted_from(m):
+    if _counted_from(m) or (m.has("PREAGO") and _from_a_date(m)):
         return None
     first = m.tokens[m.tokens[0].kind in chars_of("PREAGO")]
     led = first.kind in chars_of("UNIT")
@@ -169,9 +172,28 @@ def _ago(context: Context, m: Match) -> Span | None:
         return Span(None, None, "none", void=True)
 
 
+def _from_a_date(m: Match) -> bool:
+    """Whether a date in full is what a length is counted from: Korean "5월 5일 이틀 전", Arabic
+    "two days before (of) 5 May"."""
+    if m.has("PREAGO"):
+        link, day = m.after, m.ahead(2)
+        if link is None or link.kind not in chars_of("OF") | chars_of("FROM"):
+            return False
+    else:
+        day = m.before
+    return day is not None and isinstance(day.value, Span) and day.value.explicit
+
+
 def _counted_from(m: Match) -> bool:
     """Whether the duration is counted from a day just named, as in "two days from tomorrow"."""
     before, first = m.before, m.back(2)
+    if before is not None and before.kind in _HOLIDAY:
+        return True  # Korean "크리스마스 이틀 전"
+    if first is not None and first.kind in _HOLIDAY and before is not None:
+        return before.kind in _LINKS_BACK or before.kind in _YEAR
+    third = m.back(3)
+    if first is not None and first.kind in _YEAR and third is not None:
+        return third.kind in _HOLIDAY and before is not None and before.kind in _LINKS_BACK
     return (
         before is not None
         and first is not None
@@ -180,6 +202,7 @@ def _counted_from(m: Match) -> bool:
     )
 
 
+_HOLIDAY, _YEAR = chars_of("HOLIDAY"), chars_of("YEAR")
 _LINKS_BACK = frozenset().union(*map(chars_of, ["FROM", "OF", "PSINCE", "PAFTER"]))
 
 _DAYS = frozenset().union(*map(chars_of, ["REL", "DATE", "EITHER", "DAY", "FROM"]))
@@ -203,12 +226,14 @@ def _adjacent(context: Context, m: Match) -> Span:
     return Span(days.plus(today, unit, near), days.plus(today, unit, far), unit, 0.8, relative=True)
 
 
-@RELATIVE("ago", "AMOUNT (AGO | PBEFORE) | PREAGO AMOUNT")
+@RELATIVE("ago", "AMOUNT (AGO | PBEFORE) | PREAGO AMOUNT AGO?")
 @RELATIVE("from now", "AMOUNT (LATER | PAFTER) | PRELATER AMOUNT (?! PREV | PAST | NEXT | COMING)")
 @RELATIVE("rolling", "(PREV | PAST | LASTORD) AMOUNT | AMOUNT (PREV | PAST)")
 @RELATIVE("rolling ahead", "(NEXT | COMING) AMOUNT | AMOUNT (NEXT | COMING)")
-def _amount(context: Context, m: Match) -> Span:
+def _amount(context: Context, m: Match) -> Span | None:
     """One word for several units: Korean 사흘, three days; Arabic شهرين, two months."""
+    if m.has("AGO", "PBEFORE", "PREAGO") and (_counted_from(m) or _from_a_date(m)):
+        return None
     count, unit = offset(m.word("AMOUNT"))
     away = m.has("AGO", "PREAGO", "PBEFORE")
     if not away and m.has("PREV", "PAST", "LASTORD", "NEXT", "COMING"):
@@ -275,7 +300,7 @@ def _hours(context: Context, m: Match) -> Span:
 
 @RELATIVE("ago", "COUNT OF? UTIME AGO")
 @RELATIVE("ago", "PREAGO COUNT OF? UTIME")
-@RELATIVE("from now", "PRELATER COUNT UTIME LATER?")
+@RELATIVE("from now", "PRELATER COUNT UTIME LATER? (?! PREV | PAST)")
 @RELATIVE("from now", "COUNT UTIME LATER")
 def _time_away(context: Context, m: Match) -> Span:
     minutes = count_of(m.one("COUNT")) * days.MINUTES_OF[unit_of(m.all("UTIME")[0])]
@@ -283,6 +308,13 @@ def _time_away(context: Context, m: Match) -> Span:
         minutes /= 60
     sign = -1 if m.has("AGO", "PREAGO") else 1
     return exact(days.later(context.now, sign * minutes).date(), 0.9, relative=True)
+
+
+@RELATIVE("ago", "A? HALFHOUR AGO | PREAGO A? HALFHOUR | (PREV | PAST) HALFHOUR")
+@RELATIVE("from now", "A? HALFHOUR LATER | PRELATER A? HALFHOUR")
+def _half_hour_away(context: Context, m: Match) -> Span:
+    ahead = m.has("LATER", "PRELATER") and not m.has("AGO")
+    return exact(days.later(context.now, 30 if ahead else -30).date(), 0.9, relative=True)
 
 
 @RELATIVE("weekdays away", "PRELATER NUM WEEKDAY (?! X)")
@@ -305,9 +337,12 @@ def _weekdays_away(context: Context, m: Match) -> Span:
 @RELATIVE("rolling", "UNIT NUM (PREV|PAST)")
 @RELATIVE("rolling", "LASTORD NUM UNIT (?! OF | IN)")
 @RELATIVE("rolling", f"IN? THE? PAST (THE|OF)* {DURATION}")
+@RELATIVE("rolling", "IN? THE? (PREV | PAST) UNIT AND A? HALFWORD")
 def _last_units(context: Context, m: Match) -> Span | None:
     if _one_of_several(m) or _counted_from(m):
         return None
+    if m.before is not None and m.before.kind in _HOLIDAY:
+        return None  # Chinese 前 behind a feast is "before"
     if m.tokens[0].kind in chars_of("UNIT"):  # Arabic "the days the seven last"
         if "number_after" not in context.options:
             return None
@@ -385,8 +420,10 @@ def _next_units(context: Context, m: Match) -> Span | None:
 
 
 @RELATIVE("period", "PERIOD")
-def _lexical_period(context: Context, m: Match) -> Span:
+def _lexical_period(context: Context, m: Match) -> Span | None:
     """Words that name a span by themselves: the value holds two offsets, such as "-3d -1d"."""
+    if m.before is not None and m.before.kind in _HOLIDAY:
+        return None
     offsets = [offset(written) for written in m.word("PERIOD").split()]
     first, last = (days.plus(context.today, unit, count) for count, unit in offsets)
     return Span(first, last, "day", 0.85, relative=True)
@@ -400,9 +437,20 @@ def _day_of_year(context: Context, m: Match) -> Span:
     return exact(days.plus_days(then, m.number("REL")), 0.95, relative=True)
 
 
-@RELATIVE("day", "REL (OF? PART | COLON)?")
-def _relative_day(context: Context, m: Match) -> Span:
+@RELATIVE("day", "REL (OF? PART | COLON)? (?! LASTORD (OF|IN))")
+def _relative_day(context: Context, m: Match) -> Span | None:
+    if m.all("REL")[0].kind in chars_of("BESIDE") and m.after is not None:
+        ahead = m.after if m.after.kind not in _LINKS else m.ahead(2)
+        if ahead is not None and ahead.kind in _NAMED:
+            return None  # Swedish "dagen efter påsk" is no tomorrow
+    if m.all("REL")[0].kind in chars_of("BESIDE") and m.before is not None:
+        behind = m.before if m.before.kind not in chars_of("OF") else m.back(2)
+        if behind is not None and (behind.kind in _HOLIDAY or isinstance(behind.value, Span)):
+            return None  # Chinese 国庆节前一天
     return exact(days.plus_days(context.today, m.number("REL")), relative=True)
+
+
+_NAMED = any_of("HOLIDAY DATE MON NUM ORD MD")
 
 
 @RELATIVE("part of the day", "(THIS | NEXT | PREV) PART")

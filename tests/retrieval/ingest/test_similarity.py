@@ -409,3 +409,25 @@ def test_scores_are_shares(a: str, b: str, company: float, seen: float) -> None:
     assert 0 <= score(alike(a, b), company, seen) <= 1 + 1e-9
     assert bare(bare(a)) == bare(a)
     assert alike(a, a) == SAME
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    pairs(
+        """
+        St. Louis | Saint Louis
+        St Petersburg | Saint Petersburg
+        Mt. Fuji | Mount Fuji
+        Ft. Worth | Fort Worth
+        Univ. of Oslo | University of Oslo
+        Dept. of Health | Department of Health
+        """
+    ),
+)
+def test_words_that_are_usually_written_short(a: str, b: str) -> None:
+    assert alike(a, b) == 1.0
+
+
+def test_a_short_word_alone_stands_for_nothing() -> None:
+    assert alike("St.", "Saint") < 1.0
+    assert alike("Elm St", "Elm Saint") == 0.0

@@ -126,3 +126,12 @@ def test_a_reason_is_one_line_and_names_the_cure() -> None:
     )
     assert "DB_STATEMENT_CACHE_SIZE" in reason(error("26000", "no such statement"))
     assert reason(TimeoutError()) == "TimeoutError"
+
+
+@pytest.mark.parametrize("code", ["XX000", "0A000", "22023", "42704", "F0000"])
+@pytest.mark.parametrize("severity", ["FATAL", "PANIC"])
+def test_whatever_ends_a_session_is_no_fault_of_the_statement(code: str, severity: str) -> None:
+    """So poolers answer that have no place ("XX000"), and servers that refuse a setting."""
+    found = fault(error(code, severity=severity))
+    assert found is not None
+    assert (found.verdict, found.drop) == ("gone", True)

@@ -107,7 +107,7 @@ def test_an_event_is_read_for_a_few_hundred_characters() -> None:
 
 
 @given(st.lists(st.sampled_from(NASTY), min_size=1, max_size=12), st.integers(1, 60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_mixture_takes_long(units: list[str], times: int) -> None:
     text = ("".join(units) * times)[:3_000]
     for call in READERS.values():

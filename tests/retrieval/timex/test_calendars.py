@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from retrieval.timex.calendar import calendars
-from retrieval.timex.rules.holidays import holiday
+from retrieval.timex.rules.holidays import feast
 from tests.retrieval.timex.days_of import Days, read
 
 pytestmark = pytest.mark.unit
@@ -37,7 +37,8 @@ def day(text: str) -> Days:
     ],
 )
 def test_a_feast_in_a_year(code: str, year: int, expected: str) -> None:
-    assert holiday(code)(year) == date.fromisoformat(expected)
+    only = date.fromisoformat(expected)
+    assert feast(code)(year) == (only, only)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,42 @@ def test_a_feast_in_a_year(code: str, year: int, expected: str) -> None:
 )
 def test_years_that_no_table_has(code: str, year: int) -> None:
     with pytest.raises(OverflowError):
-        holiday(code)(year)
+        feast(code)(year)
+
+
+@pytest.mark.parametrize(
+    ("code", "year", "expected"),
+    [
+        ("rosh+0", 2020, "2020-09-19"),
+        ("rosh+0", 2024, "2024-10-03"),
+        ("rosh+9", 2021, "2021-09-16"),
+        ("pesach+0", 2019, "2019-04-20"),
+        ("pesach-30", 2023, "2023-03-07"),
+        ("hanukkah", 2022, "2022-12-18"),
+        ("hanukkah", 2024, "2024-12-25"),
+        ("diwali", 2018, "2018-11-07"),
+        ("diwali", 2020, "2020-11-14"),
+        ("diwali", 2024, "2024-10-31"),
+        ("11-16/3", 2023, "2023-11-22"),  # the Wednesday from 16 November on
+        ("6-19/5", 2024, "2024-06-21"),
+    ],
+)
+def test_a_feast_of_other_rules(code: str, year: int, expected: str) -> None:
+    only = date.fromisoformat(expected)
+    assert feast(code)(year) == (only, only)
+
+
+@pytest.mark.parametrize(
+    ("code", "year", "first", "last"),
+    [
+        ("islamic9", 2024, "2024-03-11", "2024-04-09"),
+        ("islamic12", 2023, "2023-06-19", "2023-07-18"),
+        ("easter-7~easter-1", 2024, "2024-03-24", "2024-03-30"),
+        ("12-31~1-1", 2023, "2023-12-31", "2024-01-01"),
+    ],
+)
+def test_a_feast_of_several_days(code: str, year: int, first: str, last: str) -> None:
+    assert feast(code)(year) == (date.fromisoformat(first), date.fromisoformat(last))
 
 
 def test_chinese_months_and_years() -> None:

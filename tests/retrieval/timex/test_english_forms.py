@@ -209,9 +209,90 @@ SAID_OTHERWISE = {
     "from summer 2022 to winter 2023": "2022-06-01 2024-02-29",
     "winter 2022/23": "2022-12-01 2023-02-28",
     "winter 2022-2023": "2022-12-01 2023-02-28",
+    "can we meet Tuesday week?": "2025-07-01",
+    "is she free a week on Friday": "2025-06-27",
+    "are we on for Friday week": "2025-06-27",
+    "where was I on the eve of New Year's Day 2024": "2023-12-31",
+    "on the eve of Thanksgiving 2023": "2023-11-22",
+    "notes from the last full week of May": "2025-05-19 2025-05-25",
+    "the first full week of March 2024": "2024-03-04 2024-03-10",
+    "what did we do in Holy Week 2024": "2024-03-24 2024-03-30",
+    "between Christmas and New Year 2023": "2022-12-25 2023-01-01",
+    "what must be done by the end of Q2": "- 2025-06-30",
+    "two weekends ago": "2025-06-07 2025-06-08",
+    "the first working day of June 2025": "2025-06-02",
+    "the last business day of May 2025": "2025-05-30",
+    "Christmas Day three years ago": "2022-12-25",
+    "three Christmases ago": "2022-12-25",
+    "circa 1998": "1998-01-01 1998-12-31",
+    "what changed during 2020 and 2021": "2020-01-01 2021-12-31",
+    "over the last year and a half": "2023-12-18 2025-06-18",
+    "where were we this time last year": "2024-06-18",
+    "same day last year": "2024-06-18",
+    "on this day last year": "2024-06-18",
+    "on this day last month": "2025-05-18",
+    "on this day in 2020": "2020-06-18",
+    "through the end of May": "- 2025-05-31",
+    "3 May 2024 – 7 May 2024": "2024-05-03 2024-05-07",
+    "June & July 2024": "2024-06-01 2024-07-31",
+    "June, July and August 2024": "2024-06-01 2024-08-31",
+    "during Ramadan 2024": "2024-03-11 2024-04-09",
+    "the three days before Christmas 2023": "2023-12-22 2023-12-24",
+    "the two weeks after Easter 2024": "2024-04-01 2024-04-14",
+    "at the turn of the year 2023/24": "2023-12-31 2024-01-01",
+    "two and a half years back": "2022-12-18",
+    "on Halloween night 2023": "2023-10-31",
+    "the Easter weekend of 2024": "2024-03-30 2024-03-31",
+    "on Veterans Day two years ago": "2023-11-11",
+    "Diwali 2024": "2024-10-31",
+    "Hanukkah 2024": "2024-12-25",
+    "Who sang Manic Monday?": "none",
+    "Who reads the Sunday Times?": "none",
+    "Who led the march on Washington?": "none",
+    "Is the ratio 16/9?": "none",
+    "Who plays in Monday Night Football?": "none",
+    'Who wrote "The Day After Tomorrow"?': "none",
+    'Who said "I will call you tomorrow"?': "none",
+    "who sings “Friday I'm in Love”?": "none",
+    "Who directed the film Friday?": "none",
+    "Passover 2024": "2024-04-23",
+    "the first night of Hanukkah 2023": "2023-12-07",
+    "who visited between Easter and Pentecost 2024": "2024-03-31 2024-05-19",
+    "from Halloween to Christmas 2023": "2023-10-31 2023-12-25",
+    "what happened in the fortnight before Christmas 2023": "2023-12-11 2023-12-24",
+    "June 12 & 13": "2025-06-12 2025-06-13",
+    "in the coming weeks": "2025-06-19 2025-07-09",
+    "the 2023 fiscal year": "2023-01-01 2023-12-31",
+    "by year-end 2023": "- 2023-12-31",
+    "at month-end": "2025-06-16 2025-06-30",
+    "week 10 to week 12 of 2024": "2024-03-04 2024-03-24",
+    "from Jan. to Mar. 2024": "2024-01-01 2024-03-31",
+    "Jan/Feb '24": "2024-01-01 2024-02-29",
+    "the summer before last": "2023-06-01 2023-08-31",
+    "on Christmas morning 2023": "2023-12-25",
+    "Black Friday week 2023": "2023-11-20 2023-11-26",
+    "Is the Tuesday Club real?": "none",
+    "the second Sunday of Advent 2023": "2023-12-10",
+    "the spring before last": "2024-03-01 2024-05-31",
+    "a couple of months back": "2025-03-20 2025-05-19",
+    "at Christmas two years ago": "2023-12-25",
+    "in Q4 two years ago": "2023-10-01 2023-12-31",
 }
 
 
 @pytest.mark.parametrize(("text", "days"), SAID_OTHERWISE.items())
 def test_form(text: str, days: str) -> None:
     assert read(text) == written(days)
+
+
+def test_a_version_behind_its_letter_is_no_date_in_any_language() -> None:
+    assert read("is v3.11.4 out") is None
+
+
+def test_a_name_before_a_date_is_no_month_of_it() -> None:
+    assert read("we did see May on 12 April 2026") == ("2026-04-12", "2026-04-12")
+
+
+def test_a_range_with_spaces_around_its_dash() -> None:
+    assert read("where did we stay 26 July 2024 - 7 August 2024") == ("2024-07-26", "2024-08-07")
+    assert read("we were out 2024 - 07") == ("2024-07-01", "2024-07-31")

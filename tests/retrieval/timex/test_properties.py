@@ -118,7 +118,7 @@ WORDS = st.sampled_from(
 
 
 @given(st.one_of(st.text(max_size=200), st.lists(WORDS, max_size=14).map(" ".join)), AROUND)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_nothing_raises_and_windows_are_sound(text: str, anchor: datetime) -> None:
     for one in find(text, anchor):
         start, end = one.window.start, one.window.end
