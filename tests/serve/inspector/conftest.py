@@ -101,6 +101,12 @@ class Tab:
         assert all(url.startswith((self.url, "blob:")) for url in self.asked), self.asked
 
 
+async def settled(tab: Tab) -> None:
+    """No page waits for anything any more."""
+    await expect(tab.page.locator("main h1").first).to_be_attached()
+    await expect(tab.page.locator('main [aria-busy="true"]')).to_have_count(0)
+
+
 @asynccontextmanager
 async def tab_of(
     browser: Browser, url: str, width: int = 1280, height: int = 900, scheme: str = "light"

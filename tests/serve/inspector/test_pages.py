@@ -20,7 +20,7 @@ from playwright.async_api import Browser, expect
 from retrieval.store import tenants
 from serve.local import sample
 from tests.serve.conftest import B, Live
-from tests.serve.inspector.conftest import Tab, tab_of
+from tests.serve.inspector.conftest import Tab, settled, tab_of
 from tests.serve.mcp_server import Address, serving, with_keys
 
 pytestmark = [
@@ -37,12 +37,6 @@ PAGES = (
     f"{SAMPLE}/entities", f"{SAMPLE}/timeline", f"{SAMPLE}/documents", f"{SAMPLE}/changes",
     f"{SAMPLE}/operations", f"{SAMPLE}/settings", f"{SAMPLE}/recall", f"{SAMPLE}/compare",
 )  # fmt: skip
-
-
-async def settled(tab: Tab) -> None:
-    """No page waits for anything any more."""
-    await expect(tab.page.locator("main h1").first).to_be_attached()
-    await expect(tab.page.locator('main [aria-busy="true"]')).to_have_count(0)
 
 
 async def test_every_page_shows_without_a_fault(tab: Tab) -> None:

@@ -7,13 +7,14 @@ import { go, href, pack, unpack } from "../route.js";
 import { useKeys } from "../keys.js";
 import { Chip, Empty, Field, Link, Loaded, Pictured } from "../parts/common.js";
 import { flat } from "../parts/text.js";
+import { letters, useWidth } from "../parts/width.js";
 import { changeSaid } from "./ladder.js";
 import { changed, differences, index } from "./model.js";
 import { Request, trimmed } from "./request.js";
 
 const PRESETS = [["budget high", { budget: "high" }], ["reranker off", { settings: { enable_reranking: false } }], ["words off", { settings: { enable_text_search: false } }], ["links off", { settings: { enable_graph_retrieval: false } }],
   ["boost links", { settings: { recall_strategy_boosts: "graph:high" } }], ["convex fusion", { settings: { fusion: "convex" } }], ["no recency", { settings: { recency_decay_function: "none" } }]];
-const FIRST = 20, STEP = 24, W = 760;
+const FIRST = 20, STEP = 24;
 
 export function Compare({ bank, params }) {
   const a = unpack(params.a) ?? {}, b = unpack(params.b) ?? {};
@@ -53,11 +54,13 @@ function Both({ d, bank, one, other }) {
 }
 
 function Slope({ left, right, text, bank }) {
-  const a = left.slice(0, FIRST), b = right.slice(0, FIRST), H = Math.max(a.length, b.length, 1) * STEP + 24, X = 300, Y = 460;
+  const [box, width] = useWidth(900);
+  const W = Math.min(width, 1080), between = W >= 640 ? 140 : 56, X = (W - between) / 2, Y = X + between, most = letters(X - 56);
+  const a = left.slice(0, FIRST), b = right.slice(0, FIRST), H = Math.max(a.length, b.length, 1) * STEP + 24;
   const y = (i) => 30 + i * STEP;
-  return html`<svg viewBox=${`0 0 ${W} ${H}`} style=${{ maxWidth: "860px" }} role="group" aria-label="Places in both">
+  return html`<div ref=${box}><svg width=${W} height=${H} viewBox=${`0 0 ${W} ${H}`} role="group" aria-label="Places in both">
     <text class="small dim" x=${X} y="12" text-anchor="end">first</text><text class="small dim" x=${Y} y="12">second</text>
     ${a.map((id, i) => { const j = b.indexOf(id); return j < 0 ? null : html`<line x1=${X + 8} x2=${Y - 8} y1=${y(i) - 4} y2=${y(j) - 4} stroke=${i === j ? "var(--line)" : "var(--edge)"} stroke-width=${Math.abs(i - j) >= 3 ? 2 : 1.2} />`; })}
-    ${a.map((id, i) => html`<a href=${href(["b", bank, "m", id])}><text class="small n" x=${X} y=${y(i)} text-anchor="end">${right.includes(id) ? "" : "gone · "}${flat(text(id), 38)} ${i + 1}</text></a>`)}
-    ${b.map((id, i) => html`<a href=${href(["b", bank, "m", id])}><text class="small n" x=${Y} y=${y(i)} style=${left.includes(id) ? null : { fontWeight: 600 }}>${i + 1} ${flat(text(id), 38)}${left.includes(id) ? "" : " · new"}</text></a>`)}</svg>`;
+    ${a.map((id, i) => html`<a href=${href(["b", bank, "m", id])}><text class="small n" x=${X} y=${y(i)} text-anchor="end">${right.includes(id) ? "" : "gone · "}${flat(text(id), right.includes(id) ? most : most - 7)} ${i + 1}</text></a>`)}
+    ${b.map((id, i) => html`<a href=${href(["b", bank, "m", id])}><text class="small n" x=${Y} y=${y(i)} style=${left.includes(id) ? null : { fontWeight: 600 }}>${i + 1} ${flat(text(id), left.includes(id) ? most : most - 8)}${left.includes(id) ? "" : " · new"}</text></a>`)}</svg></div>`;
 }
