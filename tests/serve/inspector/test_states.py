@@ -59,7 +59,7 @@ class TestTenQuestions:
         await expect(panel.locator("[data-total]").last).to_be_visible()
         assert await panel.locator(".badge.bad").count() == 0
         # 5. What did the ranking change: columns and moves, at once.
-        flow = page.get_by_label("Rank flow")
+        flow = page.get_by_label("Rank flow: arms")
         await expect(flow).to_contain_text("fused")
         await expect(flow).to_contain_text("served")
         # 2. Why is that missing: one click from what is chosen.
@@ -198,15 +198,17 @@ class TestTheReranker:
             await tab.ask(sample.BANK, sample.QUESTION)
             await expect(page.locator(".sentence")).to_contain_text("ordered by by-length")
             # What the reranker changed, at once: the column, and moves of five places and more.
-            flow = page.get_by_label("Rank flow")
+            flow = page.get_by_label("Rank flow: arms")
             await expect(flow).to_contain_text("by-length")
-            assert re.search(r"[+−]\d+", await flow.inner_text())
+            assert re.search(r"[+−]\d+", await flow.text_content() or "")
             shown = page.locator(".results > li .text")
             assert await shown.first.inner_text() == answers[0]["answer"]["results"][0]["text"]
             await page.get_by_role("link", name="Compare").first.click()
             await page.get_by_role("button", name="reranker off").click()
             same = len(set(first[:5]) & set(second[:5]))
-            await expect(page.locator(".said").first).to_contain_text(f"{same} of the first five")
+            await expect(page.locator(".said").first).to_contain_text(
+                f"The same: {same} of the first 5,"
+            )
             await page.locator("figure").get_by_role("button", name="Table").first.click()
             for place, id in enumerate(second[:8]):
                 cells = page.locator(f'figure tbody tr:has(a[href*="{id}"]) td')
@@ -280,7 +282,7 @@ class TestTheServer:
             for secret in (key, other):
                 assert secret not in await page.content()
                 assert not any(secret in url for url in tab.asked)
-            assert not [said for said in tab.wrong if "401" not in said]
+            tab.quiet(but="401")
 
     async def test_a_key_that_only_reads_is_offered_no_change(
         self, browser: Browser, fused: Live
@@ -306,7 +308,7 @@ class TestTheServer:
                     assert await shown.count() == 0, (fragment, name)
             await tab.ask(sample.BANK, sample.QUESTION)
             await expect(page.locator(".results > li").first).to_be_visible()
-            tab.quiet()
+            tab.quiet(but="401")
 
     async def test_below_a_path_with_an_odd_bank_and_another_script(
         self, browser: Browser, fused: Live
@@ -336,9 +338,9 @@ class TestTheServer:
 
 
 class TestTheOperator:
-    def test_the_page_knows_every_limit(self) -> None:
+    async def test_the_page_knows_every_limit(self) -> None:
         page = assets()["pages/admin.js"].body.decode()
-        listed = re.findall(r'\["([a-z_]+)", "', page[page.index("LIMITS") :])
+        listed = re.findall(r'\["([a-z_]+)", "', page[page.index("LIMITS") :].partition("];")[0])
         assert sorted(listed) == sorted(limits.NAMES)
 
     async def test_keys_and_limits(self, browser: Browser, fused: Live) -> None:
@@ -376,7 +378,7 @@ class TestTheOperator:
             assert await tenants.access(pool, made) is None
             await page.get_by_role("button", name="I have it").click()
             assert made not in await page.content()
-            assert not [said for said in tab.wrong if "403" not in said]
+            tab.quiet(but="40")
 
 
 async def test_nothing_moves_for_whoever_wants_that(browser: Browser, fused: Live) -> None:
@@ -408,5 +410,4 @@ async def test_the_description_of_the_api(browser: Browser, fused: Live) -> None
         await section.get_by_text("/v1/default/whoami").click()
         await section.get_by_role("button", name="Execute").click()
         await expect(section.locator(".live-responses-table")).to_contain_text(tenants.key_id(key))
-        assert all(url.startswith((at.url, "data:", "blob:")) for url in tab.asked), tab.asked
-        assert not tab.wrong, tab.wrong
+        tab.quiet(but="401")

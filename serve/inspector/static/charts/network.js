@@ -27,7 +27,11 @@ function placed({ nodes, links }, W, H, first) {
   const xs = nodes.map((n) => n.x), ys = nodes.map((n) => n.y);
   const [left, right, top, bottom] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
   const across = Math.min((W - 96) / Math.max(1, right - left), 2), down = Math.min((H - 64) / Math.max(1, bottom - top), 2);
-  const at = new Map(nodes.map((n) => [n.id, { ...n, x: W / 2 + (n.x - (left + right) / 2) * across, y: H / 2 - 8 + (n.y - (top + bottom) / 2) * down }]));
+  const small = Math.min(1, Math.sqrt((W * H) / nodes.length) / 56);
+  const moved = nodes.map((n) => ({ id: n.id, label: n.label, mentionCount: n.mentionCount, r: Math.max(3, n.r * small), x: W / 2 + (n.x - (left + right) / 2) * across, y: H / 2 - 8 + (n.y - (top + bottom) / 2) * down }));
+  forceSimulation(moved).force("collide", forceCollide((n) => n.r + 4).iterations(3)).stop().tick(40);  // nobody covers another
+  const inside = (value, r, most) => Math.max(r + 4, Math.min(most - r - 4, value));
+  const at = new Map(moved.map((n) => [n.id, { ...n, x: inside(n.x, n.r, W), y: inside(n.y, n.r, H - 12) }]));
   const boxes = [...at.values()].map((n) => [n.x - n.r, n.y - n.r, n.x + n.r, n.y + n.r]);
   const labels = new Set();
   for (const node of [...at.values()].sort((a, b) => (b.id === first) - (a.id === first) || b.mentionCount - a.mentionCount)) {

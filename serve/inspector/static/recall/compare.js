@@ -43,12 +43,14 @@ function Both({ d, bank, one, other }) {
   const [x, y] = d.map(index);
   const ids = (model) => model.served.map((m) => model.memories[m].id);
   const [left, right] = [ids(x), ids(y)];
-  const overlap = (k) => { const n = k === Infinity ? Math.max(left.length, right.length) : Math.min(k, Math.max(left.length, right.length)); const r = new Set(right.slice(0, k)); return `${left.slice(0, k).filter((i) => r.has(i)).length} of ${n}`; };
+  const longest = Math.max(left.length, right.length);
+  const overlap = (k) => { const r = new Set(right.slice(0, k)); return `${left.slice(0, k).filter((i) => r.has(i)).length} of ${k < longest ? `the first ${k}` : `all ${longest}`}`; };
+  const overlaps = [...[5, 10].filter((k) => k < longest), longest].map(overlap).join(", ");
   const root = (e) => e.spans.find((s) => s.parent === null)?.seconds ?? 0;
   const fresh = right.filter((i) => !left.includes(i)), gone = left.filter((i) => !right.includes(i));
   const text = (id) => { const model = x.place.has(id) ? x : y; return model.memories[model.place.get(id)].text; };
   const row = (label, f) => html`<tr><td>${label}</td><td class="num">${f(d[0])}</td><td class="num">${f(d[1])}</td></tr>`;
-  return html`<div class="stack"><${Pictured} label="comparison" json=${{ first: left, second: right }} said=${`The same: ${overlap(5)} of the first five, ${overlap(10)} of ten, ${overlap(Infinity)} of all. ${fresh.length} new, ${gone.length} gone.`} picture=${html`<${Slope} left=${left} right=${right} text=${text} bank=${bank} />`}
+  return html`<div class="stack"><${Pictured} label="comparison" json=${{ first: left, second: right }} said=${`The same: ${overlaps}. ${fresh.length} new, ${gone.length} gone.`} picture=${html`<${Slope} left=${left} right=${right} text=${text} bank=${bank} />`}
       table=${html`<table><thead><tr><th>Memory</th><th class="num">First</th><th class="num">Second</th></tr></thead><tbody>${[...new Set([...right, ...left])].slice(0, 100).map((i) => html`<tr><td><${Link} to=${["b", bank, "m", i]}>${flat(text(i), 90)}<//></td><td class="num">${left.indexOf(i) + 1 || "–"}</td><td class="num">${right.indexOf(i) + 1 || "–"}</td></tr>`)}</tbody></table>`} />
     <table style=${{ maxWidth: "420px" }}><thead><tr><th></th><th class="num"><${Link} to=${["b", bank, "recall"]} params=${{ r: pack(trimmed(one)) }}>First<//></th><th class="num"><${Link} to=${["b", bank, "recall"]} params=${{ r: pack(trimmed(other)) }}>Second<//></th></tr></thead><tbody>${row("results", (e) => plain(e.answer.results.length))}${row("candidates", (e) => plain(e.cut.count))}${row("tokens", (e) => plain(e.tokens.used))}${row("took", (e) => ms(root(e)))}${row("ordered by", (e) => e.formula.ordered_by)}${row("bank version", (e) => plain(e.bank.version))}</tbody></table></div>`;
 }
