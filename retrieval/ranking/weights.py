@@ -15,6 +15,12 @@ from retrieval.settings import RecallSettings
 from retrieval.topk import places
 from retrieval.types import Bools, Doubles, FactType, Ints, RecallQuery, microseconds
 
+ECHO = 0.1
+"""An observation that rests on one memory says what that memory says. Where both were found, the
+memory takes the better place of the two, and the observation keeps so much of its score: with as
+much as its own, two places of the first ten told one thing (LoCoMo, part: R@10 0.857, without any
+observation 0.867)."""
+
 
 @dataclass(frozen=True, slots=True)
 class RerankScores:
@@ -57,8 +63,8 @@ class Ranked:
 def rank(
     query: RecallQuery, shortlist: Shortlist, scores: RerankScores, settings: RecallSettings
 ) -> Ranked:
-    """Base score x recency x proximity x proof, plus strategy boosts; floors; best first, the
-    first of every arm among the first ten. What was interleaved keeps its order, whatever the
+    """Base score x recency x proximity x proof, plus strategy boosts; echoes; floors; best first,
+    the first of every arm among the first ten. What was interleaved keeps its order, whatever the
     signals say."""
     facts = shortlist.facts
     raw: Doubles | None = None
@@ -99,6 +105,12 @@ def rank(
         if strategy:
             weight = combined + boosts.addends(shortlist.found, strategy)
             steps.append(("boosts", weight))
+        echo, of = _echoes(shortlist)
+        if len(echo):
+            weight = weight.copy()
+            np.maximum.at(weight, of, weight[echo])
+            weight[echo] *= ECHO
+            steps.append(("echo", weight))
     first = np.argsort(-base, kind="stable")
     order = first[np.argsort(-weight[first], kind="stable")].astype(np.int32)
     lifted: Bools = np.zeros(len(shortlist), np.bool_)
@@ -125,11 +137,25 @@ def rank(
     )  # fmt: skip
 
 
+def _echoes(shortlist: Shortlist) -> tuple[Ints, Ints]:
+    """Positions of observations that rest on one memory of the shortlist alone, and of that."""
+    alone = np.flatnonzero(np.diff(shortlist.source_ptr) == 1).astype(np.int32)
+    if not len(alone):
+        return alone, alone
+    source = shortlist.source_ordinals[shortlist.source_ptr[alone]]
+    of = places(shortlist.found.ordinals, source).astype(np.int32)
+    return alone[of >= 0], of[of >= 0]
+
+
 def _led(weight: Doubles, order: Ints, shortlist: Shortlist) -> tuple[Doubles, Ints, Bools]:
     """(weight, order, lifted) with every arm's first near the top; whatever is lifted weighs as
     much as what it stands behind."""
     lifted: Bools = np.zeros(len(weight), np.bool_)
-    led = leaders.kept(order, leaders.first(shortlist.found.ranks))
+    leads = leaders.first(shortlist.found.ranks)
+    echo, of = _echoes(shortlist)
+    leads[of] |= leads[echo]
+    leads[echo] = False
+    led = leaders.kept(order, leads)
     if led is order:
         return weight, order, lifted
     lifted[np.setdiff1d(led[: leaders.PLACES], order[: leaders.PLACES])] = True

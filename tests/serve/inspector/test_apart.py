@@ -15,6 +15,7 @@ import pytest_asyncio
 from serve import app, composition
 from serve.composition import Stages
 from serve.local import sample
+from serve.opening.banks import open_ranges
 from tests.serve.conftest import B, Live, settings_for
 from tests.serve.server import ROOT, Server
 
@@ -38,7 +39,7 @@ async def split(live: Live, dsn: str) -> AsyncIterator[httpx.AsyncClient]:
         dsn, banks={"bank_shard_rows": SPLIT_ROWS}, worker={"worker_enabled": False}
     )
     async with AsyncExitStack() as stack:
-        ranges = await composition.open_ranges(settings, stack)
+        ranges = await open_ranges(settings, stack)
         services = await composition.open_services(settings, Stages(ranges=ranges), stack)
         transport = httpx.ASGITransport(app.create(settings, services))
         yield await stack.enter_async_context(
@@ -151,7 +152,7 @@ def test_over_handles_ranges_and_the_proxy(tmp_path: Path) -> None:
             assert http.get("/inspector/app.js").headers["content-type"].startswith("text/java")
             for path in ("/inspector/", f"{url}/overview", "/v1/default/banks"):
                 refused = http.get(path, headers={"host": "rebound.example.org"})
-                assert refused.status_code == 403
+                assert refused.status_code == 421
                 assert "ALLOWED_HOSTS" in refused.text
             foreign = {"origin": "https://evil.example.org"}
             refused = http.post(f"{url}/consolidate", headers=foreign)
