@@ -15,4 +15,4 @@ export function useWidth(first = 640, least = 240) {
 }
 
 /** How many letters of 11 or 12 pixels fit. */
-export const letters = (width) => Math.max(4, Math.floor(width / 6.4));
+export const letters = (width) => Math.max(4, Math.floor(width / 6));
