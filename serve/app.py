@@ -16,7 +16,7 @@ from serve.http.routing import IGNORED_HEADER, Addresses
 from serve.http.services import Services
 from serve.inspector import reference
 from serve.inspector import routes as inspector
-from serve.mcp import door
+from serve.mcp import transport
 from serve.settings import Settings
 
 
@@ -43,7 +43,7 @@ def create(settings: Settings, services: Services | None = None) -> FastAPI:
     base = server.base_path.rstrip("/")
     if server.enable_docs:
         reference.install(app, base)
-    app.add_middleware(Addresses, banks=(f"{base}/v1/default/banks/", f"{base}{door.PATH}/"))
+    app.add_middleware(Addresses, banks=(f"{base}/v1/default/banks/", f"{base}{transport.PATH}/"))
     if server.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -53,7 +53,7 @@ def create(settings: Settings, services: Services | None = None) -> FastAPI:
                 "authorization",
                 "content-encoding",
                 "x-request-timeout-s",
-                *door.CLIENT_HEADERS,
+                *transport.CLIENT_HEADERS,
             ],
             expose_headers=[
                 IGNORED_HEADER,
@@ -73,7 +73,7 @@ def create(settings: Settings, services: Services | None = None) -> FastAPI:
     app.add_middleware(Following)
     for router in routes.ROUTERS:
         app.include_router(router, prefix=base)
-    door.install(app, settings)
+    transport.install(app, settings)
     if server.inspector:
         inspector.install(app, base)
     return app

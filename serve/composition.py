@@ -47,8 +47,8 @@ from retrieval.store.turns import Line
 from retrieval.transfer import jobs
 from retrieval.types import RecallQuery
 from serve.admission.controller import AdmissionController
-from serve.admission.guessing import WrongKeys
 from serve.admission.membership import Membership
+from serve.admission.wrong_keys import WrongKeys
 from serve.http.services import Services, Writer
 from serve.opening import reports
 from serve.opening.admission import (

@@ -85,9 +85,9 @@ DB_ACQUIRE_SECONDS = Histogram(
     "fourfold_db_acquire_seconds", "Wait for a database connection", buckets=_SECONDS,
     registry=registry,
 )  # fmt: skip
-DOOR_REFUSED = Counter(
-    "fourfold_door_refused_total", "Requests that a door turned away: full, or a tenant's limit",
-    ("door", "reason"), registry=registry,
+ADMISSION_REFUSED = Counter(
+    "fourfold_admission_refused_total", "Requests that were turned away: full, or a tenant's limit",
+    ("controller", "reason"), registry=registry,
 )  # fmt: skip
 OLDEST_OPERATION = Gauge(
     "fourfold_operations_oldest_seconds", "Age of the oldest operation that waits",
@@ -176,9 +176,9 @@ def acquired(seconds: float) -> None:
     DB_ACQUIRE_SECONDS.observe(seconds)
 
 
-def refusals(door: str) -> Callable[[str], None]:
-    """What a door calls with the reason of each refusal."""
-    return lambda reason: DOOR_REFUSED.labels(door, reason).inc()
+def refusals(controller: str) -> Callable[[str], None]:
+    """What a controller calls with the reason of each refusal."""
+    return lambda reason: ADMISSION_REFUSED.labels(controller, reason).inc()
 
 
 def outcome(error: BaseException) -> str:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from retrieval.errors import InvalidInput, TooMuch
-from retrieval.ingest.entities.sightings import NAME_LIMIT, distinct
+from retrieval.ingest.entities.mentions import NAME_LIMIT, distinct
 from retrieval.ingest.facts import Mention
 from retrieval.store.edge import clean, parse_local, parse_time
 from retrieval.text import folding

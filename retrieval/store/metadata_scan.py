@@ -12,15 +12,19 @@ from retrieval.store.memories import AS_NUMBERED
 from retrieval.store.metadata import Predicate
 from retrieval.types import Ints
 
-_PAGE_OF_TESTS = 4_000
+TESTS_AT_ONCE = 4_000
 """Values of metadata that are tested in one pass of the event loop."""
 
 
 async def matching(
-    pool: Pool, bank: int, predicates: Sequence[Predicate], generation: int | None = None
+    pool: Pool,
+    bank: int,
+    predicates: Sequence[Predicate],
+    generation: int | None = None,
+    tests: int = TESTS_AT_ONCE,
 ) -> Ints:
     """Ordinals, int32 ascending, of the live memories that satisfy every predicate; `generation`
-    as in `memories.rows`. Read and tested in pages that hold the event loop for milliseconds."""
+    as in `memories.rows`. Pages of so many `tests` hold the event loop for milliseconds."""
     values: list[Any] = []
     columns, where = [], ["bank = $1", "ordinal > $2"]
     for predicate in predicates:
@@ -36,7 +40,7 @@ async def matching(
         f"select {', '.join(['ordinal', *columns])} from memory_units"
         f" where {' and '.join(where)}{AS_NUMBERED} order by ordinal limit $4"
     )
-    size = max(1, _PAGE_OF_TESTS // max(1, sum(len(p.tests) for p in predicates)))
+    size = max(1, tests // max(1, sum(len(p.tests) for p in predicates)))
     hits: list[int] = []
     last = -1
     while True:

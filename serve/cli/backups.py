@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from retrieval.transfer.afterwards import Replay
     from retrieval.transfer.backup import Backup
 
-File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True)]
+File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True, help="A backup.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -36,7 +36,10 @@ def add_to(app: typer.Typer, with_pool: WithPool, with_database: Any, fail: Any)
         config: Config = None,
         data: Data = DEFAULT_DATA,
     ) -> None:
-        """Write everything that the database holds into a file; the server goes on."""
+        """Write the whole database to a file.
+
+        The server keeps running.
+        """
         from retrieval.transfer.backup import backup
 
         async def work(pool: Pool, settings: Settings) -> Backup:
@@ -60,7 +63,10 @@ def add_to(app: typer.Typer, with_pool: WithPool, with_database: Any, fail: Any)
         ] = None,
         as_json: AsJson = False,
     ) -> None:
-        """Check a backup's hash and table of contents; with --restore-to all that it holds."""
+        """Check a backup.
+
+        Its hash and table of contents; with --restore-to all that it holds.
+        """
         from retrieval.errors import FourfoldError
         from retrieval.transfer import backup
 
@@ -86,7 +92,10 @@ def add_to(app: typer.Typer, with_pool: WithPool, with_database: Any, fail: Any)
         config: Config = None,
         data: Data = DEFAULT_DATA,
     ) -> None:
-        """Put a backup into a database that no server works on: all of it, or nothing."""
+        """Restore a backup into a database.
+
+        All of it, or nothing; no server may be running on that database.
+        """
         from retrieval.store.database.migrate import migrate
         from retrieval.transfer import afterwards, backup
 
@@ -101,7 +110,7 @@ def add_to(app: typer.Typer, with_pool: WithPool, with_database: Any, fail: Any)
     def after_restore(
         as_json: AsJson = False, config: Config = None, data: Data = DEFAULT_DATA
     ) -> None:
-        """Mend a database that was brought to an earlier moment by other means."""
+        """Repair a database that other means restored."""
         from retrieval.transfer import afterwards
 
         replay = _replay(load(config))

@@ -58,7 +58,7 @@ def findings(config: Path | None, data: Path) -> Iterator[Finding]:
     yield "ok", "settings", str(config or "defaults and environment")
     many = config is not None and is_cluster(config)
     if many:
-        yield from _cluster(settings)
+        yield from cluster(settings)
     for warning in settings.warnings:
         yield "note", "settings", warning
     needless = many and settings.database.database_url is None
@@ -66,14 +66,14 @@ def findings(config: Path | None, data: Path) -> Iterator[Finding]:
         _machine,
         _device,
         _proxy,
-        _embedder,
-        _reranker,
+        embedder,
+        reranker,
         *(() if needless else (_database,)),
         keyword_findings,
         _port,
         _data,
     ):
-        yield from _guarded(check, settings, data)
+        yield from guarded(check, settings, data)
 
 
 def is_cluster(config: Path) -> bool:
@@ -82,7 +82,7 @@ def is_cluster(config: Path) -> bool:
     return bool(content.get("proxy_location", "HeadOnly") != "HeadOnly")
 
 
-def _cluster(settings: Settings) -> Iterator[Finding]:
+def cluster(settings: Settings) -> Iterator[Finding]:
     """What is right on one machine, and wrong on many."""
     if settings.database.database_url is None:
         yield (
@@ -101,7 +101,7 @@ def _cluster(settings: Settings) -> Iterator[Finding]:
         )
 
 
-def _guarded(
+def guarded(
     check: Callable[[Settings, Path], Iterator[Finding]], settings: Settings, data: Path
 ) -> Iterator[Finding]:
     try:
@@ -153,7 +153,7 @@ def _proxy(settings: Settings, _data: Path) -> Iterator[Finding]:
         yield "ok", "proxy", binary
 
 
-def _embedder(settings: Settings, _data: Path) -> Iterator[Finding]:
+def embedder(settings: Settings, _data: Path) -> Iterator[Finding]:
     from models.catalog import build_embedder
     from serve.opening.inference import embedder_settings
 
@@ -173,7 +173,7 @@ def _embedder(settings: Settings, _data: Path) -> Iterator[Finding]:
     yield "ok", "embedder", f"{own.provider}: {embedder.model_id}{place}, {dimension} dimensions"
 
 
-def _reranker(settings: Settings, _data: Path) -> Iterator[Finding]:
+def reranker(settings: Settings, _data: Path) -> Iterator[Finding]:
     from models.local.crossencoder import LocalCrossEncoder
     from models.types import Unavailable
     from serve.opening.inference import reranker_settings

@@ -23,10 +23,10 @@ def add_to(app: typer.Typer) -> None:
     def erase(
         bank: Annotated[str | None, typer.Argument(help="A bank's id.")] = None,
         every: Annotated[bool, typer.Option("--all", help="Every bank of the tenant.")] = False,
-        document: Annotated[Several, typer.Option(help="Id of a document; again.")] = None,
-        memory: Annotated[Several, typer.Option(help="Id of a memory; again.")] = None,
-        entity: Annotated[Several, typer.Option(help="Id of an entity; again.")] = None,
-        tag: Annotated[Several, typer.Option(help="A tag; again.")] = None,
+        document: Annotated[Several, typer.Option(help="Id of a document; repeatable.")] = None,
+        memory: Annotated[Several, typer.Option(help="Id of a memory; repeatable.")] = None,
+        entity: Annotated[Several, typer.Option(help="Id of an entity; repeatable.")] = None,
+        tag: Annotated[Several, typer.Option(help="A tag; repeatable.")] = None,
         tags_match: Annotated[str, typer.Option(help="any, all or exact.")] = "any",
         text: Annotated[str | None, typer.Option(help="A text that it contains.")] = None,
         keep_supported: Annotated[

@@ -24,7 +24,9 @@ def add_to(app: typer.Typer, with_pool: WithPool) -> None:
         label: Annotated[str, typer.Option(help="A note to recognise the key by.")] = "",
         scope: Annotated[
             list[str] | None,
-            typer.Option(help="read, write, admin or operator; again. Default: the first three."),
+            typer.Option(
+                help="read, write, admin or operator; repeatable. Default: the first three."
+            ),
         ] = None,
         days: Annotated[
             float | None, typer.Option(min=0.0001, help="How long it is valid; default: for ever.")
@@ -32,7 +34,7 @@ def add_to(app: typer.Typer, with_pool: WithPool) -> None:
         config: Config = None,
         data: Data = DEFAULT_DATA,
     ) -> None:
-        """Create a key and print it. It is shown only once.
+        """Create a key and print it, once.
 
         To rotate a key, create a second, give it out, and revoke the first once `keys list` shows
         that it is not used any more.
@@ -50,7 +52,9 @@ def add_to(app: typer.Typer, with_pool: WithPool) -> None:
 
     @commands.command("list")
     def list_keys(
-        tenant: str | None = None, config: Config = None, data: Data = DEFAULT_DATA
+        tenant: Annotated[str | None, typer.Option(help="Only keys of this tenant.")] = None,
+        config: Config = None,
+        data: Data = DEFAULT_DATA,
     ) -> None:
         """List keys by id. The keys themselves are not stored."""
         from retrieval.store import tenants as stored
@@ -62,7 +66,11 @@ def add_to(app: typer.Typer, with_pool: WithPool) -> None:
             )
 
     @commands.command("revoke")
-    def revoke_key(key: str, config: Config = None, data: Data = DEFAULT_DATA) -> None:
+    def revoke_key(
+        key: Annotated[str, typer.Argument(help="The key, or its id.")],
+        config: Config = None,
+        data: Data = DEFAULT_DATA,
+    ) -> None:
         """Revoke a key, given in full or by its id."""
         from retrieval.store import tenants as stored
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 import orjson
 import typer
 
-from serve.cli import backups, erase, keys, maintain, moving, schema, tenants, watch
+from serve.cli import backups, banks, erase, keys, maintain, monitor, schema, tenants
 from serve.cli.options import DEFAULT_DATA, DEFAULT_URL, Config, Data, Key, Url
 from serve.mcp import command as mcp_command
 from serve.settings import Settings, SettingsError, load, load_file
@@ -27,7 +27,6 @@ app = typer.Typer(
     rich_markup_mode=None,  # its boxes break long paths into lines
     help="A recall server for the memory of AI agents.",
 )
-watch.add_to(app)
 
 
 def _fail(message: object) -> typer.Exit:
@@ -90,9 +89,9 @@ def import_file(
     summaries: Annotated[bool, typer.Option(help="Summaries of entities, too (zep).")] = False,
     dry_run: Annotated[bool, typer.Option(help="Only show what would be sent.")] = False,
 ) -> None:
-    """Import memories: our own JSONL, one per line, or what another system exports.
+    """Import memories from JSONL or another system.
 
-    An interrupted import resumes.
+    JSONL holds one memory per line. An interrupted import resumes.
     """
     from serve.cli.client import Api, ApiError
     from serve.cli.importer import BadLine, import_jsonl
@@ -158,8 +157,8 @@ def _fill(
 
 @app.command()
 def recall(
-    bank: str,
-    question: str,
+    bank: Annotated[str, typer.Argument(help="A bank's id.")],
+    question: Annotated[str, typer.Argument(help="What is asked.")],
     url: Url = DEFAULT_URL,
     api_key: Key = None,
     explain: Annotated[
@@ -173,7 +172,7 @@ def recall(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the raw JSON answer.")] = False,
 ) -> None:
-    """Ask a bank a question and show the memories it finds."""
+    """Search a bank and show what it finds."""
     from serve.cli import table
     from serve.cli.client import Api, ApiError
 
@@ -198,17 +197,19 @@ def recall(
 
 @app.command()
 def reflect(
-    bank: str,
-    question: str,
+    bank: Annotated[str, typer.Argument(help="A bank's id.")],
+    question: Annotated[str, typer.Argument(help="What is asked.")],
     url: Url = DEFAULT_URL,
     api_key: Key = None,
     budget: Annotated[str, typer.Option(help="low, mid or high.")] = "low",
-    max_tokens: int = 1024,
-    tag: Annotated[list[str] | None, typer.Option(help="Only memories with it; again.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The answer as it comes.")] = False,
+    max_tokens: Annotated[int, typer.Option(help="Token budget of the answer.")] = 1024,
+    tag: Annotated[
+        list[str] | None, typer.Option(help="Only memories with this tag; repeatable.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the raw JSON answer.")] = False,
 ) -> None:
-    """Have a question answered out of a bank, with what each sentence rests on."""
-    from serve.cli import asking
+    """Answer a question from a bank, with sources."""
+    from serve.cli import reflection
     from serve.cli.client import Api, ApiError
 
     body = {
@@ -226,7 +227,7 @@ def reflect(
     if as_json:
         typer.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
     else:
-        asking.show(answer)
+        reflection.show(answer)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -246,7 +247,10 @@ def bench(
 
 @app.command()
 def doctor(config: Config = None, data: Data = DEFAULT_DATA) -> None:
-    """Check what is installed and reachable, on which device, and what would fail."""
+    """Check what is installed and reachable.
+
+    Names the devices that models run on, and what would fail.
+    """
     from serve.cli import doctor as examination
 
     raise typer.Exit(examination.run(config, data))
@@ -271,9 +275,10 @@ def environment(
     ] = False,
     config: Config = None,
 ) -> None:
-    """Print the variables that the pods of a cluster need, and install HAProxy's starter.
+    """Prepare the image of a cluster's pods.
 
-    Run it while the image is built. The token (RAY_AUTH_TOKEN or a file) is each cluster's own.
+    Prints the variables that pods need, and installs the program that starts HAProxy. Run it while
+    the image is built. The token (RAY_AUTH_TOKEN or a file) is each cluster's own.
     """
     import yaml
 
@@ -340,12 +345,13 @@ def _with_database(
 
 maintain.add_to(app, _with_pool)
 erase.add_to(app)
-moving.add_to(app, _with_pool, _fail)
+banks.add_to(app, _with_pool, _fail)
 backups.add_to(app, _with_pool, _with_database, _fail)
 keys.add_to(app, _with_pool)
 tenants.add_to(app, _with_pool)
 schema.add_to(app, _settings, _fail, _with_pool)
 mcp_command.add_to(app, DEFAULT_URL)
+monitor.add_to(app)
 
 
 def main() -> None:

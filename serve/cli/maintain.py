@@ -60,7 +60,7 @@ def add_to(app: typer.Typer, with_pool: WithPool) -> None:
         config: Config = None,
         data: Data = DEFAULT_DATA,
     ) -> None:
-        """Rebuild the keyword index of a bank, or of a back-end for every bank."""
+        """Rebuild the keyword index of a bank or of all banks."""
         changes = {"text_search_language": language, "text_search_segmenter": segmenter}
 
         async def work(pool: Pool) -> None:

@@ -32,7 +32,7 @@ def add_to(
         config: Config = None,
         data: Data = DEFAULT_DATA,
     ) -> None:
-        """Bring the database's schema to this version of the program.
+        """Bring the database's schema up to date.
 
         Run it before the new version is started; servers of the version before go on meanwhile.
         """
@@ -53,9 +53,10 @@ def add_to(
 
     @app.command()
     def epoch(config: Config = None, data: Data = DEFAULT_DATA) -> None:
-        """Tell replicas that the database was restored, or lost commits in a failover.
+        """Make replicas forget what they hold of banks.
 
-        They load anew what they hold of banks. Run it before anything is served from it.
+        For a database that was restored, or that lost commits in a failover. Run it before
+        anything is served from that database.
         """
         from retrieval.store import epoch as stored
 

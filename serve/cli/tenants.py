@@ -17,7 +17,7 @@ def add_to(app: typer.Typer, with_pool: WithPool) -> None:
 
     @commands.command("list")
     def list_tenants(config: Config = None, data: Data = DEFAULT_DATA) -> None:
-        """List tenants with their number of valid keys and their limits."""
+        """List tenants, their valid keys and limits."""
         from retrieval.store import limits
 
         for tenant, keys, own in with_pool(config, data, limits.listed):
@@ -27,7 +27,7 @@ def add_to(app: typer.Typer, with_pool: WithPool) -> None:
 
     @commands.command("limit")
     def limit(
-        tenant: str,
+        tenant: Annotated[str, typer.Argument(help="A tenant's id.")],
         recalls_at_once: Annotated[
             int | None, typer.Option(help="Recalls running or waiting at once.")
         ] = None,
@@ -89,14 +89,14 @@ def add_to(app: typer.Typer, with_pool: WithPool) -> None:
 def _delete(commands: typer.Typer, with_pool: WithPool) -> None:
     @commands.command("delete")
     def delete(
-        tenant: str,
+        tenant: Annotated[str, typer.Argument(help="A tenant's id.")],
         erase: Annotated[
             bool, typer.Option("--erase", help="Really: keys, banks and all that is in them.")
         ] = False,
         config: Config = None,
         data: Data = DEFAULT_DATA,
     ) -> None:
-        """End a tenant with everything that is his. His keys stop working within 5 seconds."""
+        """Delete a tenant and everything that it owns. Its keys stop working within 5 seconds."""
         from retrieval.erasure.running import erase_tenant
         from retrieval.store.tenants import DEFAULT_TENANT
         from serve.opening.erasure import open_ledger

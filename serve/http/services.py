@@ -24,7 +24,7 @@ from retrieval.store.erasure import Note
 from retrieval.store.turns import Line
 from retrieval.webhooks.registry import Webhooks
 from serve.admission.controller import AdmissionController
-from serve.admission.guessing import WrongKeys
+from serve.admission.wrong_keys import WrongKeys
 from serve.http import scopes
 from serve.http.activity import Activity
 from serve.http.errors import Unauthorized

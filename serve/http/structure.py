@@ -60,14 +60,14 @@ def loads(text: bytes, bounds: Bounds) -> Any:
     Best called in a thread where the text is long.
     """
     if len(text) > PIECE_BYTES:
-        return _Pieces(text, _outlined(text, bounds)).value(0, len(text))
+        return _Pieces(text, outlined(text, bounds)).value(0, len(text))
     openings = text.count(b"[") + text.count(b"{")
     if openings > bounds.depth or text.count(b",") >= bounds.values:
-        _outlined(text, bounds)
+        outlined(text, bounds)
     return orjson.loads(text)
 
 
-def _outlined(text: bytes, bounds: Bounds) -> _Outline:
+def outlined(text: bytes, bounds: Bounds) -> _Outline:
     parts: list[tuple[Ints, Ints, Ints]] = []
     depth = containers = commas = 0
     for at, kind in _signs_outside_strings(text):

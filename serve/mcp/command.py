@@ -26,7 +26,10 @@ def add_to(app: typer.Typer, url: str) -> None:
             typer.Option("--print", metavar="CLIENT", help="What to paste into a client's files."),
         ] = None,
     ) -> None:
-        """Bridge a client that speaks MCP over stdin and stdout to a running server."""
+        """Bridge an MCP client to a running server.
+
+        For clients that start a program and speak MCP over its stdin and stdout.
+        """
         import anyio
 
         from serve.mcp import bridge

@@ -84,7 +84,7 @@ def read(path: Path) -> tuple[list[WindowCase], list[RecallCase]]:
         if row["kind"] == "window":
             windows.append(_window(row))
         elif row["kind"] == "recall":
-            recalls.append(_recall(row))
+            recalls.append(recall_case(row))
         else:
             raise ValueError(f"case {row['id']} is of unknown kind {row['kind']!r}")
     return windows, recalls
@@ -104,7 +104,7 @@ def _window(row: Mapping[str, Any]) -> WindowCase:
     )
 
 
-def _recall(row: Mapping[str, Any]) -> RecallCase:
+def recall_case(row: Mapping[str, Any]) -> RecallCase:
     query = row.get("query")
     if query is None:
         repeat = row["query_repeat"]

@@ -421,7 +421,7 @@ def test_a_bulk_rule_fills_its_braces() -> None:
         "query_repeat": {"text": "a ", "times": 2, "suffix": "b"},
         "expect": {"kind": "no_error"},
     }
-    made = case._recall(row)
+    made = case.recall_case(row)
     assert made.query == "a a b"
     assert made.bulk == (
         {"text": "Part 0.", "occurred_start": "2026-05-01", "tags": ["t0"]},

@@ -110,7 +110,7 @@ class LLMServer:
         self.batches = BatchAPI(self._row)
         self._at_once = 0
         self._steps: deque[Answer] = deque()
-        self._rules: list[tuple[Callable[[Asked], bool], Answer]] = []
+        self.rules: list[tuple[Callable[[Asked], bool], Answer]] = []
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _handler(self))
@@ -141,9 +141,9 @@ class LLMServer:
         rules first; one whose answer is None passes on."""
         if isinstance(match, str):
             wanted = match
-            self._rules.append((lambda asked: wanted in asked.text, answer))
+            self.rules.append((lambda asked: wanted in asked.text, answer))
         else:
-            self._rules.append((match, answer))
+            self.rules.append((match, answer))
 
     def reply(self, asked: Asked) -> Reply:
         """Called by the handler, from its thread."""
@@ -163,7 +163,7 @@ class LLMServer:
         return Reply(status=500, error=f"no step answers this: {asked.text[:200]}")
 
     def _by_rule(self, asked: Asked) -> Reply | None:
-        for matches, answer in self._rules:
+        for matches, answer in self.rules:
             if matches(asked):
                 found = answer(asked) if callable(answer) else answer
                 if found is not None:

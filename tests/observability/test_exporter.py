@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from serve.cli.watch import parsed, shown
+from serve.cli.monitor import parsed, shown
 from serve.metrics import MULTIPROCESS
 
 pytestmark = pytest.mark.unit

@@ -133,11 +133,11 @@ def degraded(share: float) -> Series:
 
 
 def refusing(share: float) -> Series:
-    name = "fourfold_door_refused_total"
+    name = "fourfold_admission_refused_total"
     return {
         **recalls(0.0),
-        **of(name, grows(100 * share), door="recall", reason="full"),
-        **of(name, grows(50.0), door="recall", reason="limit"),
+        **of(name, grows(100 * share), controller="recall", reason="full"),
+        **of(name, grows(50.0), controller="recall", reason="limit"),
     }
 
 

@@ -56,8 +56,9 @@ def scripted(
     """The application with a reflect whose language model answers by script."""
     services = live.services
     llm = Scripted(*answers)
-    kept: Any = services.recaller
-    recalls = RecallEngine(services.pool, kept._retriever, Passthrough(), services.settings.recall)
+    assert services.explainer is not None
+    retriever = services.explainer.retriever
+    recalls = RecallEngine(services.pool, retriever, Passthrough(), services.settings.recall)
     engine = ReflectEngine(
         Database(services.pool),
         llm,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from serve.cli import table
@@ -55,3 +58,29 @@ def test_a_table_in_a_file_has_a_line_for_each_memory(capsys: pytest.CaptureFixt
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4
     assert max(map(len, lines)) < 1_000
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """(name, command) of all that can be called."""
+    waiting: list[tuple[str, Any]] = [("fourfold", get_command(app))]
+    while waiting:
+        name, command = waiting.pop()
+        inner = getattr(command, "commands", {})
+        waiting += [(f"{name} {part}", below) for part, below in inner.items()]
+        if not inner:
+            yield name, command
+
+
+def test_lists_of_commands_show_whole_sentences() -> None:
+    shown = {name: command.get_short_help_str(limit=62) for name, command in commands()}
+    assert len(shown) > 25
+    assert {name: said for name, said in shown.items() if said.endswith("...")} == {}
+
+
+def test_every_argument_and_option_says_what_it_is() -> None:
+    assert [
+        f"{name}: {parameter.name}"
+        for name, command in commands()
+        for parameter in command.params
+        if not parameter.help
+    ] == []

@@ -81,13 +81,13 @@ def test_a_cluster_without_a_database_is_wrong(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     assert doctor.is_cluster(CLUSTERS[0])
     assert not doctor.is_cluster(CLUSTERS[0].with_name("local.yaml"))
-    ((state, what, sentence),) = doctor._cluster(settings)
+    ((state, what, sentence),) = doctor.cluster(settings)
     assert (state, what) == ("wrong", "database")
     assert "set DATABASE_URL" in sentence
     right = load(CLUSTERS[0], {"FOURFOLD_DATABASE_URL": "postgres://h/d"})
-    assert not [*doctor._cluster(right)]
+    assert not [*doctor.cluster(right)]
     monkeypatch.delenv("RAY_AUTH_MODE")
-    assert [what for _, what, _ in doctor._cluster(right)] == ["ray"]
+    assert [what for _, what, _ in doctor.cluster(right)] == ["ray"]
 
 
 def test_pods_and_the_launcher_read_one_table(tmp_path: Path) -> None:

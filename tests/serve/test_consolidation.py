@@ -106,7 +106,7 @@ async def test_asked_for(dsn: str, server: LLMServer) -> None:
 
 async def test_failed_and_recovered(dsn: str, server: LLMServer) -> None:
     bad = True
-    server._rules.clear()
+    server.rules.clear()
     server.rule("You keep the observations", lambda a: Reply(text="no") if bad else observed(a))
     async with application(dsn, consolidation=SOON, **one(server)) as live:
         await live.import_memories("fails", {"text": "Ann rows."})
@@ -127,7 +127,7 @@ async def test_failed_and_recovered(dsn: str, server: LLMServer) -> None:
 
 async def test_quota(dsn: str, server: LLMServer) -> None:
     """An exhausted account marks nothing; the operation says what it waits for."""
-    server._rules.clear()
+    server.rules.clear()
     spent = {"message": "no quota", "code": "insufficient_quota"}
     server.rule("You keep", Reply(status=429, error=spent))
     async with application(dsn, consolidation=SOON, **one(server)) as live:
@@ -142,7 +142,7 @@ async def test_quota(dsn: str, server: LLMServer) -> None:
         assert (waiting["status"], waiting["retry_count"]) == ("pending", 0)
         listed = await live.http.get(f"{B}/quota/memories/list?consolidation_state=pending")
         assert len(listed.json()["items"]) == 1
-        server._rules.clear()
+        server.rules.clear()
         server.rule("You keep", observed)
 
 

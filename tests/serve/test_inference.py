@@ -74,8 +74,8 @@ def test_what_is_set_arrives() -> None:
 
 
 def told(settings: Settings, what: str) -> list[tuple[str, str]]:
-    check = {"embedder": doctor._embedder, "reranker": doctor._reranker}[what]
-    return [(state, text) for state, _, text in doctor._guarded(check, settings, Path())]
+    check = {"embedder": doctor.embedder, "reranker": doctor.reranker}[what]
+    return [(state, text) for state, _, text in doctor.guarded(check, settings, Path())]
 
 
 @pytest.mark.integration

@@ -18,7 +18,7 @@ from retrieval.store import limits, tenants
 from retrieval.store.database.migrate import migrate
 from retrieval.store.database.pool import Pool
 from serve import app, composition
-from serve.admission.guessing import WrongKeys
+from serve.admission.wrong_keys import WrongKeys
 from serve.composition import Stages
 from serve.http import routes, routing, scopes
 from serve.opening.database import open_database

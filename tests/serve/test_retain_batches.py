@@ -126,7 +126,7 @@ async def test_what_a_batch_leaves_open_is_asked_singly(dsn: str, server: LLMSer
             return Reply(text="I cannot")
         return Reply(status=500) if "Line 2" in asked.text else None
 
-    server._rules.insert(0, (lambda asked: True, rows))
+    server.rules.insert(0, (lambda asked: True, rows))
     server.batches.final = "expired"
     async with batching(dsn, server) as steps:
         id = await steps.submit("gaps")

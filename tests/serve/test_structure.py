@@ -39,12 +39,12 @@ def test_measures_what_a_parser_would_find(value: Any, block: int) -> None:
     depth, containers = measured(value)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(structure, "BLOCK_BYTES", block)
-        structure._outlined(text, Bounds(depth, containers, 10**9))
+        structure.outlined(text, Bounds(depth, containers, 10**9))
         if depth:
             with pytest.raises(TooMuch):
-                structure._outlined(text, Bounds(depth - 1, containers, 10**9))
+                structure.outlined(text, Bounds(depth - 1, containers, 10**9))
             with pytest.raises(TooMuch):
-                structure._outlined(text, Bounds(depth, containers - 1, 10**9))
+                structure.outlined(text, Bounds(depth, containers - 1, 10**9))
 
 
 def check(text: bytes, bounds: Bounds) -> None:

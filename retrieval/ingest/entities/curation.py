@@ -11,7 +11,7 @@ from retrieval.ingest import fields
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.entities import keys as entity_keys
 from retrieval.ingest.entities import merging
-from retrieval.ingest.entities.sightings import NAME_LIMIT
+from retrieval.ingest.entities.mentions import NAME_LIMIT
 from retrieval.ingest.entities.similarity import collapse
 from retrieval.ingest.facts import new_ids
 from retrieval.ingest.write import stored

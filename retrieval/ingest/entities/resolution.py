@@ -22,7 +22,7 @@ from typing import ParamSpec, TypeVar
 from retrieval.ingest.entities import candidates
 from retrieval.ingest.entities import keys as entity_keys
 from retrieval.ingest.entities.candidates import Candidate, slices
-from retrieval.ingest.entities.sightings import Book, Counts, Sighting
+from retrieval.ingest.entities.mentions import Book, Counts, Sighting
 from retrieval.ingest.entities.similarity import (
     ACCEPT,
     SAME,

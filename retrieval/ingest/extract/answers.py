@@ -14,7 +14,7 @@ from typing import Any
 
 from retrieval import timex, zones
 from retrieval.errors import InvalidInput
-from retrieval.ingest.entities.sightings import NAME_LIMIT, distinct
+from retrieval.ingest.entities.mentions import NAME_LIMIT, distinct
 from retrieval.ingest.extract import labels
 from retrieval.ingest.facts import ExtractedFact, Mention
 from retrieval.llm.grounding import invented_numbers

@@ -16,7 +16,7 @@ import orjson
 from retrieval import timex, zones
 from retrieval.ingest.documents.chunking import chunk as cut
 from retrieval.ingest.entities import naming
-from retrieval.ingest.entities.sightings import distinct
+from retrieval.ingest.entities.mentions import distinct
 from retrieval.ingest.extract.by_model import Chunk, Job, Outcome
 from retrieval.ingest.facts import ExtractedFact, Mention
 from retrieval.types import FactType

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from retrieval import timex, zones
 from retrieval.ingest.entities import naming
-from retrieval.ingest.entities.sightings import distinct
+from retrieval.ingest.entities.mentions import distinct
 from retrieval.ingest.extract.by_model import Chunk, Job, Outcome
 from retrieval.ingest.extract.section import Section
 from retrieval.ingest.facts import ExtractedFact, Mention

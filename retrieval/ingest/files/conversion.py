@@ -32,7 +32,7 @@ async def converted(file: IO[bytes], kind: Kind, limit_s: float = LIMIT_S + STAR
         stdin=file,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
-        env=_environment(),
+        env=environment(),
         start_new_session=True,
     )
     try:
@@ -59,7 +59,7 @@ async def converted(file: IO[bytes], kind: Kind, limit_s: float = LIMIT_S + STAR
     return found
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Nothing of the server's own, keys above all."""
     return {
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),

@@ -19,7 +19,7 @@ import numpy as np
 from retrieval.ingest.collecting import held_off
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.entities import resolution as entities
-from retrieval.ingest.entities.sightings import Sighting
+from retrieval.ingest.entities.mentions import Sighting
 from retrieval.ingest.facts import Fact, Link, Prepared
 from retrieval.ingest.scopes import scope_key
 from retrieval.ingest.write import links, numbering, references, rows

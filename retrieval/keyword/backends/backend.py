@@ -64,8 +64,6 @@ class KeywordBackend(ABC):
     extensions: ClassVar[tuple[str, ...]] = ()
     preload: ClassVar[tuple[str, ...]] = ()
     """What must stand in shared_preload_libraries."""
-    citus_safe: ClassVar[bool] = False
-    true_bm25: ClassVar[bool] = True
 
     @property
     def table(self) -> str:

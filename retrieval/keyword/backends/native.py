@@ -34,8 +34,6 @@ class Native(KeywordBackend):
     """
 
     name = "native"
-    citus_safe = True
-    true_bm25 = False
     columns = ("search_vector tsvector not null",)
     derived = "search_vector"
     score = "ts_rank_cd(search_vector, $2::tsquery)"

@@ -13,7 +13,6 @@ class PgSearch(KeywordBackend):
 
     name = "pg_search"
     extensions = ("pg_search",)
-    citus_safe = True
     columns = ("id bigint generated always as identity unique",)  # the index wants one key column
     score = "paradedb.score(id)"
     order = "score desc, ordinal"

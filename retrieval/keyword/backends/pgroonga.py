@@ -16,7 +16,6 @@ class PGroonga(KeywordBackend):
 
     name = "pgroonga"
     extensions = ("pgroonga",)
-    true_bm25 = False
     score = "pgroonga_score(tableoid, ctid)"
     order = "score desc, ordinal"
     session = ("set local enable_seqscan = off",)

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from models.types import Scores
+from retrieval.bank.cache import ResidencySettings
+from retrieval.bank.residency import Residency
 from retrieval.keyword.analysers import analyser_for
 from retrieval.recall.engine import RecallEngine
 from retrieval.recall.retriever import LocalRetriever
@@ -286,7 +288,7 @@ async def test_an_ended_state_stays_ended_when_rewritten(world: World) -> None:
     head = await banks.head(world.pool, world.tenant, world.bank)
     await segments.merge(world.pool, head.bank)
     await world.residency.close()
-    world.residency = type(world.residency)(world.pool, world.residency._settings)
+    world.residency = Residency(world.pool, ResidencySettings())
     bank = await world.residency.open(await banks.head(world.pool, world.tenant, world.bank))
     assert len(bank.columns.timed[bank.live[bank.columns.timed]]) == 2
     world.model.rule = each

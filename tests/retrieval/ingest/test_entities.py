@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from retrieval.ingest.entities.sightings import PAIRED
+from retrieval.ingest.entities.mentions import PAIRED
 from retrieval.ingest.importing import import_memories
 from retrieval.ingest.retain import retain
 from retrieval.settings import RetainSettings

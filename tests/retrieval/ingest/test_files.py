@@ -228,4 +228,4 @@ async def test_a_converter_knows_no_secret(monkeypatch: pytest.MonkeyPatch) -> N
     from retrieval.ingest.files import conversion
 
     monkeypatch.setenv("FOURFOLD_LLM_API_KEY", "sk-secret")
-    assert "sk-secret" not in str(conversion._environment())
+    assert "sk-secret" not in str(conversion.environment())

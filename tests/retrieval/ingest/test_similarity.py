@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retrieval.ingest.entities.mentions import distinct
 from retrieval.ingest.entities.nicknames import variants
-from retrieval.ingest.entities.sightings import distinct
 from retrieval.ingest.entities.similarity import (
     ACCEPT,
     SAME,

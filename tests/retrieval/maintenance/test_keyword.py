@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -18,6 +18,7 @@ from retrieval.bank.residency import Residency
 from retrieval.errors import Conflict, Unavailable
 from retrieval.ingest.curation import clear, delete_memory, patch_memory
 from retrieval.ingest.importing import import_memories
+from retrieval.keyword.analyser import Analyser
 from retrieval.keyword.analysers import analyser, analyser_for
 from retrieval.keyword.backends import Native, VChord
 from retrieval.maintenance import keyword
@@ -46,15 +47,22 @@ async def pool() -> AsyncIterator[Pool]:
 class System:
     """Recalls of one server with the back-end."""
 
-    def __init__(self, pool: Pool, backend: Native | None, stack: AsyncExitStack) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        backend: Native | None,
+        stack: AsyncExitStack,
+        settings: RecallSettings = OFF,
+        analyses: Callable[[RetainSettings], Analyser] = analyser_for,
+    ) -> None:
         self.pool = pool
         self.residency = Residency(pool, ResidencySettings())
         stack.push_async_callback(self.residency.close)
         threads = ThreadPoolExecutor(1)
         stack.callback(threads.shutdown)
         retriever = LocalRetriever(
-            pool, self.residency, HashEmbedder(), OFF, threads,
-            lambda head: analyser_for(RetainSettings().with_overrides(head.config)), backend,
+            pool, self.residency, HashEmbedder(), settings, threads,
+            lambda head: analyses(RetainSettings().with_overrides(head.config)), backend,
         )  # fmt: skip
         self.engine = RecallEngine(pool, retriever, Passthrough("fused"), OFF)
 
@@ -118,8 +126,7 @@ async def test_filters_come_before_the_cut(pool: Pool, stack: AsyncExitStack) ->
     await fill(pool, ["a kiln in blue, with many other words around it"], tags=["blue"])
     await fill(pool, ["a kiln of May"], mentioned_at="2024-05-03")
     narrow = replace(OFF, recall_budget_fixed_mid=5)
-    system = System(pool, NATIVE, stack)
-    system.engine._retriever._settings = narrow  # type: ignore[attr-defined]
+    system = System(pool, NATIVE, stack, narrow)
     blue = Filters(tags=("blue",), tags_match=TagsMatch.ANY_STRICT)
     assert await system.found("kiln", filters=blue) == [
         "a kiln in blue, with many other words around it"
@@ -176,8 +183,8 @@ async def test_an_analyser_that_the_bank_does_not_have_yet(
     system = System(pool, None, stack)
     assert (await system.recall("kiln")).degraded == ()
     german = analyser("german", "bigram")
-    system.engine._retriever._analysers = lambda head: german  # type: ignore[attr-defined]
-    assert (await system.recall("kiln")).degraded == ("keyword",)
+    newer = System(pool, None, stack, analyses=lambda settings: german)
+    assert (await newer.recall("kiln")).degraded == ("keyword",)
 
 
 async def test_an_event_that_filters(pool: Pool, stack: AsyncExitStack) -> None:

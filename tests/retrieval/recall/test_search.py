@@ -219,10 +219,12 @@ def test_only_what_is_asked_for_is_searched() -> None:
 
 @pytest.mark.parametrize(
     ("sources", "echo"),
-    [((0,), True), ((3,), True), ((0, 3), False), ((9,), False)],
-    ids=["a better one", "a worse one", "two", "one that was not found"],
+    [((0,), True), ((3,), True), ((0, 3), True), ((9,), False), ((0, 9), False)],
+    ids=["one", "another", "two above it", "one that was not found", "one of two that was found"],
 )
-def test_an_observation_of_one_memory_makes_room(sources: tuple[int, ...], echo: bool) -> None:
+def test_an_observation_that_tells_nothing_new_makes_room(
+    sources: tuple[int, ...], echo: bool
+) -> None:
     made = {"fact_type": FactType.OBSERVATION, "sources": tuple(id_of(i) for i in sources)}
     shortlist = run(memories(m1=made))
     at = {ordinal: place for place, ordinal in enumerate(shortlist.found.ordinals.tolist())}

@@ -145,18 +145,12 @@ async def test_observations_have_the_entities_of_their_sources(filled: Filled) -
         ({"nothing": {"eq": 1}}, []),
     ],
 )
-async def test_metadata(
-    filled: Filled,
-    predicate: dict[str, Any],
-    expected: list[int],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_metadata(filled: Filled, predicate: dict[str, Any], expected: list[int]) -> None:
     predicates = metadata.compiled(predicate)
     found = await metadata_scan.matching(filled.pool, filled.bank, predicates)
     assert found.dtype == np.int32
     assert found.tolist() == expected
-    monkeypatch.setattr(memories, "_PAGE_OF_TESTS", 1)
-    paged = await metadata_scan.matching(filled.pool, filled.bank, predicates, 0)
+    paged = await metadata_scan.matching(filled.pool, filled.bank, predicates, 0, tests=1)
     assert paged.tolist() == expected
     assert len(await metadata_scan.matching(filled.pool, filled.bank, predicates, 1)) == 0
 

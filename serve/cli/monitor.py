@@ -24,9 +24,12 @@ def add_to(app: typer.Typer) -> None:
     @app.command("metrics")
     def metrics(
         host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-        port: Annotated[int, typer.Option(min=1, max=65535)] = 9400,
+        port: Annotated[int, typer.Option(min=1, max=65535, help="TCP port.")] = 9400,
     ) -> None:
-        """Answer /metrics for all processes of this node that share PROMETHEUS_MULTIPROC_DIR."""
+        """Serve the metrics of all processes of this node.
+
+        They share the folder PROMETHEUS_MULTIPROC_DIR.
+        """
         import os
 
         from serve import exporter
@@ -42,10 +45,13 @@ def add_to(app: typer.Typer) -> None:
     def top(
         url: Url = DEFAULT_URL,
         api_key: Key = None,
-        every: Annotated[float, typer.Option(min=0.5, help="Seconds between two looks.")] = 2.0,
-        once: Annotated[bool, typer.Option(help="Print one look and end.")] = False,
+        every: Annotated[float, typer.Option(min=0.5, help="Seconds between two updates.")] = 2.0,
+        once: Annotated[bool, typer.Option(help="Print once and exit.")] = False,
     ) -> None:
-        """Show what the node at URL is doing, until Ctrl-C. API_KEY is METRICS_API_KEY there."""
+        """Show what a node is doing, until Ctrl-C.
+
+        --api-key is what the server knows as METRICS_API_KEY.
+        """
         import httpx
 
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}

@@ -1,4 +1,4 @@
-"""`/mcp` and `/mcp/{bank}`: the protocol's HTTP transport, behind the same door as the HTTP API.
+"""`/mcp` and `/mcp/{bank}`: the protocol's HTTP transport, behind the same limits as the HTTP API.
 
 A request is looked at before the protocol sees it: where it comes from, whose it is, how large and
 how deep its body is. What is refused here is answered with a status, and a body that says why both
@@ -51,7 +51,7 @@ logging.getLogger("mcp.server").setLevel(logging.ERROR)
 """It has three lines for every request, and one for each that is malformed."""
 
 
-class Door:
+class Endpoint:
     """The ASGI application of both addresses."""
 
     def __init__(self, settings: Settings) -> None:
@@ -90,7 +90,7 @@ class Door:
             return await self._exchange(request, visit, body)
 
     async def _authenticate(self, request: Request) -> str:
-        """Whose request it is: by the key for this door, if one is set, else as everywhere."""
+        """Whose request it is: by the key for MCP, if one is set, else as everywhere."""
         wanted = self._settings.mcp_auth_token
         if wanted is None:
             return await authenticate(request)
@@ -181,11 +181,11 @@ def install(app: Starlette, settings: Settings) -> None:
     """Adds both addresses, with and without a final slash."""
     if not settings.mcp.mcp_enabled:
         return
-    door: ASGIApp = Door(settings)
+    endpoint: ASGIApp = Endpoint(settings)
     if settings.limits.require_api_key:  # without keys the whole server is guarded so
-        door = Guard(door, hosts=None, origins=settings.server.cors_origins)
+        endpoint = Guard(endpoint, hosts=None, origins=settings.server.cors_origins)
     base = settings.server.base_path.rstrip("/")
     for path in (PATH, f"{PATH}/", f"{PATH}/{{bank_id}}", f"{PATH}/{{bank_id}}/"):
         app.router.routes.append(
-            Route(f"{base}{path}", door, methods=["POST"], include_in_schema=False)
+            Route(f"{base}{path}", endpoint, methods=["POST"], include_in_schema=False)
         )

@@ -94,7 +94,9 @@ def add_to(app: typer.Typer, with_pool: WithPool, fail: Any) -> None:
 
     @commands.command("import")
     def import_archive(
-        file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True)],
+        file: Annotated[
+            Path, typer.Argument(exists=True, dir_okay=False, readable=True, help="The archive.")
+        ],
         bank: Annotated[
             str | None, typer.Option(help="The bank to make, or to merge into; else the archive's.")
         ] = None,
@@ -111,7 +113,10 @@ def add_to(app: typer.Typer, with_pool: WithPool, fail: Any) -> None:
         url: Url = DEFAULT_URL,
         api_key: Key = None,
     ) -> None:
-        """Take an archive in, as a bank of its own or with --merge into one that is there."""
+        """Import an archive as a bank.
+
+        With --merge into a bank that exists.
+        """
         from retrieval.transfer.unpacking import Unpacker
         from serve.cli.client import Api, ApiError
 
@@ -138,8 +143,8 @@ def add_to(app: typer.Typer, with_pool: WithPool, fail: Any) -> None:
 
     @commands.command("clone")
     def clone(
-        bank: str,
-        target: str,
+        bank: Annotated[str, typer.Argument(help="The bank to copy.")],
+        target: Annotated[str, typer.Argument(help="The id of the copy.")],
         no_data: NoData = False,
         no_config: NoConfig = False,
         history: History = False,
@@ -166,7 +171,7 @@ def add_to(app: typer.Typer, with_pool: WithPool, fail: Any) -> None:
 
     @commands.command("rename")
     def rename(
-        bank: str,
+        bank: Annotated[str, typer.Argument(help="The bank's id.")],
         target: Annotated[str, typer.Argument(help="Its new id.")],
         tenant: Annotated[str, typer.Option(help="Tenant that owns the bank.")] = "default",
         config: Config = None,
@@ -180,10 +185,15 @@ def add_to(app: typer.Typer, with_pool: WithPool, fail: Any) -> None:
 
     @commands.command("verify")
     def verify(
-        file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True)],
+        file: Annotated[
+            Path, typer.Argument(exists=True, dir_okay=False, readable=True, help="The archive.")
+        ],
         as_json: AsJson = False,
     ) -> None:
-        """Check all of an archive: its directory, its manifest, each part. No server is needed."""
+        """Check an archive without a server.
+
+        Its directory, its manifest, each part.
+        """
         from retrieval.transfer.unpacking import Unpacker
 
         try:

@@ -7,14 +7,14 @@ import io
 import pytest
 from rich.console import Console
 
-from serve.cli import asking
+from serve.cli import reflection
 
 pytestmark = pytest.mark.unit
 
 
 def test_an_answer_with_numbers() -> None:
     out = io.StringIO()
-    asking.show(
+    reflection.show(
         {
             "text": "Ann moved. [sic] She left. It rained.",
             "citations": [

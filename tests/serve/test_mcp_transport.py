@@ -1,4 +1,4 @@
-"""The door of the Model Context Protocol: addresses, messages, keys, tenants, limits, settings."""
+"""The transport of MCP: addresses, messages, keys, tenants, limits, settings."""
 
 from __future__ import annotations
 
