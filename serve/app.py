@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from serve.http import errors, reference, routes
+from serve.http import errors, routes
 from serve.http.bodies import Bodies, BodyMemory
 from serve.http.brake import Brake
 from serve.http.following import ID_HEADER, Following, SlowLog
@@ -14,6 +14,7 @@ from serve.http.routes.recall import DEGRADED_HEADER
 from serve.http.routes.service import API_VERSION, BUILD_HEADER
 from serve.http.routing import IGNORED_HEADER, Addresses
 from serve.http.services import Services
+from serve.inspector import reference
 from serve.inspector import routes as inspector
 from serve.mcp import transport
 from serve.settings import Settings
@@ -39,9 +40,9 @@ def create(settings: Settings, services: Services | None = None) -> FastAPI:
     )
     app.state.brake = Brake(settings.limits.refusals_per_s)
     errors.install(app)
-    if server.enable_docs:
-        reference.install(app)
     base = server.base_path.rstrip("/")
+    if server.enable_docs:
+        reference.install(app, base)
     app.add_middleware(Addresses, banks=(f"{base}/v1/default/banks/", f"{base}{transport.PATH}/"))
     if server.cors_origins:
         app.add_middleware(

@@ -1,4 +1,5 @@
-"""Who runs the server: whoever brings the operator's key, or sits at the machine itself."""
+"""Who runs the server: whoever brings the operator's key, a key with the scope `operator`, or sits
+at the machine itself."""
 
 from __future__ import annotations
 
@@ -9,17 +10,27 @@ from typing import Annotated
 from fastapi import Depends, Request
 from starlette.exceptions import HTTPException
 
-from serve.http.services import Given, bearer
-from serve.settings import Settings
+from retrieval.store.tenants import DEFAULT_TENANT, Access
+from serve.http.errors import Unauthorized
+from serve.http.services import Given, Services, access_of, bearer
 
 
-def is_operator(request: Request, settings: Settings) -> bool:
-    """Does the request bring the operator's key? Without one being set: does the server ask for
-    no keys, and listen to this machine alone?"""
+async def standing(request: Request, services: Services) -> tuple[Access | None, bool]:
+    """What the request's key gives in a tenant, None for the operator's own key, which is no
+    tenant's; and whether it is an operator's. Without keys everything is the default tenant's, and
+    whoever sits at the machine is the operator unless there is a key of his.
+
+    Unauthorized for a key that gives nothing; RateLimited where its address guesses keys."""
+    settings = services.settings
     key = settings.server.operator_api_key
-    if key is None:
-        return not settings.limits.require_api_key and _alone(settings.server.host)
-    return secrets.compare_digest(bearer(request).encode(), key.get_secret_value().encode())
+    given = bearer(request).encode()
+    own = key is not None and secrets.compare_digest(given, key.get_secret_value().encode())
+    if not settings.limits.require_api_key:
+        return Access(DEFAULT_TENANT), own or (key is None and _alone(settings.server.host))
+    if own:
+        return None, True
+    access = await access_of(request, services)
+    return access, "operator" in access.scopes
 
 
 def _alone(host: str) -> bool:
@@ -30,7 +41,11 @@ def _alone(host: str) -> bool:
 
 
 async def _operator(request: Request, services: Given) -> None:
-    if not is_operator(request, services.settings):
+    try:
+        _, operates = await standing(request, services)
+    except Unauthorized:
+        operates = False
+    if not operates:
         raise HTTPException(404, "there is nothing at this address: /docs lists the API")
 
 

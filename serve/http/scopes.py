@@ -10,6 +10,7 @@ from retrieval.store.tenants import Access
 _ROOT = "/v1/default/banks/{bank_id}"
 _ONLY_READ = (
     "/memories/recall",
+    "/memories/recall/explain",
     "/memories/dry-run-extract",
     "/reflect",
     "/consolidation/preview",

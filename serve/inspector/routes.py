@@ -6,7 +6,7 @@ from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from serve.inspector.assets import assets
+from serve.inspector.assets import answer
 
 PATH = "/inspector"
 
@@ -38,13 +38,4 @@ def install(app: FastAPI, base: str) -> None:
 
     @app.get(f"{base}{PATH}/{{path:path}}", include_in_schema=False)
     async def file(path: str, request: Request) -> Response:
-        asset = assets().get(path or "index.html")
-        if asset is None:
-            raise HTTPException(404, "the inspector has no such file")
-        headers = {**HEADERS, "ETag": asset.etag, "Vary": "Accept-Encoding"}
-        if asset.etag in request.headers.get("if-none-match", ""):
-            return Response(None, 304, headers)
-        body = asset.body
-        if "gzip" in request.headers.get("accept-encoding", ""):
-            body, headers["Content-Encoding"] = asset.compressed, "gzip"
-        return Response(body, 200, headers, asset.media_type)
+        return answer(path or "index.html", request, HEADERS)

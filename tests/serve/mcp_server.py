@@ -61,15 +61,19 @@ async def connected(
 
 @asynccontextmanager
 async def serving(
-    services: Services, change: Callable[[Settings], Settings] | None = None, **parts: Any
+    services: Services,
+    change: Callable[[Settings], Settings] | None = None,
+    *,
+    port: int = 0,
+    **parts: Any,
 ) -> AsyncIterator[Address]:
-    """`services`, with `parts` in place of theirs, on a free port of this machine."""
+    """`services`, with `parts` in place of theirs, on a port of this machine; 0: a free one."""
     settings = services.settings if change is None else change(services.settings)
     own = replace(services, settings=settings, **parts)
     config = uvicorn.Config(
         app.create(settings, own),
         host="127.0.0.1",
-        port=0,
+        port=port,
         lifespan="off",
         ws="none",
         log_level="critical",
@@ -78,9 +82,9 @@ async def serving(
     running = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110
         await asyncio.sleep(0.02)
-    port = server.servers[0].sockets[0].getsockname()[1]
+    bound = server.servers[0].sockets[0].getsockname()[1]
     try:
-        yield Address(f"http://127.0.0.1:{port}", own)
+        yield Address(f"http://127.0.0.1:{bound}", own)
     finally:
         server.should_exit = True
         await running

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
@@ -26,6 +27,13 @@ class LimitsBody(Body):
 class KeyBody(Body):
     tenant: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     label: Annotated[str, StringConstraints(max_length=200)] = ""
+    scopes: Annotated[
+        list[str],
+        Field(min_length=1, max_length=8, default_factory=lambda: list(tenants.TENANTS_SCOPES)),
+    ]
+    """What the key may do: read, write, admin, operator."""
+    days: Annotated[int | None, Field(ge=1, le=36_500)] = None
+    """How long it works; None: until it is revoked."""
 
 
 @router.get("/v1/admin/tenants", include_in_schema=False)
@@ -56,7 +64,10 @@ async def list_keys(operator: Operator, services: Given) -> Response:
 @router.post("/v1/admin/keys", include_in_schema=False)
 async def create_key(body: KeyBody, operator: Operator, services: Given) -> Response:
     """A new key, shown this once; its tenant is made if need be."""
-    key = await tenants.create_key(services.pool, body.tenant, body.label)
+    end = None if body.days is None else datetime.now(UTC) + timedelta(days=body.days)
+    key = await tenants.create_key(
+        services.pool, body.tenant, body.label, scopes=body.scopes, expires_at=end
+    )
     return json_response({"key_id": tenants.key_id(key), "key": key})
 
 

@@ -11,7 +11,7 @@ from retrieval.store import banks, stats, timeseries
 from serve.http.errors import json_response
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router
-from serve.http.services import Changer, Given, Reader, Services
+from serve.http.services import Changer, Given, Reader, Services, looking
 from serve.http.wire.banks import BackgroundBody, BankBody, ConfigBody, DispositionBody
 from serve.http.wire.pages import Offset, PageSize
 
@@ -131,4 +131,5 @@ async def bank_stats(
     bank_id: str, tenant: Reader, services: Given, refresh: bool = False
 ) -> Response:
     """Counts of a bank's contents. `refresh` is accepted: they are always new."""
-    return json_response(await stats.stats(services.pool, tenant, bank_id))
+    held = await looking(services).look("counts", {"tenant": tenant, "bank_id": bank_id})
+    return json_response(await stats.stats(services.pool, tenant, bank_id, held))

@@ -14,7 +14,7 @@ from retrieval.recall.explaining import TEXT_CHARACTERS, checked_settings
 from retrieval.store import banks
 from serve import metrics
 from serve.http.compressed import compressed
-from serve.http.routes.recall import BANK, asked_at
+from serve.http.routes.recall import BANK, asked_at, recalling
 from serve.http.routing import Router
 from serve.http.services import Given, Tenant, looking
 from serve.http.wire.explain import ExplainBody
@@ -47,7 +47,7 @@ async def explain(
     with metrics.measured("explain"):
         async with (
             services.explain_admission.enter(tenant, deadline),
-            services.recall_admission.enter(tenant, deadline),
+            recalling(services, tenant, deadline),
         ):
             waited = time.monotonic() - begin
             if body.nothing_asked:

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from retrieval.store import limits, tenants
 from serve.http import catalogue
-from serve.http.errors import Unauthorized, json_response
-from serve.http.operator import is_operator
+from serve.http.errors import json_response
+from serve.http.operator import standing
 from serve.http.routes.service import build, features
 from serve.http.routing import Router
 from serve.http.services import Given, Reader, Tenant, bearer
@@ -33,22 +33,12 @@ async def activity(tenant: Reader, services: Given) -> Response:
 
 @router.get("/v1/default/whoami", operation_id="whoami")
 async def whoami(request: Request, services: Given) -> Response:
-    """Whose key this is, and what it may do."""
-    key, required = bearer(request), services.settings.limits.require_api_key
-    scopes: list[str] = []
-    tenant: str | None = tenants.DEFAULT_TENANT
-    if required:
-        tenant = await tenants.tenant_of(services.pool, key)
-    if tenant is not None:
-        scopes = ["read", "write", "admin"]
-    if is_operator(request, services.settings):
-        scopes.append("operator")
-    if not scopes:
-        raise Unauthorized(
-            "this API key is not known or was revoked"
-            if key
-            else "an API key is needed: send `Authorization: Bearer <key>`"
-        )
+    """Whose key this is, and what it may do. Unauthorized for a key that may nothing."""
+    access, operates = await standing(request, services)
+    required = services.settings.limits.require_api_key
+    tenant = None if access is None else access.tenant
+    may = {"operator"} if operates else set()
+    may |= set() if access is None else access.scopes
     own: dict[str, Any] = {}
     if tenant is not None:
         found = await limits.of_tenant(services.pool, tenant)
@@ -56,12 +46,13 @@ async def whoami(request: Request, services: Given) -> Response:
     return json_response(
         {
             "tenant": tenant,
-            "key_id": tenants.key_id(key) if required and tenant is not None else None,
-            "scopes": scopes,
+            "key_id": tenants.key_id(bearer(request)) if required and tenant is not None else None,
+            "scopes": [scope for scope in tenants.SCOPES if scope in may],
             "key_required": required,
             "limits": own,
             "build": build(),
             "models": dict(services.models),
             "features": features(services),
+            "docs": services.settings.server.enable_docs,
         }
     )

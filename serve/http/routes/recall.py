@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -11,12 +13,12 @@ from fastapi import Header, Request
 from starlette.responses import Response
 
 from retrieval import zones
-from retrieval.errors import InvalidInput
+from retrieval.errors import InvalidInput, Overloaded, RateLimited
 from retrieval.store import banks
 from serve import metrics, trace
 from serve.http.following import SlowLog
 from serve.http.routing import Router
-from serve.http.services import Given, Tenant
+from serve.http.services import Given, Services, Tenant
 from serve.http.wire.recall import RecallBody
 
 DEGRADED_HEADER = "X-Degraded"
@@ -44,7 +46,7 @@ async def recall(
     query = body.to_query(tenant, bank_id, now=now, deadline=deadline)
     begin = time.perf_counter()
     with metrics.measured("recall"), trace.span("recall"):
-        async with services.recall_admission.enter(tenant, deadline):
+        async with recalling(services, tenant, deadline):
             if body.nothing_asked:
                 await banks.head(services.pool, tenant, bank_id)
                 return Response(b'{"results":[]}', media_type="application/json")
@@ -61,6 +63,18 @@ async def recall(
     if result.degraded:
         headers[DEGRADED_HEADER] = ", ".join(result.degraded)
     return Response(content, headers=headers, media_type="application/json")
+
+
+@asynccontextmanager
+async def recalling(services: Services, tenant: str, deadline: float) -> AsyncIterator[None]:
+    """Inside, a place of recalls is held; a tenant that gets none finds that in its activity."""
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(services.recall_admission.enter(tenant, deadline))
+        except (RateLimited, Overloaded):
+            services.activity.refused(tenant)
+            raise
+        yield
 
 
 def asked_at(timestamp: str | None) -> datetime:

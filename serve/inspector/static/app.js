@@ -76,8 +76,12 @@ function Guarded({ children }) {
 const BANK_PAGES = [["", "Overview"], ["recall", "Recall"], ["memories", "Memories"], ["entities", "Entities"], ["timeline", "Timeline"],
   ["documents", "Documents"], ["changes", "Changes"], ["operations", "Operations"], ["settings", "Settings"]];
 
-const BankBar = ({ bank, at }) => html`<nav class="subnav" aria-label="Bank"><span class="crumb"><${Name} value=${bank} /></span>${
+function BankBar({ bank, at }) {
+  const bar = useRef(null);
+  useEffect(() => { bar.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }); }, [at]);
+  return html`<nav class="subnav" aria-label="Bank" ref=${bar}><span class="crumb"><${Name} value=${bank} /></span>${
   BANK_PAGES.map(([name, label]) => html`<a href=${href(["b", bank, ...(name ? [name] : [])])} aria-current=${at === name || name === "memories" && at === "m" || name === "recall" && at === "compare" ? "page" : null}>${label}</a>`)}</nav>`;
+}
 
 function Theme() {
   const [own, set] = useState(theme.chosen());

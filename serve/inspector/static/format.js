@@ -6,8 +6,9 @@ export const count = (n, most = 10_000) => (n === null || n === undefined ? "–
 export const plain = (n) => (n === null || n === undefined ? "–" : whole.format(n));
 
 /** Three digits of a score. */
-export const score = (x) => (x === null || x === undefined ? "–" : Math.abs(x) >= 100 ? x.toFixed(0) : Math.abs(x) >= 10 ? x.toFixed(1) : x.toFixed(Math.abs(x) < 0.1 && x !== 0 ? 3 : 2));
-export const exact = (x) => (x === null || x === undefined ? "–" : String(Number(x.toPrecision(9))));
+const minus = (text) => text.replace("-", "−");
+export const score = (x) => (x === null || x === undefined ? "–" : x < 0 ? `−${score(-x)}` : x >= 100 ? x.toFixed(0) : x >= 10 ? x.toFixed(1) : x.toFixed(x < 0.1 && x !== 0 ? 3 : 2));
+export const exact = (x) => (x === null || x === undefined ? "–" : Math.abs(x) < 1e-9 ? "0" : minus(String(Number(x.toPrecision(9)))));
 export const signed = (x) => `${x >= 0 ? "+" : "−"}${score(Math.abs(x))}`;
 export const ms = (seconds) => { const t = seconds * 1000; return t >= 100 ? `${t.toFixed(0)} ms` : t >= 1 ? `${t.toFixed(1)} ms` : `${t.toFixed(2)} ms`; };
 export const shortId = (id) => (id && id.length > 13 ? id.slice(0, 8) : id);

@@ -11,7 +11,7 @@ from retrieval.errors import InvalidInput, NotFound
 from retrieval.ingest import curation
 from retrieval.ingest.entities.curation import merge_entities, prune_entities, split_entity
 from retrieval.ingest.importing import import_memories
-from retrieval.store import banks, documents, entities, memories, stats
+from retrieval.store import banks, documents, entities, memories
 from retrieval.store.database.pool import Pool
 from retrieval.types import LinkType
 from tests.retrieval.store.servers import Replica, deps
@@ -154,7 +154,7 @@ async def test_invalidating_and_restoring(world: World) -> None:
     assert await world.stated() == {("c", "b")}
     listed = await memories.list_memories(world.pool, "default", world.bank, state="invalidated")
     assert [item["id"] for item in listed["items"]] == [world.ids["a"]]
-    assert (await stats.stats(world.pool, "default", world.bank))["total_nodes"] == 3
+    assert (await memories.list_memories(world.pool, "default", world.bank))["total"] == 3
     with pytest.raises(InvalidInput, match="restore"):
         await patch(world, "a", text="other")
     # Its links may change while it is away.

@@ -20,7 +20,6 @@ from retrieval.store import (
     memories,
     operation_views,
     operations,
-    stats,
     tags,
 )
 from retrieval.store.database.pool import Pool
@@ -107,8 +106,8 @@ async def test_content_becomes_chunks_and_memories(
         {"tag": "all", "count": 3},
         {"tag": "x", "count": 3},
     ]
-    counted = await stats.stats(pool, "default", bank)
-    assert (counted["total_nodes"], counted["total_documents"]) == (3, 2)
+    assert (await memories.list_memories(pool, "default", bank))["total"] == 3
+    assert (await documents.list_documents(pool, "default", bank))["total"] == 2
 
 
 async def test_unchanged_chunks_keep_their_memories(
@@ -322,7 +321,7 @@ async def test_reprocessing_makes_a_documents_memories_anew(
     assert [unit["text"] for unit in whole if unit["document_id"] == "d/1"] == [
         item["content"] for item in items
     ]
-    assert (await stats.stats(pool, "default", bank))["total_nodes"] == 3
+    assert (await memories.list_memories(pool, "default", bank))["total"] == 3
 
 
 async def test_what_cannot_be_reprocessed(pool: Pool, ingest: WriteContext, bank: str) -> None:

@@ -1,5 +1,6 @@
 """What can be read of a bank: rows by ordinal, lists and filters, and never another bank's."""
 
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -333,7 +334,7 @@ async def test_what_is_not_there(filled: Filled) -> None:
         chunks.of_document(pool, "default", bank, "no"),
         chunks.get(pool, "default", "no"),
         entities.get(pool, "default", bank, some),
-        stats.stats(pool, "default", "no such bank"),
+        stats.stats(pool, "default", "no such bank", {"by_type": {}, "links": {}}),
         tags.list_tags(pool, "default", "no such bank"),
         operation_views.cancel(pool, "default", bank, some),
     ):
@@ -409,15 +410,39 @@ async def test_entities_by_a_part_of_their_names(pool: Pool) -> None:
     assert await listed("_") == []
 
 
+async def test_what_consolidation_has_done_and_left(pool: Pool) -> None:
+    bank_id = f"bank-{uuid4().hex[:8]}"
+    await import_memories(deps(pool), "default", bank_id, ITEMS)
+    held = {"by_type": {"world": 3, "experience": 1, "observation": 2}, "links": {}}
+
+    async def marked(connection: Connection) -> None:
+        for column, key in (("consolidated_at", "ann"), ("consolidation_failed_at", "bo")):
+            await connection.execute(
+                f"update memory_units m set {column} = $2 from banks b"
+                " where b.bank = m.bank and bank_id = $1 and key = $3",
+                bank_id,
+                datetime(2024, 5, 1, tzinfo=UTC),
+                key,
+            )
+
+    await write(pool, marked)
+    found = await stats.stats(pool, "default", bank_id, held)
+    assert (found["pending_consolidation"], found["failed_consolidation"]) == (2, 1)
+    assert found["last_consolidated_at"] == "2024-05-01T00:00:00+00:00"
+    await banks.delete(pool, "default", bank_id)
+
+
 async def test_numbers(filled: Filled) -> None:
-    found = await stats.stats(filled.pool, "default", filled.bank_id)
+    held = {"by_type": {"world": 3, "experience": 1, "observation": 2}, "links": {}}
+    found = await stats.stats(filled.pool, "default", filled.bank_id, held)
     assert found["nodes_by_fact_type"] == {"world": 3, "experience": 1, "observation": 2}
     assert (found["total_nodes"], found["total_documents"], found["total_observations"]) == (
         6,
         1,
         2,
     )
-    assert found["pending_consolidation"] == 4
+    assert (found["pending_consolidation"], found["failed_consolidation"]) == (4, 0)
+    assert (found["last_consolidated_at"], found["total_links"]) == (None, 0)
     assert found["last_memory_write_at"] is not None
     scopes = await memories.observation_scopes(filled.pool, "default", filled.bank_id)
     assert scopes["scopes"] == [{"tags": [], "count": 1}, {"tags": ["Work"], "count": 1}]

@@ -95,10 +95,19 @@ class Tab:
     async def tab(self, name: str) -> None:
         await self.page.get_by_role("tab", name=name, exact=True).click()
 
-    def quiet(self) -> None:
-        """Nothing went wrong, and nobody but the server was asked."""
-        assert not self.wrong, self.wrong
-        assert all(url.startswith((self.url, "blob:")) for url in self.asked), self.asked
+    def quiet(self, but: str = " ") -> None:
+        """Nothing went wrong, but refusals with a status that begins so; nobody but the server was
+        asked."""
+        wrong = [said for said in self.wrong if f"a status of {but}" not in said]
+        assert not wrong, wrong
+        own = (self.url, "blob:", "data:")
+        assert all(url.startswith(own) for url in self.asked), self.asked
+
+
+async def settled(tab: Tab) -> None:
+    """No page waits for anything any more."""
+    await expect(tab.page.locator("main h1").first).to_be_attached()
+    await expect(tab.page.locator('main [aria-busy="true"]')).to_have_count(0)
 
 
 @asynccontextmanager

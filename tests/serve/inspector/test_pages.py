@@ -19,8 +19,9 @@ from playwright.async_api import Browser, expect
 
 from retrieval.store import tenants
 from serve.local import sample
+from tests.cases import case, checks, ground, player
 from tests.serve.conftest import B, Live
-from tests.serve.inspector.conftest import Tab, tab_of
+from tests.serve.inspector.conftest import Tab, settled, tab_of
 from tests.serve.mcp_server import Address, serving, with_keys
 
 pytestmark = [
@@ -37,12 +38,6 @@ PAGES = (
     f"{SAMPLE}/entities", f"{SAMPLE}/timeline", f"{SAMPLE}/documents", f"{SAMPLE}/changes",
     f"{SAMPLE}/operations", f"{SAMPLE}/settings", f"{SAMPLE}/recall", f"{SAMPLE}/compare",
 )  # fmt: skip
-
-
-async def settled(tab: Tab) -> None:
-    """No page waits for anything any more."""
-    await expect(tab.page.locator("main h1").first).to_be_attached()
-    await expect(tab.page.locator('main [aria-busy="true"]')).to_have_count(0)
 
 
 async def test_every_page_shows_without_a_fault(tab: Tab) -> None:
@@ -173,7 +168,7 @@ async def test_take_along_gives_the_same_ids(
     assert [line.split(" ")[0] for line in lines] == wanted
 
 
-async def test_what_is_saved_opens_again_and_is_played(tab: Tab, tmp_path: Path) -> None:
+async def test_what_is_saved_opens_again_and_is_played(tab: Tab, tmp_path: Path, dsn: str) -> None:
     await tab.ask(sample.BANK, "What was repaired in October 2024?")
     await tab.tab("Take along")
     for button, name in (("Save the recall", "recall.json"), ("Save the case", "case.json")):
@@ -188,11 +183,11 @@ async def test_what_is_saved_opens_again_and_is_played(tab: Tab, tmp_path: Path)
     await expect(tab.page.locator("[data-total]").first).to_be_visible()
     assert not [url for url in tab.asked[asked:] if "/v1/" in url]
     tab.quiet()
-    from tests.cases import case, checks
-
     _, (saved,) = case.read(tmp_path / "case.json")
     assert {part["kind"] for part in checks.flatten(saved.expect)} <= checks.kinds()
     assert saved.params["query_timestamp"]
+    async with ground.ground(dsn) as base:
+        await player.play(saved, base)
     await tab.page.get_by_label("File").set_input_files(tmp_path / "case.json")
     await expect(tab.page.get_by_role("alert")).to_contain_text("holds no saved recall")
 
@@ -296,7 +291,7 @@ async def test_hostile_texts_are_shown_and_do_nothing(tab: Tab, live: Live) -> N
 async def test_anybody_can_use_it(
     browser: Browser, address: Address, width: int, scheme: str
 ) -> None:
-    whole = width == 1280
+    whole = width in (1280, 360)
     pages = PAGES if whole else PAGES[6:7] + PAGES[13:14]
     async with tab_of(browser, address.url, width, scheme=scheme) as tab:
         found: list[str] = []

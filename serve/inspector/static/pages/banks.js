@@ -19,6 +19,6 @@ export function Banks() {
         ${d.banks.map((bank) => html`<tr><td><${Link} to=${["b", bank.bank_id]}><${Name} value=${bank.bank_id} /><//></td><td>${bank.name !== bank.bank_id && html`<${Name} value=${bank.name} />`}</td><td class="num">${plain(bank.fact_count)}</td><td class="nowrap" title=${bank.last_write_at ?? ""}>${ago(bank.last_write_at)}</td><td><${Link} to=${["b", bank.bank_id, "recall"]}>Recall<//></td></tr>`)}
         </tbody></table></div>
         <div class="row"><span class="dim grow">${offset + 1}–${offset + d.banks.length} of ${count(d.total)}</span>
-          <button disabled=${!offset} onClick=${() => setOffset(offset - PAGE)}>Before</button><button disabled=${offset + PAGE >= d.total} onClick=${() => setOffset(offset + PAGE)}>Next</button></div>`}
+          <button disabled=${!offset} onClick=${() => setOffset(offset - PAGE)}>Previous</button><button disabled=${offset + PAGE >= d.total} onClick=${() => setOffset(offset + PAGE)}>Next</button></div>`}
     <//>`;
 }

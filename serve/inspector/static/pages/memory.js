@@ -9,6 +9,9 @@ import { Name, Text } from "../parts/text.js";
 
 const KINDS = { causes: "causes", caused_by: "is caused by", enables: "enables", prevents: "prevents", semantic: "alike", sequence: "next in the document", temporal: "near in time", entity: "same entity", source: "made from", observation: "told by", superseded_by: "superseded" };
 
+const CHIPS = 100;
+const rest = (list) => list.length > CHIPS && html`<span class="small dim">${plain(list.length - CHIPS)} more</span>`;
+
 export function Memory({ bank, id, may }) {
   const from = useLoad((signal) => get(bankPath(bank, `memories/${encodeURIComponent(id)}`), { signal }), [bank, id]);
   const links = useLoad((signal) => get(bankPath(bank, `memories/${encodeURIComponent(id)}/links${query({ limit: 60 })}`), { signal }), [bank, id]);
@@ -21,15 +24,15 @@ export function Memory({ bank, id, may }) {
       <dt>Mentioned</dt><dd><${Time} value=${m.mentioned_at} /></dd><dt>Written</dt><dd><${Time} value=${m.created_at} />${m.edited_at && html`, edited <${Time} value=${m.edited_at} />`}</dd>
       ${(m.valid_from || m.valid_until) && html`<dt>Held</dt><dd><${Time} value=${m.valid_from} /> – <${Time} value=${m.valid_until} /></dd>`}
       ${m.document_id && html`<dt>Document</dt><dd><${Link} to=${["b", bank, "documents", m.document_id]}><${Name} value=${m.document_id} /><//></dd>`}
-      ${m.entities.length > 0 && html`<dt>Entities</dt><dd class="chips">${m.entities.slice(0, 100).map((e) => html`<${Chip}><${Link} to=${["b", bank, "entities"]} params=${{ q: e }}><${Name} value=${e} /><//><//>`)}</dd>`}
-      ${m.tags.length > 0 && html`<dt>Tags</dt><dd class="chips">${m.tags.slice(0, 100).map((t) => html`<${Chip}><${Link} to=${["b", bank, "memories"]} params=${{ tags: t }}><${Name} value=${t} /><//><//>`)}</dd>`}
+      ${m.entities.length > 0 && html`<dt>Entities</dt><dd class="chips">${m.entities.slice(0, CHIPS).map((e) => html`<${Chip}><${Link} to=${["b", bank, "entities"]} params=${{ q: e }}><${Name} value=${e} /><//><//>`)}${rest(m.entities)}</dd>`}
+      ${m.tags.length > 0 && html`<dt>Tags</dt><dd class="chips">${m.tags.slice(0, CHIPS).map((t) => html`<${Chip}><${Link} to=${["b", bank, "memories"]} params=${{ tags: t }}><${Name} value=${t} /><//><//>`)}${rest(m.tags)}</dd>`}
       ${Object.keys(m.metadata).length > 0 && html`<dt>Metadata</dt><dd>${Object.entries(m.metadata).slice(0, 100).map(([k, v]) => html`<div><${Name} value=${k} mono />: <${Text} value=${String(v)} /></div>`)}</dd>`}
       ${m.proof_count > 1 && html`<dt>Proof</dt><dd>${plain(m.proof_count)}</dd>`}</dl>
     <${WhyNotIn} bank=${bank} id=${m.id} />
     ${may("write") && html`<${Changes} bank=${bank} m=${m} changed=${from.again} />`}
-    ${m.source_memories?.length > 0 && html`<section><h2>Made from</h2><ul>${m.source_memories.map((s) => html`<li style=${{ padding: "4px 0" }}><${Link} to=${["b", bank, "m", s.id]} aria-label="Open"><span aria-hidden="true">↗</span><//> <${Text} value=${s.text} /></li>`)}</ul></section>`}
+    ${m.source_memories?.length > 0 && html`<section><h2>Made from</h2><ul>${m.source_memories.map((s) => html`<li style=${{ padding: "4px 0" }}><${Text} value=${s.text} to=${href(["b", bank, "m", s.id])} /></li>`)}</ul></section>`}
     <section><h2>Links</h2><${Loaded} from=${links} empty=${(l) => !l.links.length && html`<${Empty}>Nothing is linked with it.<//>`}>${(l) => html`<p class="dim">${Object.entries(l.totals).map(([k, n]) => `${plain(n)} ${KINDS[k] ?? k}`).join(", ")}</p>
-      <div class="scroll"><table><thead><tr><th>Kind</th><th>Memory</th><th class="num">Weight</th><th>When</th></tr></thead><tbody>${l.links.map((k) => html`<tr><td class="nowrap">${KINDS[k.kind] ?? k.kind}${k.via && html` <${Name} value=${k.via} />`}<span class="dim">${k.direction === "in" ? " ←" : k.direction === "out" ? " →" : ""}</span></td><td style=${{ minWidth: "200px" }}><${Link} to=${["b", bank, "m", k.id]} aria-label="Open"><span aria-hidden="true">↗</span><//> <${Text} value=${k.text} /></td><td class="num">${score(k.weight)}</td><td><${Time} value=${k.date} /></td></tr>`)}</tbody></table></div>`}<//></section>
+      <div class="scroll"><table class="cards"><thead><tr><th>Kind</th><th>Memory</th><th class="num">Weight</th><th>When</th></tr></thead><tbody>${l.links.map((k) => html`<tr><td class="nowrap">${KINDS[k.kind] ?? k.kind}${k.via && html` <${Name} value=${k.via} />`}<span class="dim">${k.direction === "in" ? " ←" : k.direction === "out" ? " →" : ""}</span></td><td class="whole" style=${{ minWidth: "200px" }}><${Text} value=${k.text} to=${href(["b", bank, "m", k.id])} /></td><td class="num" data-label="weight">${score(k.weight)}</td><td><${Time} value=${k.date} /></td></tr>`)}</tbody></table></div>`}<//></section>
   </div>`}<//>`;
 }
 

@@ -1,16 +1,18 @@
 /** What a bank holds. @module */
-import { html } from "../vendor/ui.js";
-import { bankPath, get, query } from "../api.js";
+import { html, useState } from "../vendor/ui.js";
+import { bankPath, get } from "../api.js";
 import { useLoad } from "../load.js";
 import { count, dayOf, plain, plural } from "../format.js";
 import { go, href } from "../route.js";
 import { Empty, Link, Loaded, Pictured } from "../parts/common.js";
 import { Name } from "../parts/text.js";
 import { Histogram, HistogramTable } from "../charts/histogram.js";
+import { Outside, histogramOf } from "./timeline.js";
 
 export function Overview({ bank }) {
   const from = useLoad((signal) => get(bankPath(bank, "overview"), { signal }), [bank]);
-  const times = useLoad((signal) => get(bankPath(bank, `timeline${query({ buckets: 100 })}`), { signal }), [bank]);
+  const [whole, setWhole] = useState(false);
+  const times = useLoad((signal) => histogramOf(bank, { buckets: 100 }, signal, whole), [bank, whole]);
   return html`<h1><${Name} value=${bank} /></h1>
   <${Loaded} from=${from} empty=${(o) => !o.memories && !o.documents && html`<${Empty}><p>This bank holds no memories yet.</p><p>What is retained appears here. Work under way is on <${Link} to=${["b", bank, "operations"]}>Operations<//>.</p><//>`}>
     ${(o) => html`<p class="dim">${said(o)}</p><dl class="facts">
@@ -20,8 +22,8 @@ export function Overview({ bank }) {
       <div><dt>Work</dt><dd>${plain(o.running)}<small><${Link} to=${["b", bank, "operations"]}>${o.failed ? `${count(o.failed)} failed` : "running or waiting"}<//></small></dd></div></dl>
       <${Matches} o=${o} bank=${bank} />
       <${Loaded} from=${times} rows=${2} empty=${(t) => !t.buckets.length && html`<${Empty}>No memory has a date.<//>`}>${(t) => html`<${Pictured} label="memories over time" json=${t}
-        said=${`By event, else mention: ${dayOf(o.first)} – ${dayOf(o.last)}. Drag over the bars for the memories of a span.`}
-        picture=${html`<${Histogram} timeline=${t} onSpan=${(a, b) => go(href(["b", bank, "memories"], { field: "occurred_start", from: a, to: b }))} />`} table=${html`<${HistogramTable} timeline=${t} />`} />`}<//>
+        said="By event, else mention. Drag over the bars for the memories of a span."
+        picture=${html`<${Histogram} timeline=${t} onSpan=${(a, b) => go(href(["b", bank, "memories"], { field: "occurred_start", from: a, to: b }))} />`} table=${html`<${HistogramTable} timeline=${t} />`} /><${Outside} t=${t} whole=${whole} all=${setWhole} />`}<//>
       <div class="cols"><section><h3>Top tags</h3>${o.tags.length ? html`<${Bars} rows=${o.tags.map(([tag, n]) => ({ name: tag, n, to: href(["b", bank, "memories"], { tags: tag }) }))} />` : html`<${Empty}>No memory has a tag.<//>`}</section>
       <section><h3>Top entities</h3>${o.top_entities.length ? html`<${Bars} rows=${o.top_entities.map((e) => ({ name: e.name, n: e.mentions, to: href(["b", bank, "entities"], { e: e.id }) }))} />` : html`<${Empty}>No memory mentions an entity.<//>`}</section></div>`}
   <//>`;

@@ -7,6 +7,9 @@ import { Field, Loaded, Problem } from "../parts/common.js";
 
 const shown = (v) => (v === undefined || v === null ? "–" : typeof v === "object" ? JSON.stringify(v) : String(v));
 
+const GROUPS = ["recall", "retain", "consolidation", "reflect"];
+const order = (group) => (GROUPS.indexOf(group) + 1 || GROUPS.length + 1);
+
 export function Settings({ bank, may }) {
   const from = useLoad((signal) => Promise.all([get(bankPath(bank, "config"), { signal }), get("v1/default/settings-schema", { signal })]).then(([config, schema]) => ({ config, schema })), [bank]);
   const [edits, setEdits] = useState({});
@@ -19,8 +22,8 @@ export function Settings({ bank, may }) {
     ${names.length > 0 && html`<section class="note warn" aria-label="What would change"><h3 style=${{ marginTop: 0 }}>What would change</h3><table><tbody>${names.map((n) => html`<tr><td class="mono">${n}</td><td>${shown(from.data?.config.config[n])}</td><td>→ <strong>${edits[n] === null ? "as the server" : shown(edits[n])}</strong></td></tr>`)}</tbody></table>
       <${Problem} error=${error} /><div class="row end"><button onClick=${() => { setEdits({}); setError(null); }}>Discard</button>${names.every((n) => from.data.schema.find((s) => s.name === n).tried) && html`<a class="button" href=${href(["b", bank, "compare"], { a: pack({}), b: pack({ settings: Object.fromEntries(names.map((n) => [n, edits[n] ?? from.data.schema.find((s) => s.name === n).default])) }) })}>Try it</a>`}<button class="primary" onClick=${save}>Save ${names.length}</button></div></section>`}
     ${done && !names.length && html`<p role="status" class="dim">Saved. Recalls follow at once.</p>`}
-    <${Loaded} from=${from} rows=${12}>${({ config, schema }) => { const wanted = schema.filter((s) => `${s.name} ${s.doc}`.toLowerCase().includes(find.toLowerCase())); const groups = [...new Set(wanted.map((s) => s.group))].sort((a, b) => (a === "recall" ? -1 : b === "recall" ? 1 : 0));
-      return groups.map((group) => html`<section><h2>${group}</h2><div class="scroll"><table><thead><tr><th>Setting</th><th style=${{ minWidth: "140px" }}>Value</th><th>Origin</th></tr></thead><tbody>${wanted.filter((s) => s.group === group).map((s) => html`<${Row} key=${s.name} s=${s} own=${config.overrides[s.name]} value=${config.config[s.name] ?? s.default} edit=${edits[s.name]} edited=${s.name in edits} may=${may("write")}
+    <${Loaded} from=${from} rows=${12}>${({ config, schema }) => { const wanted = schema.filter((s) => `${s.name} ${s.doc}`.toLowerCase().includes(find.toLowerCase())); const groups = [...new Set(wanted.map((s) => s.group))].sort((a, b) => order(a) - order(b));
+      return groups.map((group) => html`<section><h2>${group[0].toUpperCase()}${group.slice(1)}</h2><div class="scroll"><table class="settings cards"><thead><tr><th>Setting</th><th>Value</th><th>Origin</th></tr></thead><tbody>${wanted.filter((s) => s.group === group).map((s) => html`<${Row} key=${s.name} s=${s} own=${config.overrides[s.name]} value=${config.config[s.name] ?? s.default} edit=${edits[s.name]} edited=${s.name in edits} may=${may("write")}
         change=${(v) => { setDone(false); setEdits((e) => { const { [s.name]: _, ...rest } = e; return v === undefined ? rest : { ...rest, [s.name]: v }; }); }} />`)}</tbody></table></div></section>`); }}<//>`;
 }
 
@@ -33,5 +36,5 @@ function Row({ s, own, value, edit, edited, change, may }) {
     : s.kind === "object" || s.kind === "array" ? html`<textarea rows="2" aria-label=${label} value=${now === null || now === undefined ? "" : JSON.stringify(now)} onChange=${(e) => change(parse(e.target.value))} />`
     : html`<input aria-label=${label} value=${now ?? ""} type=${s.kind === "integer" || s.kind === "number" ? "number" : "text"} step="any" min=${s.min ?? undefined} max=${s.max ?? undefined} onChange=${(e) => change(parse(e.target.value))} />`;
   const range = s.min !== null || s.max !== null ? `${s.min ?? "…"} to ${s.max ?? "…"}` : null;
-  return html`<tr><td><span class="mono">${s.name}</span><br /><span class="small dim">${s.doc}${range ? ` (${range})` : ""}${s.fixed_once_filled ? " Fixed once the bank holds memories." : ""}</span></td><td>${control}</td><td class="nowrap">${edited ? html`<span class="badge strong">changed</span>` : own !== undefined ? html`<span class="badge strong">bank</span>` : html`<span class="badge">server</span>`}<br />${may && (own !== undefined || edited) && html`<button class="link small" onClick=${() => change(edited ? undefined : null)}>${edited ? "undo" : "as the server"}</button>`}</td></tr>`;
+  return html`<tr><td class="whole"><span class="mono">${s.name}</span><br /><span class="small dim">${s.doc}${range ? ` (${range})` : ""}${s.fixed_once_filled ? " Fixed once the bank holds memories." : ""}</span></td><td class="whole">${control}</td><td class="nowrap">${edited ? html`<span class="badge strong">changed</span>` : own !== undefined ? html`<span class="badge strong">bank</span>` : html`<span class="badge">server</span>`}<br />${may && (own !== undefined || edited) && html`<button class="link small" onClick=${() => change(edited ? undefined : null)}>${edited ? "undo" : "as the server"}</button>`}</td></tr>`;
 }

@@ -25,13 +25,14 @@ function boxed(text) {
   return found;
 }
 
-/** A memory's text: three lines, then more. `cut`: the server sent only its beginning. */
-export function Text({ value, cut = false, clamp = false }) {
+/** A memory's text: three lines, then more. `cut`: the server sent only its beginning; `to`: where it leads, an address of this page. */
+export function Text({ value, cut = false, clamp = false, to = null }) {
   const [most, setMost] = useState(FIRST);
   const text = value ?? "";
   const shown = text.slice(0, most);
   const more = text.length > most;
-  return html`<bdi dir="auto" class=${`text ${clamp && most === FIRST ? "clamp" : ""}`}>${boxed(shown)}${more || cut ? "…" : ""}</bdi>${
+  const said = html`<bdi dir="auto" class=${`text ${clamp && most === FIRST ? "clamp" : ""}`}>${boxed(shown)}${more || cut ? "…" : ""}</bdi>`;
+  return html`${to ? html`<a class="textlink" href=${to}>${said}</a>` : said}${
     more && html`<button class="link small" onClick=${(e) => { e.stopPropagation(); setMost(most === FIRST ? STEP : most + STEP); }}>more</button>`}`;
 }
 

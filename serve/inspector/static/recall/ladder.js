@@ -77,7 +77,7 @@ export function WhyNot({ bank, request, id, text, choose, offline, known }) {
   return html`<div>${!offline && html`<form class="row" onSubmit=${(e) => { e.preventDefault(); setSought(find); }}><label class="grow"><span class="sr">An id or a piece of a text</span><input data-why="" placeholder="an id, or a piece of what it says" value=${find} onInput=${(e) => setFind(e.target.value)} /></label><button disabled=${!find.trim()}>Find it</button></form>
     ${hits.error && html`<${Problem} error=${hits.error} />`}
     ${hits.data && html`<ul>${hits.data.items.map((m) => html`<li><button class="quiet" style=${{ textAlign: "start" }} onClick=${() => choose({ m: m.id, v: "why" })}>${flat(m.text, 120)}</button></li>`)}${!hits.data.items.length && html`<li class="dim">No valid memory says that.</li>`}</ul>`}`}
-    ${id ? html`<p><${Text} value=${text ?? id} /></p><${Loaded} from=${why} rows=${8}>${(w) => (w ? html`<${Ladder} why=${w} request=${request} bank=${bank} offline=${offline} />` : html`<p class="dim">The saved file holds no ladder for it.</p>`)}<//>` : html`<p class="empty">Choose a memory, or find one by what it says: the gates it passed are shown, and the one at which it stopped.</p>`}</div>`;
+    ${id ? html`<p style=${{ marginTop: "12px" }}><${Text} value=${text ?? id} clamp /></p><${Loaded} from=${why} rows=${8}>${(w) => (w ? html`<${Ladder} why=${w} request=${request} bank=${bank} offline=${offline} />` : html`<p class="dim">The saved file holds no ladder for it.</p>`)}<//>` : html`<p class="empty">Choose a memory, or find one by what it says: the gates it passed are shown, and the one at which it stopped.</p>`}</div>`;
 }
 
 async function get_(bank, request, id, signal) {

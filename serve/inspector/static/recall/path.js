@@ -4,7 +4,7 @@ import { plural, score } from "../format.js";
 import { flat } from "../parts/text.js";
 import { chain } from "./model.js";
 
-const NODES = 40, COL = 250, ROW = 46, TEXT = 30;
+const NODES = 40, COL = 250, ROW = 52, TOP = 44, TEXT = 30;
 
 export function pathSaid(model, m) {
   const steps = m === null || m === undefined ? [] : chain(model, m);
@@ -23,8 +23,8 @@ export function Paths({ model, m, choose }) {
   if (!edges.size) return html`<p class="empty">Words, vectors or dates found all of what is served: no memory was reached by a link alone.</p>`;
   const columns = []; for (const [item, hop] of nodes) (columns[hop] ??= []).push(item);
   const layer = new Map(); columns.forEach((column, hop) => column?.forEach((item, i) => layer.set(item, [hop, i])));
-  const H = Math.max(...columns.map((c) => c?.length ?? 0)) * ROW + 30, W = columns.length * COL;
-  const at = (item) => { const [hop, i] = layer.get(item); return [hop * COL + 6, 34 + i * ROW]; };
+  const H = Math.max(...columns.map((c) => c?.length ?? 0)) * ROW + TOP - 8, W = columns.length * COL;
+  const at = (item) => { const [hop, i] = layer.get(item); return [hop * COL + 6, TOP + i * ROW]; };
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Paths"><svg width=${W} height=${H} viewBox=${`0 0 ${W} ${H}`} role="group" aria-label="Paths by hop" style=${{ maxWidth: "none" }}>
     ${columns.map((_, hop) => html`<text class="small dim" x=${hop * COL + 6} y="12">${hop ? `hop ${hop}` : "seed"}</text>`)}
     ${[...edges.values()].map((e) => { const [x1, y1] = at(e.from), [x2, y2] = at(e.m); const label = `${e.link}${e.via ? ` · ${flat(e.via, 18)}` : ""}${e.evidence ? ` ${score(e.evidence)}` : ""}`; return html`<g><path d=${`M${x1 + 190} ${y1}C${x1 + 220} ${y1} ${x2 - 30} ${y2} ${x2 - 2} ${y2}`} fill="none" stroke="var(--graph)" stroke-width="1.5" stroke-dasharray="2 3" /><text class="small dim" x=${x2} y=${y2 - 14}>${label}</text></g>`; })}

@@ -6,6 +6,8 @@ import { flat } from "../parts/text.js";
 import { trimmed } from "./request.js";
 
 const OURS = ["temporal_window", "temporal_mode", "as_of", "metadata_filter", "exclude_ids", "limit", "dedupe", "explain", "settings", "timezone", "tag_groups", "min_scores", "prefer_observations", "include"];
+/** Memories of a test case at most: what an order is like depends on all that a bank holds. */
+const SERVED = 200, LEFT = 100;
 const CASE_ARMS = { semantic: "semantic", bm25: "text", graph: "graph", temporal: "temporal" };
 const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 const base = () => new URL("../", document.baseURI).href.replace(/\/$/, "");
@@ -36,7 +38,7 @@ export const command = (bank, request) => `fourfold recall ${quoted(bank)} ${quo
 /** A case for the case player: chosen memories, the question, what must hold. */
 export function testCase(model, request, ticked) {
   const { query, settings: _, ...params } = trimmed(request);
-  const chosen = [...new Set([...model.served.slice(0, 20), ...[...model.left.keys()].slice(0, 10)])];
+  const chosen = [...new Set([...model.served.slice(0, SERVED), ...[...model.left.keys()].slice(0, LEFT)])];
   const place = (m) => chosen.indexOf(m);
   const served = model.served, left = chosen.filter((m) => !model.servedRank.has(m));
   const { time } = model.explained;
@@ -48,7 +50,7 @@ export function testCase(model, request, ticked) {
   if (ticked.not_contains && left.length) of.push({ kind: "not_contains", memories: left.slice(0, 5).map(place) });
   if (ticked.arm_hit && served.length) ARMS.forEach(({ name }, a) => (model.armRanks.get(served[0])?.[a] ? of.push({ kind: "arm_hit", arm: CASE_ARMS[name], memory: 0 }) : null));
   if (ticked.window) of.push(time.window ? { kind: "window", start: time.window.start?.slice(0, 10) ?? null, end: time.window.end?.slice(0, 10) ?? null } : { kind: "window_null" });
-  const memories = chosen.map((m) => { const x = model.memories[m]; return { text: x.text, type: x.type, ...(x.context ? { context: x.context } : {}), ...(x.start ? { occurred_start: x.start } : {}), ...(x.end ? { occurred_end: x.end } : {}), ...(x.mentioned ? { mentioned_at: x.mentioned } : {}), ...(x.tags.length ? { tags: x.tags } : {}) }; });
+  const memories = chosen.map((m) => { const x = model.memories[m]; return { text: x.text, type: x.type, ...(x.context ? { context: x.context } : {}), ...(x.start ? { occurred_start: x.start } : {}), ...(x.end ? { occurred_end: x.end } : {}), ...(x.mentioned ? { mentioned_at: x.mentioned } : {}), ...(x.document_id ? { document_id: x.document_id } : {}), ...(x.tags.length ? { tags: x.tags } : {}) }; });
   return [{ id: "from-the-inspector", kind: "recall", memories, query, params: { query_timestamp: time.anchor, ...params }, expect: { kind: "all_of", of }, why: "As the recall inspector showed it.", needs: [] }];
 }
 
@@ -60,13 +62,13 @@ export function saved(bank, request, explained, texts) {
 export function Take({ model, bank, request }) {
   const [how, setHow] = useState("curl");
   const [texts, setTexts] = useState(true);
-  const [ticked, setTicked] = useState({ first: true, top_k: true, contains: false, order: false, not_contains: false, arm_hit: false, window: false });
+  const [ticked, setTicked] = useState({ contains: true, window: true, first: false, top_k: false, order: false, not_contains: false, arm_hit: false });
   const shown = { curl, python, fourfold: command }[how](bank, request);
   const file = (kind) => `${kind}-${flat(request.query ?? "", 40).replace(/[^\p{L}\p{N}]+/gu, "-")}.json`;
   return html`<div><div class="row" role="group" aria-label="Where"><span class="views">${[["curl", "curl"], ["python", "Python"], ["fourfold", "fourfold"]].map(([name, label]) => html`<button aria-pressed=${how === name} onClick=${() => setHow(name)}>${label}</button>`)}</span><${Copy} text=${shown} /></div>
     <pre data-take=${how} tabindex="0" aria-label="Command" style=${{ marginTop: "8px" }}>${shown}</pre>
     <p class="small dim">The key is read from <code>FOURFOLD_API_KEY</code>; it is in no command and no file.</p>
     <h3>As a file</h3><div class="row"><${Check} label="With the texts" value=${texts} onChange=${setTexts} /><button onClick=${() => save(file("recall"), JSON.stringify(saved(bank, request, model.explained, texts)))}>Save the recall</button></div>
-    <h3>As a test case</h3><fieldset><legend>What must hold</legend>${Object.keys(ticked).map((name) => html`<${Check} label=${{ first: "the first one", top_k: "the first three", order: "the order of five", contains: "five are there", not_contains: "what was left out stays out", arm_hit: "the arms of the first", window: "the window" }[name]} value=${ticked[name]} onChange=${(on) => setTicked({ ...ticked, [name]: on })} />`)}</fieldset>
+    <h3>As a test case</h3><p class="small dim">With up to ${SERVED} memories, without links and entities: an order may depend on those, and on what else the bank holds.</p><fieldset><legend>What must hold</legend>${Object.keys(ticked).map((name) => html`<${Check} label=${{ first: "the first one", top_k: "the first three", order: "the order of five", contains: "five are there", not_contains: "what was left out stays out", arm_hit: "the arms of the first", window: "the window" }[name]} value=${ticked[name]} onChange=${(on) => setTicked({ ...ticked, [name]: on })} />`)}</fieldset>
     <button onClick=${() => save(file("case"), JSON.stringify(testCase(model, request, ticked), null, 1))}>Save the case</button></div>`;
 }

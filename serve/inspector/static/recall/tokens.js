@@ -2,8 +2,7 @@
 import { html } from "../vendor/ui.js";
 import { plain, plural } from "../format.js";
 import { flat } from "../parts/text.js";
-
-const W = 520;
+import { useWidth } from "../parts/width.js";
 
 export function tokensSaid(model) {
   const { tokens } = model.explained;
@@ -14,6 +13,7 @@ export function tokensSaid(model) {
 
 export function Tokens({ model, m, choose }) {
   const { tokens } = model.explained;
+  const [box, W] = useWidth(480);
   const cut = [...model.left.values()].filter((l) => l.at === "tokens").slice(0, 40);
   const beyond = cut.reduce((n, l) => n + l.needs, 0);
   const whole = Math.max(tokens.max, tokens.used) + Math.min(beyond, Math.max(tokens.max, tokens.used) * 0.5);
@@ -24,7 +24,7 @@ export function Tokens({ model, m, choose }) {
   for (const l of cut) { rest.push({ item: l.m, n: l.needs, from: end, more: l.needs - l.room }); end += l.needs; if (end > whole) break; }
   const one = (p, fill, label) => html`<rect key=${p.item} class="link" tabindex="0" role="button" aria-label=${label} onClick=${() => choose({ m: p.item })} onKeyDown=${(e) => e.key === "Enter" && choose({ m: p.item })} x=${x(p.from)} y="18" width=${Math.max(1, Math.min(x(p.n), W - x(p.from)) - 1)} height="26" fill=${fill} stroke=${p.item === m ? "var(--accent)" : "none"} stroke-width="2"><title>${label}</title></rect>`;
   const chosen = model.left.get(m);
-  return html`<div><svg viewBox=${`0 0 ${W} 62`} role="group" aria-label="Tokens by result"><defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line x1="0" y1="0" x2="0" y2="6" stroke="var(--edge)" stroke-width="2" /></pattern></defs>
+  return html`<div ref=${box}><svg width=${W} height="62" viewBox=${`0 0 ${W} 62`} role="group" aria-label="Tokens by result"><defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line x1="0" y1="0" x2="0" y2="6" stroke="var(--edge)" stroke-width="2" /></pattern></defs>
     ${pieces.map((p, i) => one(p, i % 2 ? "var(--grey2)" : "var(--accent)", `${i + 1}: ${p.n} tokens, ${flat(model.memories[p.item].text, 60)}`))}
     <rect x=${x(tokens.used)} y="18" width=${Math.max(0, x(tokens.max) - x(tokens.used))} height="26" fill="none" stroke="var(--line)" />
     ${rest.map((p) => one(p, "url(#hatch)", `needs ${p.more} more: ${flat(model.memories[p.item].text, 60)}`))}
