@@ -321,7 +321,10 @@ async def recalls(context: WriteContext, bank_id: str, questions: list[str]) -> 
 
 
 def _plain(result: Any) -> Any:
-    return {k: v for k, v in result.items() if k != "chunk_id"}  # it names the bank
+    plain = {k: v for k, v in result.items() if k != "chunk_id"}  # it names the bank
+    if "attachments" in plain:
+        plain["attachments"] = [{**one, "url": None} for one in plain["attachments"]]
+    return plain
 
 
 # Transfers, from asking to the end
