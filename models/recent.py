@@ -1,12 +1,14 @@
 """Vectors of recent questions, each for the tenant that asked.
 
 A tenant that was answered from another's entry would learn by the time it took what the other
-asked.
+asked. The questions themselves are not kept: a digest with a key of this process stands for each.
 """
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
+from hashlib import blake2b
 
 from models.types import Floats
 
@@ -17,7 +19,7 @@ LONGEST_CHARS = 8_192
 """Longer questions are not asked twice."""
 
 ENTRY_BYTES = 400
-"""Of an entry beside its text and vector."""
+"""Of an entry beside its vector."""
 
 
 class RecentVectors:
@@ -26,12 +28,13 @@ class RecentVectors:
     def __init__(self, most: int, most_bytes: int = BYTES) -> None:
         self._most = most
         self._most_bytes = most_bytes
-        self._vectors: OrderedDict[tuple[str, str], Floats] = OrderedDict()
+        self._vectors: OrderedDict[bytes, Floats] = OrderedDict()
+        self._secret = os.urandom(32)
         self.bytes = 0
 
     def get(self, tenant: str, text: str) -> Floats | None:
         """Read only."""
-        key = (tenant, text)
+        key = self._key(tenant, text)
         found = self._vectors.get(key)
         if found is not None:
             self._vectors.move_to_end(key)
@@ -41,20 +44,18 @@ class RecentVectors:
         """Keeps a copy."""
         if not self._most or len(text) > LONGEST_CHARS:
             return
-        key = (tenant, text)
+        key = self._key(tenant, text)
         self._forget(key)
         self._vectors[key] = vector.copy()
-        self.bytes += _size(key, vector)
+        self.bytes += vector.nbytes + ENTRY_BYTES
         while len(self._vectors) > self._most or self.bytes > self._most_bytes:
             self._forget(next(iter(self._vectors)))
 
-    def _forget(self, key: tuple[str, str]) -> None:
+    def _forget(self, key: bytes) -> None:
         old = self._vectors.pop(key, None)
         if old is not None:
-            self.bytes -= _size(key, old)
+            self.bytes -= old.nbytes + ENTRY_BYTES
 
-
-def _size(key: tuple[str, str], vector: Floats) -> int:
-    tenant, text = key
-    # A character takes up to four bytes.
-    return 4 * (len(tenant) + len(text)) + vector.nbytes + ENTRY_BYTES
+    def _key(self, tenant: str, text: str) -> bytes:
+        said = f"{len(tenant)} {tenant}{text}".encode("utf-8", "surrogatepass")
+        return blake2b(said, digest_size=16, key=self._secret).digest()

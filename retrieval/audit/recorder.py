@@ -1,4 +1,5 @@
-"""Puts entries into the log: changes before they are answered, reads together within a second."""
+"""Puts entries into the log: changes in the transaction that makes them, and how they ended before
+they are answered; reads together within a second."""
 
 from __future__ import annotations
 
@@ -6,14 +7,16 @@ import asyncio
 import logging
 import secrets
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from retrieval.audit.redaction import Bodies
 from retrieval.errors import FourfoldError, NotFound
 from retrieval.store import audit, banks
 from retrieval.store.audit import Entry
-from retrieval.store.database.pool import Connection, Pool, write
+from retrieval.store.database.pool import Connection, Pool, with_writes, write
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +39,28 @@ class AuditSettings:
     actions: frozenset[str] = frozenset()
     bodies: Bodies = "redacted"
     addresses: bool = False
+
+
+noted: ContextVar[Entry | None] = ContextVar("noted", default=None)
+"""The request whose changes are being made."""
+
+
+@contextmanager
+def noting(entry: Entry | None) -> Iterator[None]:
+    """Every transaction that is committed inside has the entry with it."""
+    if entry is None:
+        yield
+        return
+
+    async def also(connection: Connection) -> None:
+        await audit.add(connection, [entry])
+
+    whose, what = noted.set(entry), with_writes.set(also)
+    try:
+        yield
+    finally:
+        with_writes.reset(what)
+        noted.reset(whose)
 
 
 class Recorder:
@@ -103,7 +128,7 @@ class Recorder:
         return self._key
 
     async def changed(self, entry: Entry) -> None:
-        """Notes a change; it is in the log when this returns."""
+        """Notes how a change ended; it is in the log when this returns."""
         await write(self._pool, lambda connection: audit.add(connection, [entry]))
 
     def seen(self, entry: Entry) -> None:

@@ -31,6 +31,12 @@ TABLES: Mapping[str, Table] = {
     ),
     "documents": Table("t.bank = e.bank and t.document_id = any(e.documents)"),
     "chunks": Table("t.bank = e.bank and t.document_id = any(e.documents)"),
+    "attachments": Table(
+        "t.bank = e.bank and not exists (select from document_attachments d where d.bank = t.bank"
+        " and d.id = t.id)"
+    ),
+    "attachment_parts": Table(None, "of attachments, and gone with them"),
+    "document_attachments": Table("t.bank = e.bank and t.document_id = any(e.documents)"),
     "entities": Table("t.bank = e.bank and t.id = any(e.entities)"),
     "entity_aliases": Table("t.bank = e.bank and t.entity_no = any(e.numbers)"),
     "unit_entities": Table(

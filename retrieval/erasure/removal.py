@@ -18,6 +18,8 @@ from retrieval.types import FactType
 
 Observations: TypeAlias = Literal["delete", "keep_supported"]
 
+_FILES = "select count(*) from attachments where bank = $1"
+
 SHOWN = 100
 """Ids that a dry run names."""
 
@@ -37,6 +39,7 @@ class Erased:
     entities: Sequence[str] = ()
     entity_numbers: Sequence[int] = ()
     models: Sequence[str] = ()
+    own: Sequence[str] = ()
     counts: Mapping[str, int] = ()  # type: ignore[assignment]
 
     def wire(self) -> dict[str, Any]:
@@ -77,6 +80,7 @@ async def preview(
         "dry_run": True,
         "counts": found.counts,
         **{name: list(getattr(found, name))[:SHOWN] for name in _IDS},
+        "bank_says": list(found.own),
     }
 
 
@@ -125,8 +129,16 @@ async def _remove(change: Change, wanted: Selectors, observations: Observations)
     models = await erasure.citing(connection, bank, [*ids, *kept])
     await _release(change, kept, set(ids))
     await change.remove(found.memories, kept)
+    files = await connection.fetchval(_FILES, bank)
     chunks = await _documents(change, found)
     cut = await erasure.cut_documents(connection, bank, places, ends=True)
+    await connection.execute(
+        "delete from document_attachments d using unnest($2::text[], $3::text[]) w(document, id)"
+        " where d.bank = $1 and d.document_id = w.document and d.id = w.id",
+        bank,
+        [document for document, _ in found.files],
+        [id for _, id in found.files],
+    )
     emptied = await still_saying(connection, bank, wanted, found.texts)
     await connection.execute(
         "update documents set original_text = null, content_hash = ''"
@@ -159,6 +171,7 @@ async def _remove(change: Change, wanted: Selectors, observations: Observations)
         [str(id) for id in entities.ids],
         entities.numbers,
         sorted({*models, *found.models}),
+        found.own,
         {
             "memories": len(found.memories),
             "observations": len(doomed),
@@ -168,12 +181,14 @@ async def _remove(change: Change, wanted: Selectors, observations: Observations)
             "documents_emptied": len(emptied),
             "chunks": chunks + cut.chunks_removed,
             "chunks_emptied": cut.chunks_emptied,
+            "attachments": files - await connection.fetchval(_FILES, bank),
             "entities": len(entities.ids),
             "entities_renamed": entities.renamed,
             "links": links,
             "mental_models": len({*models, *found.models}),
             "mental_model_history": int(history.rpartition(" ")[2]),
             "directives": len(found.directives),
+            "knowledge_renamed": len(found.nodes),
             "operations": payloads,
             **texts,
         },
@@ -261,10 +276,23 @@ async def _documents(change: Change, found: Selection) -> int:
 
 
 async def _definitions(change: Change, found: Selection) -> None:
-    """Models and directives that were asked for in the words that are to be erased."""
+    """What was named or asked for in the words that are to be erased: models and directives go,
+    folders and pages lose their names, ended operations their accounts."""
     connection, bank = change.connection, change.bank
     for id in found.models:
         await mental_models.delete(connection, bank, id)
     await connection.execute(
         "delete from directives where bank = $1 and id = any($2)", bank, list(found.directives)
+    )
+    await connection.execute(
+        "update knowledge_nodes set name = id, name_key = id, updated_at = now()"
+        " where bank = $1 and id = any($2)",
+        bank,
+        list(found.nodes),
+    )
+    await connection.execute(
+        "update operations set error_message = null, result_metadata = null, progress = null,"
+        " document_id = null where bank = $1 and operation_id = any($2)",
+        bank,
+        list(found.operations),
     )

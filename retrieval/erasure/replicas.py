@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID, uuid4
 
+from retrieval.erasure import words
 from retrieval.errors import FourfoldError
 from retrieval.store.database.pool import Connection, Pool, read, write
 
@@ -45,6 +46,7 @@ class Sweeper:
     def __init__(self, pool: Pool, holders: Iterable[Holder], period_s: float = SWEEP_S) -> None:
         self._pool, self._holders, self._period_s = pool, tuple(holders), period_s
         self._id: UUID = uuid4()
+        self._erasures = -1
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -66,23 +68,28 @@ class Sweeper:
             )
 
     async def sweep(self) -> int:
-        """Lets go of banks that are gone or were rearranged; how many. Says so."""
+        """Lets go of banks that are gone or were rearranged, how many, and after an erasure of the
+        words that this process remembers. Says so."""
 
-        async def look(connection: Connection) -> tuple[datetime, dict[int, int]]:
+        async def look(connection: Connection) -> tuple[datetime, int, dict[int, int]]:
             now = await connection.fetchval("select clock_timestamp()")
             held = sorted({bank for one in self._holders for bank, _ in one.generations()})
             rows = await connection.fetch(
                 "select bank, generation from banks where bank = any($1)", held
             )
-            return now, {row["bank"]: row["generation"] for row in rows}
+            erasures = await connection.fetchval("select max(number) from erasures")
+            return now, erasures, {row["bank"]: row["generation"] for row in rows}
 
-        now, newest = await read(self._pool, look)
+        now, erasures, newest = await read(self._pool, look)
         count = 0
         for one in self._holders:
             for (bank, part), generation in list(one.generations().items()):
                 # One that was loaded since the look is newer, or was there before it.
                 if bank not in newest or generation < newest[bank]:
                     count += one.evict(bank, part)
+        if erasures != self._erasures:
+            words.forget()
+            self._erasures = erasures
 
         async def say(connection: Connection) -> None:
             await connection.execute(
@@ -107,6 +114,13 @@ class Sweeper:
             except Exception:
                 log.exception("sweeping failed")
             await asyncio.sleep(self._period_s)
+
+
+async def announce(pool: Pool) -> None:
+    """Has every process forget the words that it remembers, with its next sweep."""
+    await write(
+        pool, lambda connection: connection.execute("update erasures set number = number + 1")
+    )
 
 
 async def acknowledged(pool: Pool, *, lost_s: float = LOST_S, poll_s: float = 0.5) -> Acknowledged:

@@ -22,6 +22,7 @@ from retrieval.erasure.selection import Selectors
 from retrieval.erasure.settling import settle
 from retrieval.errors import FourfoldError, InvalidInput
 from retrieval.ingest.context import WriteContext
+from retrieval.ingest.operations.parking import Parked
 from retrieval.ingest.operations.worker import Handler
 from retrieval.ingest.write.transaction import Change
 from retrieval.store import banks, erasure, operations, outbox
@@ -31,13 +32,18 @@ from retrieval.store.operations import Claim
 log = logging.getLogger(__name__)
 
 ERASE, PURGE = "erase", "purge"
+EARLIER_S = 3600.0
+"""How long an erasure waits for contents that came before it."""
+_STORING = ("retain", "file_convert_retain", "reprocess")
+
 SCANS = 3
 """What is found behind is taken away again, so often."""
 _NAMED = 1_000
 """Ids of documents and observations that a report has."""
 
 _VACUUMED = (
-    "memory_units", "chunks", "documents", "entities", "entity_aliases", "unit_entities", "links",
+    "memory_units", "chunks", "documents", "attachments", "attachment_parts",
+    "entities", "entity_aliases", "unit_entities", "links",
     "segments", "operations", "llm_requests", "mental_models", "mental_model_history",
     "observation_history", "audit_logs", "webhook_deliveries", "extraction_ledger",
 )  # fmt: skip
@@ -89,6 +95,7 @@ class Eraser:
         if "erased" in payload:
             erased = Erased.of(payload["erased"])
         elif "selectors" in payload:
+            await _earlier(deps.pool, claimed)
             erased = await self._remove(deps, claimed)
         else:
             raise InvalidInput("it does not keep what it was to erase any more: ask again")
@@ -97,6 +104,7 @@ class Eraser:
             found = await self._again(deps, claimed, erased)
             if not found:
                 break
+        await replicas.announce(deps.pool)
         reached = await replicas.acknowledged(deps.pool, lost_s=self.lost_s)
         vacuumed = await _vacuum(deps.pool)
         head = await banks.head(deps.pool, claimed.tenant, claimed.bank_id)
@@ -105,6 +113,7 @@ class Eraser:
             "kept_observations": list(erased.kept_observations)[:_NAMED],
             "documents_shortened": list(erased.shortened)[:_NAMED],
             "documents_emptied": list(erased.emptied)[:_NAMED],
+            "bank_says": list(erased.own),
             "generation": head.generation,
             "replicas": {"acknowledged": reached.swept, "gone": reached.gone},
             "vacuumed": vacuumed,
@@ -168,6 +177,25 @@ class Eraser:
         data = {name: report[name] for name in ("counts", "remaining", "digest")}
         event = outbox.Event("erase.completed", data, claimed.operation_id, status)
         await outbox.emit(connection, head, [event])
+
+
+async def _earlier(pool: Pool, claimed: Claim) -> None:
+    """Parked while contents that came before the erasure are still to be stored."""
+    waits = await read(
+        pool,
+        lambda connection: connection.fetchval(
+            "select exists (select from operations o join operations own on own.bank = o.bank"
+            " where own.operation_id = $1 and own.lease = $2 and o.place < own.place"
+            " and o.status in ('pending', 'processing') and o.type = any($3)"
+            " and own.created_at > now() - $4 * interval '1 second')",
+            claimed.operation_id,
+            claimed.lease,
+            list(_STORING),
+            EARLIER_S,
+        ),
+    )
+    if waits:
+        raise Parked("contents that came earlier are still to be stored", 1.0)
 
 
 async def _vacuum(pool: Pool) -> bool:

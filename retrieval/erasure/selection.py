@@ -58,6 +58,14 @@ class Selection:
     """Documents whose whole text says it, in a chunk or across two."""
     models: Sequence[str] = ()
     directives: Sequence[UUID] = ()
+    files: Sequence[tuple[str, str]] = ()
+    """(document id, id) of attachments whose name or content, as far as it is text, says it."""
+    nodes: Sequence[str] = ()
+    """Folders and pages that are named so."""
+    operations: Sequence[UUID] = ()
+    """Ended ones whose account says it."""
+    own: Sequence[str] = ()
+    """What of the bank itself says it, and stays: who set it may change it."""
 
 
 async def select(connection: Connection, bank: int, wanted: Selectors) -> Selection:
@@ -182,6 +190,14 @@ async def _saying(
         connection, key, "id",
         "select id, name, content, tags from directives where bank = $1", bank,
     )  # fmt: skip
+    nodes = await _rows_saying(
+        connection, key, "id", "select id, name from knowledge_nodes where bank = $1", bank
+    )
+    operations = await _rows_saying(
+        connection, key, "operation_id",
+        "select operation_id, error_message, result_metadata, progress, document_id"
+        " from operations where bank = $1 and status in ('completed', 'failed', 'cancelled')", bank,
+    )  # fmt: skip
     entities = await _rows_saying(
         connection, key, "entity_no",
         "select entity_no, canonical_name, metadata from entities where bank = $1", bank,
@@ -194,7 +210,41 @@ async def _saying(
         texts,
         models,
         directives,
+        await _files(connection, bank, key),
+        nodes,
+        operations,
+        await _own(connection, bank, key),
     )
+
+
+async def _own(connection: Connection, bank: int, key: str) -> list[str]:
+    row = await connection.fetchrow(
+        "select bank_id, name, mission, disposition, config,"
+        " array(select alias from bank_aliases a where a.bank = b.bank) as aliases"
+        " from banks b where bank = $1",
+        bank,
+    )
+    return [name for name, value in row.items() if _says(key, value)]
+
+
+async def _files(connection: Connection, bank: int, key: str) -> list[tuple[str, str]]:
+    rows = await connection.fetch(
+        "select document_id, id, filename from document_attachments where bank = $1"
+        " order by document_id, id",
+        bank,
+    )
+    saying: dict[str, bool] = {}
+    for id in {row["id"] for row in rows}:
+        parts = await connection.fetch(
+            "select data from attachment_parts where bank = $1 and id = $2 order by part", bank, id
+        )
+        data = b"".join(row["data"] for row in parts)
+        saying[id] = await asyncio.to_thread(_says, key, [data.decode(errors="ignore")])
+    return [
+        (row["document_id"], row["id"])
+        for row in rows
+        if saying[row["id"]] or _says(key, row["filename"])
+    ]
 
 
 async def still_saying(

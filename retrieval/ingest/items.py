@@ -14,8 +14,10 @@ import orjson
 from retrieval import zones
 from retrieval.errors import InvalidInput, TooMuch
 from retrieval.ingest import fields
+from retrieval.ingest.attached import kept_file, unfold
 from retrieval.ingest.extract.section import Section
 from retrieval.ingest.fields import fail
+from retrieval.store.attachments import Attachment
 
 CONTENT_LIMIT = 5_000_000  # characters of one item
 DOCUMENT_LIMIT = 10_000_000  # of one document, with all that was appended to it
@@ -33,6 +35,7 @@ class Item:
     append: bool = False
     named: bool = False
     """Did the caller name the document?"""
+    attached: tuple[Attachment, ...] = ()
 
 
 def parse(
@@ -85,20 +88,26 @@ def _item(
     now: datetime,
     longest: int,
 ) -> Item:
-    content = fields.text(_content(item.get("content"), where), f"{where}.content", longest)
+    given = item.get("content")
+    attached: tuple[Attachment, ...] = ()
+    if isinstance(given, list):
+        given, attached = unfold(given, where, longest)
+    content = fields.text(given, f"{where}.content", longest)
+    if item.get("kept_file") is not None:
+        attached = (*attached, kept_file(item["kept_file"]))
     document_id = fields.identifier(item.get("document_id"), f"{where}.document_id")
     mode = item.get("update_mode")
     if mode not in (None, "replace", "append"):
         raise fail(f"{where}.update_mode", "must be replace or append")
     if mode == "append" and document_id is None:
         raise fail(f"{where}.document_id", "is needed to append to a document")
-    given = item.get("timestamp")
-    dated = given is not None and given != ""
+    time = item.get("timestamp")
+    dated = time is not None and time != ""
     resolve = item.get("resolve_entities")
     if resolve not in (None, True, False):
         raise fail(f"{where}.resolve_entities", "must be true or false")
     section = Section(
-        timestamp=fields.local_time(given, f"{where}.timestamp") if dated else now,
+        timestamp=fields.local_time(time, f"{where}.timestamp") if dated else now,
         context=fields.optional_text(item.get("context"), f"{where}.context", fields.CONTEXT_LIMIT),
         mentions=fields.mentions(item.get("entities"), f"{where}.entities", resolve is not False),
         tags=tuple(dict.fromkeys((*_tags(item.get("tags"), f"{where}.tags"), *common))),
@@ -117,20 +126,8 @@ def _item(
         strategy,
         mode == "append",
         document_id is not None,
+        attached,
     )
-
-
-def _content(value: Any, where: str) -> Any:
-    """A string, or text blocks joined by line ends."""
-    if not isinstance(value, list):
-        return value
-    texts = []
-    for i, block in enumerate(value):
-        path = f"{where}.content[{i}]"
-        if not isinstance(block, Mapping) or block.get("type") != "text":
-            raise fail(path, "only blocks of type text can be retained")
-        texts.append(fields.text(block.get("text"), f"{path}.text", CONTENT_LIMIT))
-    return "\n".join(texts)
 
 
 def _tags(value: Any, path: str) -> tuple[str, ...]:

@@ -172,7 +172,7 @@ async def _store(
         fresh = await known(change.connection, change.bank, ids)
         for plan in made:
             _check(plan, fresh.get(plan.document_id), anew)
-        done = await write_documents(change, bank_id, made, written, settings)
+        done = await write_documents(change, bank_id, made, written, settings, errand.operation)
         stale = [pair for each in done for pair in each.relabelled]
         placed = [fact for each in done for fact in each.facts]
         derived = tuple(change.derived)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final, TypeAlias
+from weakref import WeakValueDictionary
 
 import numpy as np
 import regex
@@ -105,6 +106,7 @@ class _Chunks(dict[str, bytes]):
     def __init__(self, terms: Callable[[str], Iterable[str]]) -> None:
         super().__init__()
         self._terms = terms
+        _filled[id(self)] = self
 
     def __missing__(self, chunk: str) -> bytes:
         packed = b"".join(map(term_hash, self._terms(chunk)))
@@ -119,6 +121,15 @@ class _Chunks(dict[str, bytes]):
         if len(text) > _LONGEST_CHUNK:  # only then one of them can be too long
             chunks = [part for chunk in chunks for part in _parts(chunk)]
         return b"".join(map(self.__getitem__, chunks))
+
+
+_filled: WeakValueDictionary[int, _Chunks] = WeakValueDictionary()
+
+
+def forget_words() -> None:
+    """Empties what all analysers of this process remember. From any thread."""
+    for chunks in list(_filled.values()):
+        chunks.clear()
 
 
 def _parts(chunk: str) -> Iterator[str]:

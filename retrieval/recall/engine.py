@@ -42,7 +42,7 @@ from retrieval.recall import explain, extras, trace
 from retrieval.recall.decision import Decision
 from retrieval.settings import RecallSettings
 from retrieval.stopwatch import Stopwatch
-from retrieval.store import banks, memories
+from retrieval.store import attachments, banks, memories
 from retrieval.store.heads import BankHead
 from retrieval.store.visibility import Visibility
 from retrieval.text import tokens
@@ -278,9 +278,8 @@ class RecallEngine:
         merged: Mapping[int, int],
         shown: Collection[str] | None,
     ) -> dict[str, Any]:
-        names = None
+        names, head = None, shortlist.head
         if query.include.entities is not None and rows:
-            head = shortlist.head
             ordinals = shortlist.found.ordinals[np.fromiter(rows, np.int64, len(rows))]
             names = await memories.entity_names(
                 self._pool, head.bank, ordinals, head.generation, shown
@@ -302,6 +301,8 @@ class RecallEngine:
             accounts = explain.accounts(shortlist, ranked, positions)
             for result, account in zip(results, accounts, strict=True):
                 result["explain"] = account
+        if head.attached:
+            await attachments.show(self._pool, head.bank, head.bank_id, results)
         body: dict[str, Any] = {"results": results}
         if names:
             body["entities"] = extras.entity_map(rows.values(), names)

@@ -10,7 +10,7 @@ import asyncpg
 import numpy as np
 
 from retrieval.ranking.shortlist import Shortlist
-from retrieval.store import chunks, memories
+from retrieval.store import attachments, chunks, memories
 from retrieval.store.heads import BankHead
 from retrieval.store.visibility import Visibility
 from retrieval.text import tokens
@@ -158,7 +158,22 @@ async def _chunks(
             left -= min(cost, left)
             if left <= 0:
                 break
+    if shortlist.head.attached:
+        await _attached(pool, shortlist.head, picked)
     return picked
+
+
+async def _attached(
+    pool: asyncpg.Pool, head: BankHead, picked: Mapping[str, dict[str, Any]]
+) -> None:
+    held = [
+        {"text": "", "document_id": row["document_id"], "chunk_id": row["chunk_id"]}
+        for row in await chunks.chunks(pool, head.bank, list(picked))
+    ]
+    await attachments.show(pool, head.bank, head.bank_id, held)
+    for one in held:
+        if "attachments" in one:
+            picked[one["chunk_id"]]["attachments"] = one["attachments"]
 
 
 def _provenance(shortlist: Shortlist, i: int) -> Ints:

@@ -213,6 +213,10 @@ class RetainSettings(Described):
         Annotated[int, Field(ge=1, le=200_000)] | None, PER_BANK
     ] = None
     """The same for conversations and tables; unset: as retain_chunk_size."""
+    attachments_enabled: bool = False
+    """Take images and files between the texts of a content: they are kept and shown, not read."""
+    retain_max_attachments_per_chunk: Annotated[int, Field(ge=1, le=50), PER_BANK] = 8
+    """Most of them in a chunk."""
     retain_mission: Annotated[_Text | None, PER_BANK] = None
     """What is worth remembering, for an LLM."""
     retain_custom_instructions: Annotated[_Text | None, PER_BANK] = None

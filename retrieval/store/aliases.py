@@ -132,6 +132,15 @@ def checked(alias: str) -> str:
         raise InvalidInput(f"alias: {error}", "alias") from None
 
 
+def possible(name: str) -> bool:
+    """Can a bank have it as an alias?"""
+    try:
+        checked(name)
+    except InvalidInput:
+        return False
+    return True
+
+
 async def _show(connection: Connection, bank: int, alias: str | None) -> None:
     await connection.execute(
         "update bank_aliases set is_primary = (alias is not distinct from $2) where bank = $1",

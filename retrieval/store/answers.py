@@ -5,6 +5,7 @@ The answer is stored in the transaction of the work, so a key stands for work th
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,11 @@ class Key:
 
     name: str
     body_hash: bytes
+
+    @property
+    def stored(self) -> str:
+        """What stands for the name in the database: it may say anything about anybody."""
+        return hashlib.sha256(self.name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Answered(Exception):
@@ -55,7 +61,7 @@ async def find(pool: Pool, tenant: str, bank_id: str, key: Key) -> Mapping[str, 
             "select body_hash, answer from answers where bank = $1 and key = $2"
             " and created_at > now() - $3 * interval '1 second'",
             bank,
-            key.name,
+            key.stored,
             KEPT_S,
         )
         return row
@@ -77,7 +83,7 @@ async def keep(connection: Connection, bank: int, key: Key, answer: Mapping[str,
         "  answer = excluded.answer, created_at = excluded.created_at"
         "  where a.created_at <= now() - $5 * interval '1 second' returning true",
         bank,
-        key.name,
+        key.stored,
         key.body_hash,
         dict(answer),
         KEPT_S,

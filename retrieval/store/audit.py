@@ -21,14 +21,14 @@ _SUMMARY = "id, action, transport, bank_id, started_at, ended_at, duration_ms, m
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One request. `transport`: http, mcp or system."""
+    """One request. `transport`: http, mcp or system. `ended_at`: None until it is answered."""
 
     tenant: str
     bank_id: str
     action: str
     transport: str
     started_at: datetime
-    ended_at: datetime
+    ended_at: datetime | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     request: Mapping[str, Any] | None = None
     response: Mapping[str, Any] | None = None
@@ -36,11 +36,15 @@ class Entry:
 
 
 async def add(connection: Connection, entries: Sequence[Entry]) -> None:
+    """Notes requests, or how those ended that are noted already."""
     await execute_many(
         connection,
         "insert into audit_logs (tenant_id, bank_id, id, action, transport, started_at, ended_at,"
         " duration_ms, metadata, request, response)"
-        " values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+        " values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+        " on conflict (tenant_id, bank_id, id) do update set ended_at = excluded.ended_at,"
+        " duration_ms = excluded.duration_ms, metadata = excluded.metadata,"
+        " response = excluded.response where excluded.ended_at is not null",
         (
             (
                 one.tenant,
@@ -50,7 +54,7 @@ async def add(connection: Connection, entries: Sequence[Entry]) -> None:
                 one.transport,
                 one.started_at,
                 one.ended_at,
-                round((one.ended_at - one.started_at).total_seconds() * 1000),
+                _milliseconds(one),
                 dict(one.metadata),
                 one.request,
                 one.response,
@@ -58,6 +62,12 @@ async def add(connection: Connection, entries: Sequence[Entry]) -> None:
             for one in entries
         ),
     )
+
+
+def _milliseconds(one: Entry) -> int | None:
+    if one.ended_at is None:
+        return None
+    return round((one.ended_at - one.started_at).total_seconds() * 1000)
 
 
 async def forget(connection: Connection, days: float) -> None:

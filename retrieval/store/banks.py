@@ -21,7 +21,7 @@ from retrieval.text.folding import fold
 
 HEAD_COLUMNS = (
     "bank, tenant_id, bank_id, version, generation, next_ordinal, vector_set, analyser, config,"
-    " state, (select epoch from database_epoch) as epoch"
+    " state, attached, (select epoch from database_epoch) as epoch"
 )
 _HEAD = f"select {HEAD_COLUMNS} from banks where tenant_id = $1 and bank_id = $2"
 _ID_LIMIT, _ID_BYTES = 512, 1536
@@ -51,6 +51,7 @@ def as_head(row: Mapping[str, Any], *, building: bool = False) -> BankHead:
         analyser=row["analyser"],
         config=row["config"],
         epoch=row["epoch"],
+        attached=row["attached"],
     )
 
 
@@ -374,8 +375,8 @@ async def delete(
 async def empty(connection: Connection, bank: int) -> None:
     """Takes out what most of a bank is, in bulk, children first: a cascade would go row by row."""
     for table in (
-        "links", "unit_entities", "observation_history", "memory_units", "chunks", "documents",
-        "segments",
+        "links", "unit_entities", "observation_history", "memory_units", "chunks",
+        "document_attachments", "documents", "segments",
     ):  # fmt: skip
         await connection.execute(f"delete from {table} where bank = $1", bank)
 

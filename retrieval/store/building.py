@@ -77,8 +77,14 @@ async def lock(connection: Connection, bank: int, claimed: Claim) -> Mapping[str
 
 
 async def reached(connection: Connection, bank: int, how_far: Mapping[str, Any]) -> None:
-    """Notes how far the building has come, in the transaction that brought it there."""
+    """Notes how far the building has come, in the transaction that brought it there. Who dies after
+    it dies of something else: earlier deaths count no more."""
     await connection.execute("update banks set building = $2 where bank = $1", bank, dict(how_far))
+    await connection.execute(
+        "update operations o set deaths = 0 from banks b where b.bank = $1"
+        " and o.bank = b.built_for and o.operation_id = b.built_by and o.deaths > 0",
+        bank,
+    )
 
 
 async def open_bank(connection: Connection, bank: int, version: int) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, TypedDict, cast
 
 from retrieval.errors import InvalidInput, NotFound
-from retrieval.store import banks, documents
+from retrieval.store import attachments, banks, documents
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.edge import fits, iso, listing, page
 
@@ -50,7 +50,10 @@ async def ids_of(pool: Pool, bank: int, document_id: str, most: int = 200) -> li
     return [row[0] for row in found]
 
 
-def _view(row: Mapping[str, Any], bank_id: str) -> dict[str, Any]:
+def _view(
+    row: Mapping[str, Any], bank_id: str, attached: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
+    shown = attachments.named(row["chunk_text"], attached)
     return {
         "chunk_id": row["chunk_id"],
         "document_id": row["document_id"],
@@ -58,24 +61,31 @@ def _view(row: Mapping[str, Any], bank_id: str) -> dict[str, Any]:
         "chunk_index": row["chunk_index"],
         "chunk_text": row["chunk_text"],
         "created_at": iso(row["created_at"]),
+        **({"attachments": shown} if shown else {}),
     }
 
 
 async def get(pool: Pool, tenant: str, chunk_id: str) -> dict[str, Any]:
     """A chunk of any of the tenant's banks."""
-    row = await read(
-        pool,
-        lambda connection: connection.fetchrow(
-            "select c.*, b.bank_id from chunks c join banks b using (bank)"
+
+    async def work(connection: Connection) -> dict[str, Any]:
+        row = await connection.fetchrow(
+            "select c.*, b.bank_id, b.attached from chunks c join banks b using (bank)"
             " where c.chunk_id = $1 and b.tenant_id = $2 and b.state = 'open'"
             " order by c.bank limit 1",
             chunk_id,
             tenant,
-        ),
-    )
-    if row is None:
-        raise NotFound(f"there is no chunk {chunk_id!r}")
-    return _view(row, row["bank_id"])
+        )
+        if row is None:
+            raise NotFound(f"there is no chunk {chunk_id!r}")
+        held: Mapping[str, Any] = {}
+        if row["attached"]:
+            held = await attachments.of_documents(
+                connection, row["bank"], row["bank_id"], [row["document_id"]]
+            )
+        return _view(row, row["bank_id"], held.get(row["document_id"], {}))
+
+    return await read(pool, work)
 
 
 async def of_document(
@@ -101,6 +111,9 @@ async def of_document(
         sizes = await connection.fetch(f"select octet_length(chunk_text){of_page}", *wanted)
         fits([row[0] for row in sizes])
         found = await connection.fetch(f"select *{of_page}", *wanted)
-        return listing("items", [_view(row, bank_id) for row in found], total, limit, offset)
+        held = await attachments.of_documents(connection, bank, bank_id, [document_id])
+        own = held.get(document_id, {})
+        items = [_view(row, bank_id, own) for row in found]
+        return listing("items", items, total, limit, offset)
 
     return await read(pool, work)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from retrieval.errors import NotFound
-from retrieval.store import banks, containing, keyset
+from retrieval.store import attachments, banks, containing, keyset
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.edge import iso, listing, one_of, page, parse_time
 from retrieval.store.tags import condition
@@ -136,8 +136,10 @@ async def get(pool: Pool, tenant: str, bank_id: str, document_id: str) -> dict[s
             bank,
             document_id,
         )
+        held = await attachments.of_documents(connection, bank, bank_id, [document_id])
         return {
             **_common(row, bank_id),
+            **({"attachments": list(held[document_id].values())} if held else {}),
             "original_text": row["original_text"],
             "memory_unit_count": sum(r["n"] for r in types),
             "nodes_by_fact_type": {FactType(r["fact_type"]).wire: r["n"] for r in types},

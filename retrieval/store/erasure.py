@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from retrieval.store import attachments
 from retrieval.store.database.pool import Connection
 from retrieval.store.heads import BankHead
 
@@ -123,6 +124,8 @@ async def _cut(
         blank,
     )
     left = [row["chunk_text"] for row in rows if row["chunk_id"] not in {*gone, *blank}]
+    if lost:
+        await attachments.let_go(connection, bank, document_id, left, ())
     if ends and len(gone) == len(rows):
         ended = await connection.fetchval(
             "delete from documents d where bank = $1 and document_id = $2 and not exists (select"

@@ -60,6 +60,16 @@ async def let_go(connection: Connection, bank: int, id: UUID) -> None:
     )
 
 
+async def hand_over(connection: Connection, bank: int, id: UUID, to: UUID) -> None:
+    """Makes the bytes another operation's."""
+    await connection.execute(
+        "update operation_files set operation_id = $3 where bank = $1 and operation_id = $2",
+        bank,
+        id,
+        to,
+    )
+
+
 async def check_room(connection: Connection, tenant: str, coming: int, most: int) -> None:
     """RateLimited if a tenant would have more than `most` bytes of files waiting."""
     held = await connection.fetchval(

@@ -18,7 +18,8 @@ class BankHead:
     `generation` when ordinals were reassigned, and ordinals 0 .. next_ordinal - 1 are in use.
     `vector_set` and `analyser` name what the active vectors and postings were made with; both are
     empty until the first write. `config` holds the bank's overrides in field form. Two heads can be
-    compared only within one `epoch` (see retrieval.store.epoch).
+    compared only within one `epoch` (see retrieval.store.epoch). `attached`: files have come with
+    contents.
     """
 
     bank: int
@@ -31,6 +32,7 @@ class BankHead:
     analyser: str
     config: Mapping[str, Any] = field(default_factory=dict)
     epoch: str = ""
+    attached: bool = False
 
 
 class Model(Protocol):

@@ -11,9 +11,10 @@ from typing import Any
 from uuid import UUID
 
 from retrieval.errors import InvalidInput, NotFound
-from retrieval.store import banks, containing, keyset
+from retrieval.store import attachments, banks, containing, keyset
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.edge import as_uuid, fits, iso, listing, one_of, page, parse_time
+from retrieval.store.heads import BankHead
 from retrieval.store.tags import condition
 from retrieval.store.visibility import Seen
 from retrieval.types import FactType, Ints, MemoryRow
@@ -374,11 +375,14 @@ async def get(pool: Pool, tenant: str, bank_id: str, memory_id: str) -> dict[str
     """One memory, valid or not; an observation with the memories it was made from."""
     id = as_uuid(memory_id, "memory_id")
 
-    async def work(connection: Connection) -> dict[str, Any]:
-        bank = (await banks.head_of(connection, tenant, bank_id)).bank
-        return await view(connection, bank, id)
+    async def work(connection: Connection) -> tuple[BankHead, dict[str, Any]]:
+        head = await banks.head_of(connection, tenant, bank_id)
+        return head, await view(connection, head.bank, id)
 
-    return await read(pool, work)
+    head, found = await read(pool, work)
+    if head.attached:
+        await attachments.show(pool, head.bank, head.bank_id, [found])
+    return found
 
 
 async def view(connection: Connection, bank: int, id: UUID) -> dict[str, Any]:

@@ -21,6 +21,7 @@ SCHEMA_VERSION: Final = 1001
 PEER_SCHEMA: Final = 1
 MANIFEST: Final = "manifest.json"
 BANK: Final = "bank.json"
+BLOBS: Final = "blobs/"
 
 PART_BYTES: Final = 4 << 20
 """Unpacked bytes of a part that we write, one line more at most."""
@@ -33,7 +34,10 @@ SMALL_BYTES: Final = 1 << 20
 """No archive that unpacks to less is a bomb."""
 MANIFEST_BYTES: Final = 32 << 20
 
-DATA = ("documents", "chunks", "entities", "cooccurrences", "memories", "document-history")
+DATA = (
+    "documents", "chunks", "blobs", "attachments", "entities", "cooccurrences", "memories",
+    "document-history",
+)  # fmt: skip
 """Kinds of parts with lines that include_data brings; with memories come vectors and edges."""
 CONFIG = ("mental-models", "knowledge", "directives", "webhooks")
 """Those of include_bank_config."""
@@ -83,7 +87,9 @@ class Part:
 
     @property
     def kind(self) -> str:
-        """`memories` of memories-00000.ndjson."""
+        """`memories` of memories-00000.ndjson, `blobs` of blobs/<sha256>."""
+        if self.name.startswith(BLOBS):
+            return "blobs"
         return self.name.rpartition("-")[0] if "-" in self.name else self.name
 
     def wire(self) -> dict[str, Any]:

@@ -32,9 +32,10 @@ async def clear(change: Change, name: str) -> None:
         "select id from memory_units where bank = $1 and document_id = $2", change.bank, name
     )
     await change.remove([row["id"] for row in rows])
-    await change.connection.execute(
-        "delete from chunks where bank = $1 and document_id = $2", change.bank, name
-    )
+    for table in ("chunks", "document_attachments"):
+        await change.connection.execute(
+            f"delete from {table} where bank = $1 and document_id = $2", change.bank, name
+        )
 
 
 async def mark(change: Change, memories: Sequence[Incoming]) -> None:

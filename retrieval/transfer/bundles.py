@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from retrieval.ingest.facts import Fact
+from retrieval.store.attachments import Attachment
 from retrieval.transfer.lines import Line
 
 
@@ -46,6 +47,7 @@ class Bundle:
     chunks: Sequence[Line]
     memories: Sequence[Incoming]
     links: Sequence[Stated] = ()
+    attached: Sequence[Attachment] = ()
 
 
 @dataclass(frozen=True, slots=True)

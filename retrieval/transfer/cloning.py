@@ -21,7 +21,7 @@ STATEMENT_S: Final = 6 * 3600.0
 _ORDER: Final = {"document_history": " order by place", "mental_model_history": " order by entry"}
 _HEAD: Final = (
     "next_ordinal, next_entity, next_tag, next_document, vector_set, analyser, generation,"
-    " version, name_folding, last_write_at, last_document_at"
+    " version, name_folding, last_write_at, last_document_at, attached"
 )
 _CONFIG: Final = "mission, disposition, config"
 

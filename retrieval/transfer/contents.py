@@ -25,6 +25,9 @@ CARRIED: Final[Mapping[str, str]] = {
     "mental_model_history": "mental-models",
     "knowledge_nodes": "knowledge",
     "directives": "directives",
+    "attachments": "blobs",
+    "attachment_parts": "blobs",
+    "document_attachments": "attachments",
     "operations": "history/operations",
     "llm_requests": "history/llm-requests",
 }
@@ -50,7 +53,8 @@ LEFT_BEHIND: Final[Mapping[str, str]] = {
 """Table -> why it does not travel."""
 
 COPIED: Final = (
-    "documents", "chunks", "memory_units", "entities", "entity_aliases", "unit_entities",
+    "documents", "attachments", "attachment_parts", "document_attachments", "chunks",
+    "memory_units", "entities", "entity_aliases", "unit_entities",
     "entity_cooccurrences", "observation_history", "links", "tags", "segments", "tombstones",
     "document_history",
 )  # fmt: skip

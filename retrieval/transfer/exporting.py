@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import metadata
@@ -17,12 +18,13 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from retrieval.errors import Conflict
+from retrieval.ingest.collecting import held_off
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.heads import BankHead
 from retrieval.store.segments.slices import Place, places
 from retrieval.transfer import archive, lines
-from retrieval.transfer.archive import BANK, MANIFEST, Include, Manifest
+from retrieval.transfer.archive import BANK, BLOBS, MANIFEST, Include, Manifest
 from retrieval.transfer.lines import Chosen, Line
 from retrieval.transfer.packing import Packer
 from retrieval.types import Ints
@@ -122,7 +124,8 @@ class _Export:
         self._packer = Packer(row["at"])
         self._total = row["n"]
         try:
-            return await self._pack(row)
+            with held_off(self._total):
+                return await self._pack(row)
         except BaseException:
             self._packer.abandon()
             raise
@@ -168,6 +171,8 @@ class _Export:
         connection, chosen = self._connection, self._chosen
         await self._all("documents", lines.documents(connection, chosen))
         await self._all("chunks", lines.chunks(connection, chosen))
+        await self._blobs()
+        await self._all("attachments", lines.attachments(connection, chosen))
         await self._all("entities", lines.entities(connection, chosen))
         await self._all("cooccurrences", lines.cooccurrences(connection, chosen))
         await self._memories()
@@ -195,6 +200,21 @@ class _Export:
     async def _drain(self) -> None:
         if packed := self._packer.take():
             await self._outlet(packed)
+
+    async def _blobs(self) -> None:
+        """Files that came with contents, each once."""
+        held = await lines.blobs(self._connection, self._chosen)
+        for blob in held:
+            stack = ExitStack()
+            try:
+                name = f"{BLOBS}{blob['hash'].hex()}"
+                out = await asyncio.to_thread(stack.enter_context, self._packer.blob(name))
+                async for data in lines.parts(self._connection, self._head.bank, blob["id"]):
+                    await asyncio.to_thread(out, data)
+                    await self._drain()
+            finally:
+                await asyncio.to_thread(stack.close)
+        self._counts["blobs"] = len(held)
 
     # Memories, and the arrays beside them
 

@@ -113,8 +113,47 @@ async def chunks(connection: Connection, chosen: Chosen) -> AsyncIterator[list[L
             [row["document_id"] for row in part],
             [row["chunk_index"] for row in part],
         )
-        # attachments: of chunks, as [] until there are some
         yield [row["line"] for row in rows]
+
+
+_OF_CHOSEN: Final = "d.bank = $1 and ($2::text[] is null or d.document_id = any($2))"
+
+
+async def blobs(connection: Connection, chosen: Chosen) -> list[Mapping[str, Any]]:
+    """{id, hash} of the files that documents refer to."""
+    found: list[Mapping[str, Any]] = await connection.fetch(
+        "select a.id, a.hash from attachments a where a.bank = $1 and exists (select from"
+        f" document_attachments d where d.id = a.id and {_OF_CHOSEN}) order by a.id",
+        *chosen.parameters,
+    )
+    return found
+
+
+async def parts(connection: Connection, bank: int, id: str) -> AsyncIterator[bytes]:
+    """The bytes of one of them."""
+    part = 0
+    while (
+        data := await connection.fetchval(
+            "select data from attachment_parts where bank = $1 and id = $2 and part = $3",
+            bank,
+            id,
+            part,
+        )
+    ) is not None:
+        yield data
+        part += 1
+
+
+async def attachments(connection: Connection, chosen: Chosen) -> AsyncIterator[list[Line]]:
+    """Which document refers to which file, as what."""
+    rows = (
+        "select to_jsonb(d) - '{bank,id}'::text[] || jsonb_build_object('hash',"
+        "  encode(a.hash, 'hex')) as line, 512 as size"
+        f" from document_attachments d join attachments a using (bank, id) where {_OF_CHOSEN}"
+        " order by d.document_id, d.id"
+    )
+    async for part in slices(connection, rows, *chosen.parameters):
+        yield [row["line"] for row in part]
 
 
 async def entities(connection: Connection, chosen: Chosen) -> AsyncIterator[list[Line]]:

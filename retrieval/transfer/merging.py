@@ -16,7 +16,7 @@ from retrieval.ingest.facts import Link
 from retrieval.ingest.write import numbering
 from retrieval.ingest.write.enrich import Vectors, prepare
 from retrieval.ingest.write.transaction import Change, write
-from retrieval.store import banks, building, operations
+from retrieval.store import attachments, banks, building, operations
 from retrieval.store.database.pool import Connection, read
 from retrieval.store.database.pool import write as transact
 from retrieval.store.edge import iso
@@ -105,10 +105,14 @@ class _Merge:
         done = await self._resumed()
         self._total = await asyncio.to_thread(lambda: source.total)
         bundles = source.bundles(done.bundles)
-        while (bundle := await asyncio.to_thread(next, bundles, None)) is not None:
+        while (
+            bundle := await self._checked(None, asyncio.to_thread(next, bundles, None))
+        ) is not None:
             done = await self._checked(bundle.document, self._bundle(bundle, done))
         batches = source.observations(done.observations)
-        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+        while (
+            batch := await self._checked(None, asyncio.to_thread(next, batches, None))
+        ) is not None:
             done = await self._checked(None, self._observations(batch, done))
         kept = await asyncio.to_thread(source.kept)
         await self._checked(None, self._finish(done, kept))
@@ -148,6 +152,11 @@ class _Merge:
             "merged": done.kept(),
         }
         await operations.proceed(connection, self._claimed, shown)
+        await connection.execute(
+            "update operations set deaths = 0 where operation_id = $1 and lease = $2",
+            self._claimed.operation_id,
+            self._claimed.lease,
+        )
 
     def _new(self, id: UUID) -> UUID:
         """The id that stands for one that is taken: always the same, so that references find it."""
@@ -200,6 +209,8 @@ class _Merge:
             memories = [one for _, one in named]
             if name is not None:
                 await self._row(change, name, bundle)
+                if bundle.attached:
+                    await attachments.keep(connection, bank, name, bundle.attached)
             if memories and prepared is not None:
                 own = [one.fact for one in memories]
                 again = prepared.with_facts(own)
@@ -220,6 +231,7 @@ class _Merge:
             change.touch()
             now = after.plus(
                 documents_imported=int(name is not None),
+                attachments_imported=len(bundle.attached),
                 facts_imported=len(memories),
                 invalidated_memories_imported=sum(m.invalidated is not None for m in memories),
             )

@@ -6,7 +6,7 @@ import hashlib
 import io
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import IO, Any
@@ -119,6 +119,23 @@ class Packer:
         made = Part(name, rows, len(data), hashlib.sha256(data).hexdigest(), details or {})
         self.parts.append(made)
         return made
+
+    @contextmanager
+    def blob(self, name: str) -> Iterator[Callable[[bytes], None]]:
+        """A part of bytes as they are, that come piece by piece."""
+        info = zipfile.ZipInfo(name, self._at)
+        info.external_attr = 0o600 << 16
+        digest, size = hashlib.sha256(), 0
+        with self._zip.open(info, "w", force_zip64=True) as out:
+
+            def write(data: bytes) -> None:
+                nonlocal size
+                out.write(data)
+                digest.update(data)
+                size += len(data)
+
+            yield write
+        self.parts.append(Part(name, 1, size, digest.hexdigest()))
 
     @contextmanager
     def stream(self, name: str) -> Iterator[IO[bytes]]:

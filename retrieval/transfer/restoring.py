@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -19,13 +20,14 @@ from retrieval.errors import InvalidInput, ModelChanged
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.write.enrich import Vectors
 from retrieval.store import banks, building, operations
+from retrieval.store.attachments import BYTES_MOST
 from retrieval.store.bankconfig import TRAITS
 from retrieval.store.bankconfig import problem as setting_problem
 from retrieval.store.database.pool import Connection, read, write
 from retrieval.store.operations import Claim
 from retrieval.store.segments.table import MERGE_LIMIT_BYTES
 from retrieval.transfer import storing
-from retrieval.transfer.archive import BANK, LINE_BYTES, BadArchive, Include, Manifest, Part
+from retrieval.transfer.archive import BANK, BLOBS, LINE_BYTES, BadArchive, Include, Manifest, Part
 from retrieval.transfer.exporting import EDGE, Report, no_report
 from retrieval.transfer.lines import Line
 from retrieval.transfer.storing import Target
@@ -52,6 +54,7 @@ Store: TypeAlias = Callable[[Connection, Target, Sequence[Line]], Awaitable[None
 _STORES: Mapping[str, Store] = {
     "documents": storing.store_documents,
     "chunks": storing.store_chunks,
+    "attachments": storing.store_attachments,
     "entities": storing.store_entities,
     "merges": storing.store_merges,
     "cooccurrences": storing.store_cooccurrences,
@@ -83,7 +86,7 @@ def steps(manifest: Manifest, include: Include) -> list[_Step]:
             order += [("memories", "memories"), ("links", "memories")]
         elif kind == "entities":
             order += [("entities", "entities"), ("merges", "entities")]
-        elif kind in _STORES:
+        elif kind in _STORES or kind == "blobs":
             order.append((kind, kind))
     found = [_Step(stage, [part]) for stage, kind in order for part in manifest.of(kind)]
     if include.data:
@@ -185,6 +188,10 @@ class _Restore:
             await self._edges(number, step.parts)
             return
         (part,) = step.parts
+        if step.stage == "blobs":
+            store = partial(self._blob, part)
+            await self._commit(store, (), {"step": number + 1, "rows": 0})
+            return
         with closing(self._unpacker.lines(part, skip)) as rows:
             await self._rows(number, step.stage, part, rows, skip)
 
@@ -213,6 +220,13 @@ class _Restore:
             await building.reached(connection, self._bank, how_far)
 
         await write(self._deps.pool, work)
+
+    async def _blob(
+        self, part: Part, connection: Connection, target: Target, _: Sequence[Line]
+    ) -> None:
+        if part.bytes > BYTES_MOST or part.name != f"{BLOBS}{part.sha256}":
+            raise BadArchive(f"the part {part.name[:80]!r} is no attachment that can be kept")
+        await storing.store_blob(connection, target, part, self._unpacker)
 
     # Memories and arrays
 
@@ -392,6 +406,7 @@ _COUNTED = {
     "mental_model_history_imported": "mental_model_history",
     "knowledge_pages_imported": "knowledge_nodes",
     "directives_imported": "directives",
+    "attachments_imported": "attachments",
 }
 
 
@@ -409,7 +424,7 @@ async def counts(connection: Connection, target: Target, include: Include) -> di
         target.tenant,
         target.bank_id,
     )
-    none = ("attachments_imported", "maintenance_queue_rows_imported", "webhooks_imported",
+    none = ("maintenance_queue_rows_imported", "webhooks_imported",
             "documents_skipped", "observations_skipped")  # fmt: skip
     return {
         **found,

@@ -13,6 +13,7 @@ from uuid import UUID
 import orjson
 
 from retrieval.errors import InvalidInput
+from retrieval.store.attachments import Attachment
 from retrieval.transfer import storing
 from retrieval.transfer.archive import BadArchive
 from retrieval.transfer.bundles import Bundle, Incoming, Kept, Stated
@@ -30,10 +31,12 @@ _TABLES: Final = """
 create table documents (place integer primary key, id text unique, line blob);
 create table more (id text, text text);
 create table chunks (id text, line blob);
+create table attached (id text, line blob);
 create table memories (place integer primary key, document text, observation int, line blob);
 create table links (source blob, target blob, type text, weight real);
 create index more_of on more (id);
 create index chunks_of on chunks (id);
+create index attached_of on attached (id);
 create index memories_of on memories (observation, document, place);
 create index links_from on links (source);
 create index links_to on links (target);
@@ -47,6 +50,7 @@ class Staged:
         self._unpacker = unpacker
         self._file = folder / "staged.sqlite"
         self._base: sqlite3.Connection | None = None
+        self._blobs: dict[str, Attachment] = {}
 
     def open(self) -> None:
         manifest = self._unpacker.manifest
@@ -56,6 +60,7 @@ class Staged:
         for kind, put in (
             ("documents", self._document),
             ("chunks", self._chunk),
+            ("attachments", self._attachment),
             ("memories", self._memory),
         ):
             for part in manifest.of(kind):
@@ -73,6 +78,9 @@ class Staged:
                         f" ({type(error).__name__})"
                     ) from error
         base.commit()
+        for part in manifest.of("blobs"):
+            self._unpacker.verify(part)
+            self._blobs[part.sha256] = storing.blob(part, self._unpacker)
 
     @staticmethod
     def _document(base: sqlite3.Connection, line: Line) -> None:
@@ -87,6 +95,12 @@ class Staged:
     @staticmethod
     def _chunk(base: sqlite3.Connection, line: Line) -> None:
         base.execute("insert into chunks values (?, ?)", (line["document_id"], orjson.dumps(line)))
+
+    @staticmethod
+    def _attachment(base: sqlite3.Connection, line: Line) -> None:
+        base.execute(
+            "insert into attached values (?, ?)", (line["document_id"], orjson.dumps(line))
+        )
 
     @staticmethod
     def _memory(base: sqlite3.Connection, line: Line) -> None:
@@ -151,7 +165,18 @@ class Staged:
         self, id: str | None, columns: Line, chunks: Sequence[Line], rows: Sequence[Any]
     ) -> Bundle:
         memories = [incoming(orjson.loads(row[0])) for row in rows]
-        return Bundle(id, columns, chunks, memories, self._links([m.fact.id for m in memories]))
+        attached = [
+            self._attached(orjson.loads(row[0]))
+            for row in self._rows("select line from attached where id = ? order by rowid", id)
+        ]
+        links = self._links([m.fact.id for m in memories])
+        return Bundle(id, columns, chunks, memories, links, attached)
+
+    def _attached(self, line: Line) -> Attachment:
+        held = self._blobs.get(line["hash"])
+        if held is None:
+            raise BadArchive("a document refers to an attachment that the archive does not have")
+        return storing.attachment(line, held)
 
     def _links(self, ids: Sequence[UUID]) -> list[Stated]:
         found: dict[tuple[Any, ...], Stated] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from typing import Any, Final
@@ -18,18 +18,22 @@ from uuid import UUID, uuid4
 import numpy as np
 
 from retrieval.errors import InvalidInput
+from retrieval.ingest.attached import MEDIA_TYPE, filename
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.facts import Fact, Mention, Prepared
 from retrieval.ingest.write import numbering, rows
 from retrieval.ingest.write.enrich import Vectors, embedded
 from retrieval.keyword.analyser import Document
 from retrieval.settings import RetainSettings
+from retrieval.store import attachments
+from retrieval.store.attachments import Attachment
 from retrieval.store.database.pool import Connection
 from retrieval.store.edge import micros, parse_time
 from retrieval.store.segments import table as segments
 from retrieval.store.segments.format import pack
-from retrieval.transfer.archive import BadArchive
+from retrieval.transfer.archive import BadArchive, Part
 from retrieval.transfer.lines import Line
+from retrieval.transfer.unpacking import Unpacker
 from retrieval.types import FactType, LinkType
 
 VERSION: Final = 1
@@ -114,6 +118,42 @@ async def store_chunks(connection: Connection, target: Target, lines: Sequence[L
             for line in lines
         ],
     )
+
+
+async def store_blob(
+    connection: Connection, target: Target, part: Part, unpacker: Unpacker
+) -> None:
+    """A file, whose checksum was looked at; references follow in the same bank."""
+    await attachments.store(connection, target.bank, blob(part, unpacker))
+
+
+def blob(part: Part, unpacker: Unpacker) -> Attachment:
+    return Attachment(
+        "file", "application/octet-stream", bytes.fromhex(part.sha256), part.bytes, None,
+        lambda: unpacker.whole(part.name, attachments.BYTES_MOST),
+    )  # fmt: skip
+
+
+def attachment(line: Line, held: Attachment) -> Attachment:
+    """The file of a line that refers to it."""
+    kind, media_type, name = line["kind"], line["media_type"], line.get("filename")
+    if kind not in ("image", "file") or not MEDIA_TYPE.fullmatch(_text(media_type)):
+        raise ValueError("a kind or a type")
+    name = None if name is None else filename(_text(name))
+    return replace(held, kind=kind, media_type=media_type, filename=name)
+
+
+async def store_attachments(connection: Connection, target: Target, lines: Sequence[Line]) -> None:
+    ids = [bytes.fromhex(line["hash"]).hex()[: attachments.ID_DIGITS] for line in lines]
+    nothing = Attachment("file", "", b"", 0)
+    made = []
+    for id, line in zip(ids, lines, strict=True):
+        one = attachment(line, nothing)
+        made.append(
+            {**line, "bank": target.bank, "id": id, "kind": one.kind,
+             "media_type": one.media_type, "filename": one.filename}
+        )  # fmt: skip
+    await insert(connection, "document_attachments", made)
 
 
 async def store_entities(connection: Connection, target: Target, lines: Sequence[Line]) -> None:

@@ -24,7 +24,7 @@ FAULTS_MOST: Final = 100
 ELSEWHERE: Final = frozenset(
     ("consolidation_use_decision_model", "reflect_use_decision_model",
      "mental_model_refresh_use_decision_model", "mental_model_delta_use_decision_model",
-     "retain_max_attachments_per_chunk", "llm_gemini_safety_settings")
+     "llm_gemini_safety_settings")
 )  # fmt: skip
 """The peer's settings of parts that are not built here: passed over."""
 

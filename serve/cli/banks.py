@@ -177,7 +177,7 @@ def add_to(app: typer.Typer, with_pool: WithPool, fail: Any) -> None:
         config: Config = None,
         data: Data = DEFAULT_DATA,
     ) -> None:
-        """Give a bank another id. Whoever asks for the old one gets a 404 from then on."""
+        """Give a bank another id. Its old one leads to it as an alias."""
         from retrieval.store import renaming
 
         with_pool(config, data, lambda pool: renaming.rename(pool, tenant, bank, target))

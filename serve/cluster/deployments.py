@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ray import serve
 from ray.serve.config import RequestRouterConfig
 
+from retrieval.audit.recorder import noting
+from retrieval.store.audit import Entry
 from serve.cluster import autoscaling, remote, slots
 from serve.cluster.bank_router import BankRouter
 from serve.cluster.portions import portion
@@ -257,13 +259,19 @@ class IngestReplica(_Holder):
         self._running = 0
 
     async def do(
-        self, method: str, args: Sequence[Any], trace: Trace = NONE
+        self,
+        method: str,
+        args: Sequence[Any],
+        trace: Trace = NONE,
+        noted: Mapping[str, Any] | None = None,
     ) -> dict[str, Any] | FourfoldError:
-        """One call of `serve.http.services.Writer`, by name."""
+        """One call of `serve.http.services.Writer`, by name. `noted`: the request's entry in the
+        audit log, which goes with what is committed."""
         work = getattr(self.writer, method)
         self._running += 1
         try:
-            return await outcome(work(*args), "ingest", trace)
+            with noting(None if noted is None else Entry(**noted)):
+                return await outcome(work(*args), "ingest", trace)
         finally:
             self._running -= 1
 

@@ -12,6 +12,7 @@ import dataclasses
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -22,6 +23,7 @@ from ray.serve.handle import DeploymentHandle
 
 from models.types import Scores
 from retrieval import errors
+from retrieval.audit.recorder import noted
 from serve import metrics
 from serve.cluster.attempts import Attempts
 from serve.trace import NONE, Trace, current, span, within
@@ -418,8 +420,10 @@ class RemoteWriter:
         near = self._handle.options(session_id=f"{tenant}/{bank_id}")
         args = (tenant, bank_id, *more)
         try:
+            entry = noted.get()
+            with_entry = {} if entry is None else {"noted": dataclasses.asdict(entry)}
             answer: dict[str, Any] = await call(
-                "ingest", near.do.remote, method, args, left_s=BULK_WAIT_S
+                "ingest", partial(near.do.remote, **with_entry), method, args, left_s=BULK_WAIT_S
             )
         except errors.DeadlineExceeded as error:
             if error.stage != "ingest":  # its own, about a part of the work

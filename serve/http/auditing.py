@@ -1,8 +1,9 @@
-"""Notes requests about banks in the audit log, once they are answered."""
+"""Notes requests about banks in the audit log: what they are, and how they ended."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -33,44 +34,55 @@ ACTIONS = {
 _OWN = frozenset({"list_audit_logs", "get_audit_log", "audit_log_stats"})
 
 
-async def note(
-    recorder: Recorder, request: Request, response: Response, action: str, started: datetime
-) -> None:
-    """Notes one request that was answered, if its bank's log wants it."""
+async def begun(
+    recorder: Recorder, request: Request, action: str, started: datetime, body: bytes
+) -> Entry | None:
+    """The entry of a request whose sender is known, if its bank's log wants it."""
     bank_id = request.path_params.get("bank_id")
     tenant = request.scope.get(TENANT)
     if not isinstance(bank_id, str) or not tenant or action in _OWN:
-        return
+        return None
     name = ACTIONS.get(action, action)
     if not await recorder.wants(tenant, bank_id, name):
-        return
+        return None
     settings = recorder.settings
+    bodies = settings.bodies
+    if action == "erase" and bodies == "full":
+        bodies = "redacted"  # it names what is to be forgotten
     key = await recorder.key()
     metadata: dict[str, Any] = {
-        "request_id": request.headers.get(REQUEST_ID, "")[:200] or str(uuid4()),
-        "status": response.status_code,
+        "request_id": request.headers.get(REQUEST_ID, "")[:200] or str(uuid4())
     }
     if given := bearer(request):
         metadata["key_id"] = hashlib.sha256(given.encode()).digest()[:8].hex()
     if settings.addresses and request.client is not None:
         metadata["ip"] = request.client.host
-    asked = redaction.kept(getattr(request, "noted", b""), settings.bodies, key)
-    if request.query_params and settings.bodies != "none":
-        query = redaction.value_of(dict(request.query_params), settings.bodies, key)
+    asked = redaction.kept(body, bodies, key)
+    if request.query_params and bodies != "none":
+        query = redaction.value_of(dict(request.query_params), bodies, key)
         asked = {**(asked or {}), "query_params": query}
+    transport = request.scope.get(TRANSPORT, "http")
+    return Entry(tenant, bank_id, name, transport, started, metadata=metadata, request=asked)
+
+
+def changes(request: Request, action: str) -> bool:
+    """Is it a request that may change something?"""
+    return request.method != "GET" and action not in _READS
+
+
+async def ended(
+    recorder: Recorder, request: Request, response: Response, action: str, entry: Entry
+) -> None:
+    """Notes how a request ended."""
+    key = await recorder.key()
     body = bytes(getattr(response, "body", b""))  # a stream has none
-    entry = Entry(
-        tenant,
-        bank_id,
-        name,
-        request.scope.get(TRANSPORT, "http"),
-        started,
-        datetime.now(UTC),
-        metadata,
-        asked,
-        redaction.kept(body, settings.bodies, key),
+    entry = replace(
+        entry,
+        ended_at=datetime.now(UTC),
+        metadata={**entry.metadata, "status": response.status_code},
+        response=redaction.kept(body, recorder.settings.bodies, key),
     )
-    if request.method == "GET" or action in _READS or response.status_code >= 400:
-        recorder.seen(entry)
-    else:
+    if changes(request, action) and response.status_code < 400:
         await recorder.changed(entry)
+    else:
+        recorder.seen(entry)

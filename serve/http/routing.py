@@ -22,9 +22,11 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from retrieval.audit.recorder import Recorder, noting
 from retrieval.audit.redaction import BODY_BYTES
 from retrieval.errors import FourfoldError
 from retrieval.store import aliases, answers
+from retrieval.store.audit import Entry
 from serve.http import auditing, scopes, structure
 from serve.http.bodies import SMALL_BYTES, Bodies, declared
 from serve.http.brake import Brake
@@ -51,8 +53,11 @@ ERRORS_MAX = 1_000
 class StrictRequest(Request):
     """A request whose body was read by its route, before the framework asks for it."""
 
+    started: datetime
     noted: bytes = b""
     """The body as far as the audit log keeps it."""
+    entry: Entry | None = None
+    """Its entry in the audit log."""
     ignored: Sequence[str] = ()
     """Unknown names at the top of the body, the first ones."""
 
@@ -158,7 +163,7 @@ class Endpoint(APIRoute):
             if reading is None:
                 if not reads_itself:
                     _refuse_body(request)
-                return await handle(request)
+                return await noted(request)
             bodies: Bodies = request.app.state.bodies
             async with bodies.read(request, tenant, large=reading.large) as body:
                 if not body or not is_json(request):
@@ -171,6 +176,13 @@ class Endpoint(APIRoute):
                 if answers.FIELD in request.headers:
                     request.state.digest = await asyncio.to_thread(_digest, body)
                 del body
+                return await noted(request)
+
+        async def noted(request: StrictRequest) -> Response:
+            """A change is in the audit log with what it commits."""
+            if auditing.changes(request, action):
+                request.entry = await _entry(request, action)
+            with noting(request.entry):
                 return await handle(request)
 
         async def answered(request: StrictRequest) -> Response:
@@ -193,12 +205,12 @@ class Endpoint(APIRoute):
 
         async def answer(request: Request) -> Response:
             request = StrictRequest(request.scope, request.receive)
-            started = datetime.now(UTC)
+            request.started = datetime.now(UTC)
             try:
                 response = await answered(request)
             except ClientDisconnect:
                 return Response(status_code=499)  # nobody reads it
-            response = await _audited(request, response, action, started)
+            response = await _audited(request, response, action)
             if response.status_code >= 400:
                 brake: Brake = request.app.state.brake
                 await brake.hold(request.scope.get(TENANT, ""))
@@ -207,15 +219,27 @@ class Endpoint(APIRoute):
         return answer
 
 
-async def _audited(
-    request: StrictRequest, response: Response, action: str, started: datetime
-) -> Response:
-    """The response, once the request is in the audit log; what cannot be noted counts as lost."""
+def _recorder(request: Request) -> Recorder | None:
     services = request.app.state.services
-    recorder = None if services is None else services.recorder
-    if recorder is not None and response.status_code < 500:
+    return None if services is None else services.recorder
+
+
+async def _entry(request: StrictRequest, action: str) -> Entry | None:
+    recorder = _recorder(request)
+    if recorder is None:
+        return None
+    return await auditing.begun(recorder, request, action, request.started, request.noted)
+
+
+async def _audited(request: StrictRequest, response: Response, action: str) -> Response:
+    """The response, once the audit log has how the request ended; what cannot be noted counts as
+    lost."""
+    recorder = _recorder(request)
+    if recorder is not None and (response.status_code < 500 or request.entry is not None):
         try:
-            await auditing.note(recorder, request, response, action, started)
+            entry = request.entry or await _entry(request, action)
+            if entry is not None:
+                await auditing.ended(recorder, request, response, action, entry)
         except FourfoldError as error:
             log.error("not in the audit log: %s", error)
             recorder.lost += 1

@@ -213,6 +213,8 @@ class Files(Section):
     file_conversion_max_batch_size_mb: Annotated[int, Field(ge=1, le=2000)] = 100
     """Most MiB of one upload; they lie on disk while it comes, and in the database until they are
     read."""
+    file_delete_after_retain: Flag = True
+    """false keeps a file, up to 20 MB, as an attachment of its document."""
     file_waiting_mb: Annotated[int, Field(ge=1, le=1_000_000)] = 1024
     """MiB of one tenant's files that may wait to be read; above it 429."""
 

@@ -84,6 +84,7 @@ async def two(dsn: str) -> AsyncIterator[Two]:
             "page_id": f"p-{SECRET}",
             "key": f"exports/{SECRET}.zip",
             "log_id": str(uuid4()),
+            "attachment_id": "5ec7e75ec7e7",
             "alias": f"alias-{SECRET}",
         }
         for name, path, body in (

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from retrieval.audit.recorder import noting
+from retrieval.errors import Unavailable
+from retrieval.store.audit import Entry
+from retrieval.store.database.pool import write
 from tests.serve.conftest import B, Live
 from tests.serve.test_mental_models import ask, ended
 
@@ -97,3 +102,39 @@ async def test_off_is_not_nothing(live: Live) -> None:
         await ask(live, "GET", f"{bank}/audit-logs?{query}", 400)
     await ask(live, "GET", f"{bank}/audit-logs/stats?period=2d", 400)
     await ask(live, "GET", "nobody-at-all/audit-logs", 404)
+
+
+async def test_a_change_is_never_without_its_entry(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process dies between the commit and the answer; or the change comes to nothing."""
+    bank = "certain"
+    await switched_on(live, bank)
+    recorder = live.services.recorder
+    assert recorder is not None
+
+    async def gone(_: Any) -> None:
+        raise Unavailable("the process", "is gone")
+
+    monkeypatch.setattr(recorder, "changed", gone)
+    body = {"items": [{"content": "Zenobia sows.", "document_id": "z"}]}
+    await ask(live, "POST", f"{bank}/memories", json=body)
+    await ask(live, "POST", f"{bank}/memories", json={**body, "async": True})
+    await ask(live, "DELETE", f"{bank}/documents/z")
+    found = await logs(live, bank, 3)
+    assert [one["action"] for one in found[:3]] == ["delete_document", "retain", "retain"]
+    assert [one["ended_at"] for one in found[:3]] == [None] * 3
+    whole = await ask(live, "GET", f"{bank}/audit-logs/{found[2]['id']}")
+    assert whole["request"]["items"][0]["content"]["chars"] == 13
+
+    class _Undone(Exception):
+        pass
+
+    entry = Entry("default", bank, "retain", "http", datetime.now(UTC))
+
+    async def fails(connection: Any) -> None:
+        raise _Undone
+
+    with noting(entry), pytest.raises(_Undone):
+        await write(live.services.pool, fails)
+    await ask(live, "GET", f"{bank}/audit-logs/{entry.id}", 404)

@@ -282,6 +282,7 @@ class Operation:
             delivery_id=NOBODY,
             log_id=NOBODY,
             alias="other",
+            attachment_id="0" * 12,
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -11,7 +10,6 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from serve.http.routes.unbuilt import UNBUILT
 from tests.serve.conftest import B, Live
 
 pytestmark = pytest.mark.integration
@@ -401,14 +399,6 @@ async def test_reading_an_unknown_bank_makes_none(live: Live, path: str) -> None
     assert "unheard-of" in refused["detail"]
     listed = await ask(live, "GET", f"{B}?q=unheard-of")
     assert listed["total"] == 0
-
-
-async def test_what_is_not_built_says_so(live: Live) -> None:
-    for method, path, _why in UNBUILT:
-        url = re.sub(r"\{[^}]+\}", "x", path)
-        answer = await live.http.request(method, url)
-        assert answer.status_code == 501, f"{method} {url}: {answer.status_code}"
-        assert answer.json()["detail"].endswith(".")
 
 
 async def test_the_service(live: Live) -> None:

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from json import JSONDecoder
 from typing import Final, Literal
 
+from retrieval.store.attachments import PLACEHOLDER
+
 UNITS_MOST: Final = 100_000
 """A conversation or a log of more turns is cut as plain text."""
 
@@ -47,13 +49,16 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a text is cut. `turns`: the places of a conversation's turns, ascending."""
+    """How a text is cut. `turns`: the places of a conversation's turns, ascending. `marks`: those
+    of attachments; a chunk of plain text has at most `marks_most`."""
 
     text: str
     size: int
     unit_size: int
     kind: Literal["text", "lines", "turns", "whole"] = "text"
     turns: Sequence[tuple[int, int]] = ()
+    marks: Sequence[int] = ()
+    marks_most: int = 1
 
     def pieces(self, start: int, end: int) -> list[Cut]:
         """The chunks of the text from `start` to `end`, in order."""
@@ -67,13 +72,18 @@ class Layout:
 
     def _tiles(self, start: int, end: int, kind: str = "") -> Iterator[Cut]:
         lines = (kind or self.kind) == "lines"
-        while end - start > self.size:
+        while end - start > (reach := self._reach(start)):
             cut = self._line(start, end) if lines else 0
-            cut = cut or _cut(self.text, start, start + self.size, end)
+            cut = cut or _cut(self.text, start, start + reach, end)
             yield Cut(start, cut, self.text[start:cut])
             start = cut
         if start < end:
             yield Cut(start, end, self.text[start:end])
+
+    def _reach(self, start: int) -> int:
+        """Most characters of a chunk that begins here."""
+        next = bisect_left(self.marks, start) + self.marks_most
+        return min(self.size, self.marks[next] - start) if next < len(self.marks) else self.size
 
     def _line(self, start: int, end: int) -> int:
         """Behind the last whole line that fits, or behind the first if it may stand alone."""
@@ -107,11 +117,14 @@ class Layout:
         return Cut(start, end, f"[{self.text[start:end]}]")
 
 
-def layout(text: str, size: int, structured_size: int | None = None) -> Layout:
+def layout(
+    text: str, size: int, structured_size: int | None = None, *, attached_most: int | None = None
+) -> Layout:
     """How `text` is cut into chunks of at most `size` characters.
 
     A single turn or line may have up to `structured_size` (default `size`) and stays whole. A CR LF
-    is not cut apart, even where `size` is 1.
+    is not cut apart, even where `size` is 1. `attached_most`: placeholders of attachments in a
+    chunk of plain text.
     """
     size = max(size, 1)
     unit_size = max(structured_size or size, 1)
@@ -121,7 +134,8 @@ def layout(text: str, size: int, structured_size: int | None = None) -> Layout:
         return Layout(text, size, unit_size, "whole")
     if len(text) > size and _are_objects(text):
         return Layout(text, size, unit_size, "lines")
-    return Layout(text, size, unit_size)
+    marks = [m.start() for m in PLACEHOLDER.finditer(text)] if attached_most and "⟦" in text else []
+    return Layout(text, size, unit_size, marks=marks, marks_most=attached_most or 1)
 
 
 def chunk(text: str, size: int, structured_size: int | None = None) -> list[str]:

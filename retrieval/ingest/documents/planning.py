@@ -22,6 +22,7 @@ from retrieval.ingest.extract.section import Section
 from retrieval.ingest.facts import ExtractedFact
 from retrieval.ingest.items import DOCUMENT_LIMIT, Item
 from retrieval.settings import RetainSettings
+from retrieval.store.attachments import Attachment
 from retrieval.store.edge import iso
 
 CHUNKS_LIMIT: Final = 50_000
@@ -95,6 +96,7 @@ class DocumentPlan:
     tags: tuple[str, ...]
     parts: Sequence[int]
     replaces: bool
+    attached: Sequence[Attachment] = ()
     found: list[Sequence[ExtractedFact]] = field(default_factory=list)
 
     @property
@@ -207,6 +209,7 @@ def _plan(
         tuple(dict.fromkeys(tag for item in items for tag in item.section.tags)),
         [len(part) for part, _ in parts],
         replaces=anew is None and not all(item.append for item in items),
+        attached=tuple(one for item in items for one in item.attached),
     )
 
 
@@ -248,7 +251,12 @@ def _pieces(
     pieces: list[Piece] = []
     for number, (text, item) in enumerate(parts):
         own = strategy(settings, item.strategy)
-        cutting = layout(text, own.retain_chunk_size, own.retain_structured_chunk_size)
+        cutting = layout(
+            text,
+            own.retain_chunk_size,
+            own.retain_structured_chunk_size,
+            attached_most=own.retain_max_attachments_per_chunk,
+        )
         last = number == len(parts) - 1
         for placed in _placed(cutting, known, anew):
             section, old = item.section, placed.known

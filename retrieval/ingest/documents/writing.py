@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
+from uuid import UUID
 
 from retrieval.ingest.documents.anchoring import Known
 from retrieval.ingest.documents.planning import Before, DocumentPlan
@@ -17,6 +18,7 @@ from retrieval.ingest.write.numbering import document_numbers
 from retrieval.ingest.write.stored import Stored
 from retrieval.ingest.write.transaction import Change
 from retrieval.settings import RetainSettings
+from retrieval.store import attachments
 from retrieval.store.database.copying import copy, execute_many
 from retrieval.store.database.pool import Connection
 
@@ -99,17 +101,23 @@ async def write_documents(
     plans: Sequence[DocumentPlan],
     new: Sequence[Written],
     settings: RetainSettings,
+    operation: UUID | None = None,
 ) -> list[Written]:
     """Brings rows and chunks of the documents to what is planned, ends the memories of chunks that
     went, and gives the new facts their positions.
 
     Chunks that stay keep their memories; those that are labelled otherwise now, or have to make
-    room, are returned as `relabelled`.
+    room, are returned as `relabelled`. `operation`: whose files are attached.
     """
     connection, bank = change.connection, change.bank
     change.touch()
     await document_numbers(connection, bank, [plan.document_id for plan in plans])
     await _rows(connection, bank, plans, settings)
+    for plan in plans:
+        await attachments.keep(connection, bank, plan.document_id, plan.attached, operation)
+        if plan.replaces and plan.before:
+            given = [one.id for one in plan.attached]
+            await attachments.let_go(connection, bank, plan.document_id, [plan.text], given)
     removed = await _remove(change, bank_id, [plan for plan in plans if plan.before])
     for plan in plans:
         if plan.before:

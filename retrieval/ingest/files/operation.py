@@ -6,6 +6,8 @@ retain and the removal of the bytes are one transaction, so that a crash leaves 
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +15,8 @@ from datetime import UTC, datetime
 from typing import IO, Any, Final
 from uuid import uuid4
 
-from retrieval.errors import InvalidInput, NotFound
+from retrieval.errors import InvalidInput, NotFound, TooMuch
+from retrieval.ingest import attached
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.documents.planning import strategy
 from retrieval.ingest.files.conversion import NotConverted, converted
@@ -21,6 +24,7 @@ from retrieval.ingest.files.detection import Kind
 from retrieval.ingest.items import DOCUMENT_LIMIT, parse
 from retrieval.settings import RetainSettings
 from retrieval.store import banks, files, operations
+from retrieval.store.attachments import BYTES_MOST
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.store.operations import Claim
 
@@ -30,13 +34,15 @@ RETAIN: Final = "retain"
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """One file to retain. `item`: what a retain's item says beside its content."""
+    """One file to retain. `item`: what a retain's item says beside its content. `media_type`: as it
+    was declared."""
 
     file: IO[bytes]
     name: str
     size: int
     kind: Kind
     item: Mapping[str, Any]
+    media_type: str = ""
 
 
 async def submit(
@@ -47,16 +53,23 @@ async def submit(
     settings: RetainSettings,
     *,
     waiting_bytes: int,
+    keeps: bool = False,
 ) -> list[str]:
     """Queues the files, one operation each, in one transaction: the operations' ids, in order.
 
     The bank is made if there is none. InvalidInput names the file and the field; RateLimited if the
-    tenant has too much waiting.
+    tenant has too much waiting. `keeps`: the files stay, attached to their documents; TooMuch for
+    one that is larger than an attachment may be.
     """
     banks.check_id(bank_id)
     now = datetime.now(UTC)
     items = []
     for place, upload in enumerate(uploads):
+        if keeps and upload.size > BYTES_MOST:
+            raise TooMuch(
+                f"{upload.name}: {upload.size} bytes, at most {BYTES_MOST >> 20} MB are kept",
+                "files",
+            )
         item = {key: value for key, value in upload.item.items() if value is not None}
         if "document_id" not in item:
             item["document_id"] = f"file_{uuid4()}"
@@ -84,6 +97,8 @@ async def submit(
                 "bytes": upload.size,
                 "item": item,
                 "now": now.isoformat(),
+                "keeps": keeps,
+                "media_type": upload.media_type,
             }
             id, _ = await operations.create(
                 connection,
@@ -111,6 +126,7 @@ async def convert_retain(deps: WriteContext, claimed: Claim) -> None:
     with tempfile.TemporaryFile() as held:
         if not await files.fetch(pool, bank.bank, claimed.operation_id, held):
             raise NotFound("the file is kept no more: send it again")
+        digest = await asyncio.to_thread(_digest, held) if payload.get("keeps") else None
         try:
             content = await converted(held, payload["kind"])
         except NotConverted as error:
@@ -121,6 +137,10 @@ async def convert_retain(deps: WriteContext, claimed: Claim) -> None:
             f" {DOCUMENT_LIMIT}"
         )
     item = {**payload["item"], "content": content}
+    if digest is not None:
+        item["kept_file"] = attached.told(
+            payload["name"], payload["media_type"], digest, payload["bytes"]
+        )
     await deps.run(parse, [item], None, deps.clock(), 1, DOCUMENT_LIMIT)
     retaining = {"items": [item], "document_tags": [], "now": payload["now"]}
     id = uuid4()
@@ -128,7 +148,6 @@ async def convert_retain(deps: WriteContext, claimed: Claim) -> None:
     async def work(connection: Connection) -> None:
         told = {"operation_id": str(id), "kind": payload["kind"], "characters": len(content)}
         await operations.finish(connection, claimed, told)
-        await files.let_go(connection, bank.bank, claimed.operation_id)
         await operations.create(
             connection,
             bank.bank,
@@ -140,5 +159,18 @@ async def convert_retain(deps: WriteContext, claimed: Claim) -> None:
             lanes=[item["document_id"]],
             place=claimed.place,
         )
+        if digest is None:
+            await files.let_go(connection, bank.bank, claimed.operation_id)
+        else:
+            await files.hand_over(connection, bank.bank, claimed.operation_id, id)
 
     await write(pool, work)
+
+
+def _digest(file: IO[bytes]) -> bytes:
+    digest = hashlib.sha256()
+    file.seek(0)
+    while data := file.read(files.SLICE):
+        digest.update(data)
+    file.seek(0)
+    return digest.digest()

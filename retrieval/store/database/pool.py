@@ -16,6 +16,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -199,8 +200,15 @@ async def read(pool: Pool, work: Callable[[Connection], Awaitable[T]]) -> T:
     return await _attempts(once, pool.statement_timeout_s)
 
 
+with_writes: ContextVar[Callable[[Connection], Awaitable[None]] | None] = ContextVar(
+    "with_writes", default=None
+)
+"""What is to be part of every transaction that somebody's request commits; see `write`."""
+
+
 async def write(pool: Pool, work: Callable[[Connection], Awaitable[T]]) -> T:
-    """The result of `work` inside one transaction, committed when this returns.
+    """The result of `work` inside one transaction, committed when this returns; what `with_writes`
+    says goes with it.
 
     Any error rolls back. `work` runs again after a lost connection unless the commit had been
     sent: then Unavailable says that the outcome is not known.
@@ -212,6 +220,8 @@ async def write(pool: Pool, work: Callable[[Connection], Awaitable[T]]) -> T:
             await transaction.start()
             try:
                 result = await work(connection)
+                if (also := with_writes.get()) is not None:
+                    await also(connection)
             except BaseException:
                 try:
                     await transaction.rollback()

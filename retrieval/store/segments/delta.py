@@ -98,6 +98,7 @@ async def load(
         analyser=top["other"],
         config=top["config"],
         epoch=top["epoch"],
+        attached=top["attached"],
     )
     full = now.generation != have_generation or now.bank != head.bank
     found: dict[str, list[tuple[int, int, bytes]]] = {kind: [] for kind in kinds}
@@ -134,18 +135,18 @@ _LACKING = (
     "  greatest($8::int, case when follows then $6::int else 0 end) as ordinal from head)"
     " select 'head' as part, bank as a, version as b, generation::bigint as c,"
     "  next_ordinal::bigint as d, vector_set as name, analyser as other,"
-    "  null::bytea as payload, null::uuid as id, config, epoch from head"
+    "  null::bytea as payload, null::uuid as id, config, epoch, attached from head"
     " union all select 'segment', s.first_ordinal, s.count, null, null, s.kind, null, s.payload,"
-    "  null, null, null from since h join segments s on s.bank = h.bank and s.kind = any($7)"
+    "  null, null, null, null from since h join segments s on s.bank = h.bank and s.kind = any($7)"
     "  and s.first_ordinal + s.count > h.ordinal and s.first_ordinal < $9::int"
     " union all select 'tombstone', t.ordinal, t.version, null, null, null, null, null, null, null,"
-    "  null from since h join tombstones t on t.bank = h.bank and t.version > h.version"
+    "  null, null from since h join tombstones t on t.bank = h.bank and t.version > h.version"
     "  and t.ordinal >= $8 and t.ordinal < $9"
     " union all select 'entity', e.entity_no, e.merged_into, null, null, e.canonical_name, null,"
-    "  null, e.id, null, null from since h join entities e on e.bank = h.bank"
+    "  null, e.id, null, null, null from since h join entities e on e.bank = h.bank"
     "  and e.version > h.version and $10::bool"
-    " union all select 'tag', t.tag_no, null, null, null, t.tag, null, null, null, null, null"
-    "  from since h join tags t on t.bank = h.bank and t.version > h.version and $10"
+    " union all select 'tag', t.tag_no, null, null, null, t.tag, null, null, null, null, null,"
+    "  null from since h join tags t on t.bank = h.bank and t.version > h.version and $10"
 )
 
 

@@ -207,3 +207,8 @@ def merge_numbers(tokens: list[Token], joined_by_and: bool) -> list[Token]:
         merged.append(Token(kind, best_value, token.start, tokens[best - 1].end))
         at = best
     return merged
+
+
+def forget_words() -> None:
+    """Empties what is remembered of words."""
+    _split.cache_clear()

@@ -118,6 +118,11 @@ def _inflected(word: str) -> tuple[tuple[str, float], ...]:
     return tuple((language, _TIME_WORD / len(found)) for language in found)
 
 
+def forget_words() -> None:
+    """Empties what is remembered of words."""
+    _inflected.cache_clear()
+
+
 def in_contention(found: Mapping[str, float], language: str) -> bool:
     """Whether a text with this evidence may be in the language; any, where nothing speaks."""
     return found.get(language, 0.0) >= _IN_CONTENTION * max(found.values(), default=0.0)

@@ -239,13 +239,21 @@ class _Peer:
 
     async def _sourced(self, ids: Sequence[Any]) -> list[Line]:
         rows = await self._connection.fetch(
-            "select m.*, (select jsonb_agg(jsonb_build_object('document', s.document_id, 'place',"
-            "  (select count(*) from memory_units p where p.bank = s.bank"
-            "    and p.document_id is not distinct from s.document_id and p.ordinal < s.ordinal"
-            "    and p.fact_type <> 2)) order by s.ordinal) from memory_units s"
-            "  where s.bank = m.bank and s.id = any(m.source_ids) and s.ordinal is not null"
-            "  and s.fact_type <> 2) as sources"
-            " from memory_units m where m.bank = $1 and m.id = any($2) order by m.ordinal",
+            "with own as (select m.* from memory_units m where m.bank = $1 and m.id = any($2)),"
+            " cited as (select distinct s.document_id from own o join memory_units s"
+            "  on s.bank = $1 and s.id = any(o.source_ids)),"
+            " numbered as materialized (select s.id, s.document_id, s.ordinal,"
+            "  row_number() over (partition by s.document_id order by s.ordinal) - 1 as place"
+            "  from memory_units s where s.bank = $1 and s.ordinal is not null and s.fact_type <> 2"
+            "  and (s.document_id in (select c.document_id from cited c)"
+            "   or s.document_id is null"
+            "   and exists (select from cited c where c.document_id is null))),"
+            " sources as (select o.id, jsonb_agg(jsonb_build_object('document', n.document_id,"
+            "  'place', n.place) order by n.ordinal) as sources from own o"
+            "  cross join unnest(o.source_ids) source join numbered n on n.id = source"
+            "  group by o.id)"
+            " select own.*, sources.sources from own left join sources using (id)"
+            " order by own.ordinal",
             self._head.bank,
             ids,
         )

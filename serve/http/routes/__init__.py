@@ -5,6 +5,7 @@ from __future__ import annotations
 from serve.http.routes import (
     admin,
     aliases,
+    attachments,
     audit,
     banks,
     consolidation,
@@ -27,7 +28,6 @@ from serve.http.routes import (
     service,
     templates,
     transfer,
-    unbuilt,
     webhooks,
 )
 from serve.http.routing import Router
@@ -42,6 +42,7 @@ ROUTERS: tuple[Router, ...] = (
     documents.router,
     entities.router,
     files.router,
+    attachments.router,
     erasure.router,
     operations.router,
     consolidation.router,
@@ -58,5 +59,4 @@ ROUTERS: tuple[Router, ...] = (
     inspecting.router,
     admin.router,
     service.router,
-    unbuilt.router,
 )

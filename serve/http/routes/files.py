@@ -84,6 +84,7 @@ async def retain_files(bank_id: str, request: Request, tenant: Tenant, services:
                     uploads,
                     services.settings.retain,
                     waiting_bytes=settings.file_waiting_mb << 20,
+                    keeps=not settings.file_delete_after_retain,
                 )
     return json_response({"operation_ids": made})
 
@@ -171,7 +172,9 @@ async def _uploads(form: FormData, most: int) -> list[Upload]:
             raise HTTPException(
                 501, f"{name}: reading {kind} needs the extra: pip install 'fourfold[files]'"
             )
-        uploads.append(Upload(file.file, name, file.size or 0, kind, one.item))
+        uploads.append(
+            Upload(file.file, name, file.size or 0, kind, one.item, file.content_type or "")
+        )
     return uploads
 
 

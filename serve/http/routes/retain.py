@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Annotated, Any
 
 from fastapi import Header, Request
+from fastapi.exceptions import RequestValidationError
 from starlette.responses import Response
 
 from retrieval.errors import InvalidInput, TooMuch
@@ -62,6 +63,8 @@ async def retain(
     most = await most_items(services, tenant, services.settings.retain.retain_max_items)
     if len(body.items) > most:
         raise TooMuch(f"items: {len(body.items)} items, at most {most} at once", "items")
+    if not services.settings.retain.attachments_enabled:
+        _texts_only(body)
     items = await asyncio.to_thread(_items, body)
     tags = body.document_tags or []
     named = [] if body.is_async else [i["document_id"] for i in items if "document_id" in i]
@@ -95,6 +98,18 @@ async def retain(
             **accepted,
         }
     )
+
+
+def _texts_only(body: RetainBody) -> None:
+    for i, item in enumerate(body.items):
+        if not isinstance(item.content, str):
+            kind = next(block.type for block in item.content if block.type != "text")
+            said = (
+                f"a content block of type {kind!r}: only text blocks are stored here"
+                " (ATTACHMENTS_ENABLED keeps images and files)"
+            )
+            where = ("body", "items", i, "content")
+            raise RequestValidationError([{"type": "value_error", "loc": where, "msg": said}])
 
 
 def _items(body: RetainBody) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import Header, Query, Request
 from starlette.exceptions import HTTPException
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from retrieval.errors import InvalidInput, NotFound
 from retrieval.store import stored_files as files
@@ -16,6 +16,7 @@ from retrieval.transfer import jobs
 from retrieval.transfer.archive import Include
 from retrieval.transfer.exporting import Wanted
 from retrieval.transfer.jobs import Asked
+from serve.http.downloads import Download, answer, named
 from serve.http.errors import json_response
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router, streamed
@@ -26,7 +27,6 @@ router = Router(tags=["transfer"])
 
 DOCUMENTS_MOST = 1_000
 _KEY = re.compile(r"[A-Za-z0-9._/-]{1,300}")
-_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 DocumentIds = Annotated[list[str] | None, Query(max_length=DOCUMENTS_MOST)]
 
@@ -226,47 +226,8 @@ async def download(
     if not _KEY.fullmatch(key):
         raise NotFound("there is no such file, or its time is over")
     stored = await files.find(services.pool, tenant, key)
-    tag = f'"{stored.sha256.hex()}"'
-    headers = {
-        "ETag": tag,
-        "Accept-Ranges": "bytes",
-        "Cache-Control": "private, no-transform",
-        "X-Content-Type-Options": "nosniff",
-        "Content-Disposition": f'attachment; filename="{stored.name}"',
-    }
-    if if_none_match is not None and _matches(if_none_match, tag):
-        return Response(status_code=304, headers=headers)
-    span = (0, stored.byte_size)
-    status = 200
-    if range is not None and (if_range is None or if_range.strip() == tag):
-        found = _span(range, stored.byte_size)
-        if found is not None and found[0] >= stored.byte_size:
-            headers["Content-Range"] = f"bytes */{stored.byte_size}"
-            raise HTTPException(416, "the range lies outside the file", headers)
-        if found is not None:
-            span, status = found, 206
-            headers["Content-Range"] = f"bytes {span[0]}-{span[1] - 1}/{stored.byte_size}"
-    headers["Content-Length"] = str(span[1] - span[0])
-    body = files.chunks(services.pool, stored, *span)
-    return StreamingResponse(body, status, headers, media_type=stored.media_type)
-
-
-def _matches(given: str, tag: str) -> bool:
-    return given.strip() == "*" or tag in (
-        each.strip().removeprefix("W/") for each in given.split(",")
-    )
-
-
-def _span(given: str, size: int) -> tuple[int, int] | None:
-    """[begin, end) of a range, which begins at `size` where it lies outside; None where it is to be
-    ignored."""
-    match = _RANGE.fullmatch(given.strip())
-    if match is None or not (match[1] or match[2]):
-        return None
-    if not match[1]:
-        length = min(int(match[2]), size)
-        return size - length, size
-    begin, end = int(match[1]), min(int(match[2]) + 1, size) if match[2] else size
-    if match[2] and int(match[2]) < begin:
-        return None
-    return min(begin, size), end
+    file = Download(
+        stored.media_type, stored.byte_size, stored.sha256, named(stored.name),
+        lambda begin, end: files.chunks(services.pool, stored, begin, end), {},
+    )  # fmt: skip
+    return answer(file, range, if_none_match, if_range)

@@ -39,6 +39,7 @@ class BankBody(Body):
     retain_custom_instructions: str | None = None
     retain_chunk_size: Annotated[int, Field(ge=1)] | None = None
     retain_structured_chunk_size: Annotated[int, Field(ge=1)] | None = None
+    retain_max_attachments_per_chunk: Annotated[int, Field(ge=1, le=50)] | None = None
     enable_observations: bool | None = None
     observations_mission: str | None = None
     timezone: Zone | None = None

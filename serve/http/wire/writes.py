@@ -30,8 +30,45 @@ def text_of(content: Any) -> Any:
     return "\n".join(texts)
 
 
-def _not_blank(value: str) -> str:
-    if not value.strip():
+class TextBlock(BaseModel):
+    type: Literal["text"]
+    text: str
+
+
+class Base64Source(BaseModel):
+    type: Literal["base64"] = "base64"
+    media_type: str
+    data: str
+
+
+class ImageBlock(BaseModel):
+    type: Literal["image"]
+    source: Base64Source
+
+
+class FileBlock(BaseModel):
+    type: Literal["file"]
+    source: Base64Source
+    filename: str | None = None
+
+
+Block = Annotated[TextBlock | ImageBlock | FileBlock, Field(discriminator="type")]
+
+
+def _joined(content: Any) -> Any:
+    """Blocks of text alone are one text."""
+    if isinstance(content, list) and all(
+        isinstance(block, dict)
+        and block.get("type") == "text"
+        and isinstance(block.get("text"), str)
+        for block in content
+    ):
+        return "\n".join(block["text"] for block in content)
+    return content
+
+
+def _not_blank(value: Any) -> Any:
+    if isinstance(value, str) and not value.strip():
         raise ValueError("content must not be blank")
     return value
 
@@ -111,8 +148,8 @@ class EntityBody(Body):
 
 class ItemBody(Body):
     content: Annotated[
-        str,
-        BeforeValidator(text_of, json_schema_input_type=str | list[dict[str, Any]]),
+        str | Annotated[list[Block], Field(fail_fast=True)],
+        BeforeValidator(_joined, json_schema_input_type=str | list[Block]),
         AfterValidator(_not_blank),
     ]
     timestamp: LocalTimestamp = None

@@ -31,6 +31,9 @@ from tests.retrieval.store.servers import Replica
 
 pytestmark = pytest.mark.integration
 
+UNLINKED = {"knowledge_nodes", "document_attachments", "attachment_parts"}
+"""Where the name stands with nothing that leads to her."""
+
 
 @pytest.fixture
 async def person() -> AsyncIterator[World]:
@@ -116,7 +119,13 @@ async def test_the_entity_goes_where_it_was_meant(person: World) -> None:
     id = await person.pool.fetchval("select id from entities where name_key = 'xanthippe'")
     await person.erase(Selectors(entity_ids=[str(id)]))
     left = set(await person.saying())
-    assert left == {"chunks", "documents", "memory_units"}  # a document that nobody linked to her
+    assert left == {
+        "chunks",
+        "documents",
+        "memory_units",
+        "operations",
+        *UNLINKED,
+    }  # nobody linked it to her
 
 
 async def test_supported_observations_stay_without_the_source(person: World) -> None:
@@ -250,7 +259,7 @@ async def test_deletions_reach_the_same_end(person: World) -> None:
     await soon.round()
     left = await person.saying()
     # Kept for other reasons: to be tried again, and what another document was before.
-    assert left.keys() <= {"operations", "mental_model_history"}, left
+    assert left.keys() <= {"operations", "mental_model_history", *UNLINKED}, left
     head = await banks.head(person.pool, TENANT, BANK)
     replica = await Replica.of(person.pool, head)
     assert len(replica.ids()) == head.next_ordinal
@@ -260,7 +269,8 @@ async def test_deletions_reach_the_same_end(person: World) -> None:
 async def test_clearing_and_the_end_of_a_bank(person: World) -> None:
     await curation.clear(person.deps, TENANT, BANK)
     await Upkeep(person.deps, UpkeepSettings(erase_after_s=0.0)).round()
-    assert (await person.saying()).keys() <= {"mental_model_history"}
+    left = await person.saying()
+    assert left.keys() <= {"mental_model_history", "operations", "knowledge_nodes"}
     await banks.delete(person.pool, TENANT, BANK)
     assert await person.saying() == {}
     for table in ("memory_units", "segments", "mental_models", "operations", "webhook_deliveries"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,8 +16,17 @@ from retrieval.ingest.importing import import_memories
 from retrieval.ingest.operations.worker import Worker
 from retrieval.ingest.retain import retain
 from retrieval.store import banks, operation_views
+from retrieval.store.answers import Key
 from retrieval.store.database.pool import Pool
 from tests.retrieval.store.servers import database, deps
+
+
+def file(name: str, data: bytes) -> dict[str, Any]:
+    source = {
+        "type": "base64", "media_type": "text/plain", "data": base64.b64encode(data).decode()
+    }  # fmt: skip
+    return {"type": "file", "source": source, "filename": name}
+
 
 NAME, TENANT, BANK = "Xanthippe", "t", "b"
 DOCUMENT = f"{NAME} keeps bees on the roof.\n\n" + "The harbour opens at six. " * 20
@@ -33,6 +43,10 @@ class World:
         await retain(ingest, TENANT, BANK, [
             {"content": DOCUMENT, "document_id": "mixed", "tags": ["bees"]},
             {"content": "Bo sails.", "document_id": "other"},
+            {"content": [{"type": "text", "text": "See the list."}, file(NAME, b"bees")],
+             "document_id": "listed"},
+            {"content": [{"type": "text", "text": "Or this."}, file("n", NAME.encode())],
+             "document_id": "told"},
         ])  # fmt: skip
         done = await import_memories(ingest, TENANT, BANK, [
             {"key": "a", "text": f"{NAME} likes thyme honey", "document_id": "own",
@@ -96,6 +110,20 @@ class World:
             " receiver, status, body) values ($1, $2, $3, $3, 'retain.completed', 'u', 'r',"
             " 'completed', $4)",
             TENANT, BANK, uuid4(), json.dumps({"data": {"tags": [NAME]}}).encode(),
+        )  # fmt: skip
+
+        await execute(
+            "insert into answers (bank, key, body_hash, answer) values ($1, $2, $3, '{}')",
+            bank, Key(f"{NAME}-1", b"").stored, b"",
+        )  # fmt: skip
+        await execute(
+            "insert into knowledge_nodes (bank, id, name, name_key) values ($1, 'kf', $2, 'x')",
+            bank, f"All of {NAME}",
+        )  # fmt: skip
+        await execute(
+            "insert into operations (operation_id, bank, type, status, result_metadata, progress,"
+            " error_message, document_id) values ($1, $2, 'transfer_import', 'completed', $3, $3,"
+            " $4, $4)", uuid4(), bank, {"skipped_document_ids": [NAME]}, NAME,
         )  # fmt: skip
 
     async def erase(

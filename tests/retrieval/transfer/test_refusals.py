@@ -141,6 +141,7 @@ def put(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (put("format", "other"), "neither of format fourfold.bank"),
         (without("parts"), "not whole"),
         (put("parts", [{"name": 3}]), "not whole"),
+        (put("parts", [{"name": "x", "rows": -1, "bytes": -1, "sha256": ""}]), "not whole"),
         (put("bank_id", None), "not whole"),
         (put("bank_version", -1), "not whole"),
         (put("counts", []), "not whole"),

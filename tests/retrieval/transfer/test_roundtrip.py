@@ -64,6 +64,7 @@ async def test_out_and_in_again(pool: Pool, tmp_path: Path, vectors: bool) -> No
         assert counted["mental_models_imported"] == 2
         assert counted["mental_model_history_imported"] == 4
         assert counted["knowledge_pages_imported"] == 3
+        assert counted["attachments_imported"] == 2
         assert counted["directives_imported"] == counted["history_rows_imported"] == 1
         profiles = [await banks.profile(pool, "default", bank) for bank in (source, target)]
         assert {**profiles[0], "bank_id": ""} == {**profiles[1], "bank_id": ""}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import random
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -101,6 +102,20 @@ def memories(count: int, seed: int = 1) -> list[dict[str, Any]]:
     return found
 
 
+def attached() -> list[dict[str, Any]]:
+    """Blocks of an image, of more than one part, and a file."""
+    found = []
+    for kind, media_type, data in (
+        ("image", "image/png", random.Random(7).randbytes(1_500_000)),
+        ("file", "text/csv", b"a,b\n1,2\n"),
+    ):
+        source = {
+            "type": "base64", "media_type": media_type, "data": base64.b64encode(data).decode()
+        }  # fmt: skip
+        found.append({"type": kind, "source": source, "filename": f"{kind}.ü"})
+    return found
+
+
 async def fill(
     context: WriteContext, bank_id: str, count: int = 120, *, merged: bool = True
 ) -> None:
@@ -130,7 +145,7 @@ async def fill(
         bank_id,
         [
             {
-                "content": content,
+                "content": [{"type": "text", "text": content}, *attached()],
                 "document_id": "letters/ünï 1",
                 "tags": ["clock"],
                 "metadata": {"from": "Gus"},
@@ -246,6 +261,9 @@ SAME = {
     "mental_model_history": ("model_id, entry", {"bank", "entry"}),
     "knowledge_nodes": ("id", {"bank"}),
     "directives": ("id", {"bank"}),
+    "attachments": ("id", {"bank", "created_at"}),
+    "attachment_parts": ("id, part", {"bank"}),
+    "document_attachments": ("document_id, id", {"bank"}),
 }
 """Table -> its order, and the columns that are another's numbers after a move."""
 
@@ -303,7 +321,10 @@ async def recalls(context: WriteContext, bank_id: str, questions: list[str]) -> 
 
 
 def _plain(result: Any) -> Any:
-    return {k: v for k, v in result.items() if k != "chunk_id"}  # it names the bank
+    plain = {k: v for k, v in result.items() if k != "chunk_id"}  # it names the bank
+    if "attachments" in plain:
+        plain["attachments"] = [{**one, "url": None} for one in plain["attachments"]]
+    return plain
 
 
 # Transfers, from asking to the end
