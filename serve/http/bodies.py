@@ -144,7 +144,11 @@ async def _read(request: Request, limit: int, hold: Hold, whose: str) -> bytes:
                 await asyncio.sleep(0)
     if decoder is not None and size + (length or 0):
         decoder.finish()
-    return read[0] if len(read) == 1 else b"".join(read)
+    if len(read) == 1:
+        return read[0]
+    if size <= _SLICE_BYTES:
+        return b"".join(read)
+    return await asyncio.to_thread(b"".join, read)  # lets the interpreter go meanwhile
 
 
 async def parts(request: Request, limit: int, whose: str) -> AsyncIterator[bytes]:

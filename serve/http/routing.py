@@ -65,6 +65,10 @@ class StrictRequest(Request):
             self._json = model
         self.ignored = ignored
 
+    def taken(self) -> Any:
+        """What `took` got, which the request does not keep any longer."""
+        return self.__dict__.pop("_json", None)
+
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
             self._json = orjson.loads(await self.body())
@@ -110,6 +114,17 @@ class BodyReader:
             ) from None
         unknown = (name for name in content if name not in self._names)
         return model, list(islice(unknown, _NAMED_AT_MOST))
+
+
+def let_go(model: object) -> None:
+    """Frees the lists of a body entry by entry: the interpreter frees what is left of one in one
+    go, for up to 50 ms, whatever thread it is in. They must be nobody else's."""
+    values = list(vars(model).values()) if isinstance(model, BaseModel) else []
+    del model
+    while values:
+        value = values.pop()
+        while isinstance(value, list) and value:
+            value.pop()
 
 
 def _invalid(kind: str, loc: tuple[str | int, ...], sentence: str) -> RequestValidationError:
@@ -170,8 +185,13 @@ class Endpoint(APIRoute):
                 request.noted = body if len(body) <= BODY_BYTES + 1 else body[: BODY_BYTES + 1]
                 if answers.FIELD in request.headers:
                     request.state.digest = await asyncio.to_thread(_digest, body)
+                large = len(body) > SMALL_BYTES
                 del body
-                return await handle(request)
+                try:
+                    return await handle(request)
+                finally:
+                    if large:
+                        await asyncio.to_thread(let_go, request.taken())
 
         async def answered(request: StrictRequest) -> Response:
             if b"%00" in request.scope["query_string"]:

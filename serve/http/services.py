@@ -145,6 +145,10 @@ class Services:
     write_admission: AdmissionController
     read_admission: AdmissionController = field(default_factory=lambda: AdmissionController(4, 32))
     """Lists, statistics, single reads."""
+    drawing_admission: AdmissionController = field(
+        default_factory=lambda: AdmissionController(2, 16, wait_max_s=30.0)
+    )
+    """Graphs and long pages, which hold a place of reads, too: one of each tenant at a time."""
     reflect_admission: AdmissionController = field(
         default_factory=lambda: AdmissionController(32, 64, wait_max_s=30.0)
     )
@@ -299,6 +303,15 @@ async def _changing(tenant: Tenant, services: Given) -> AsyncIterator[str]:
 
 Reader = Annotated[str, Depends(_reading, scope="function")]
 """The tenant, admitted among those that read, until the endpoint is done."""
+
+
+async def _drawing(tenant: Reader, services: Given) -> AsyncIterator[str]:
+    async with services.drawing_admission.enter(tenant):
+        yield tenant
+
+
+Drawer = Annotated[str, Depends(_drawing, scope="function")]
+"""As Reader, for answers of thousands of rows."""
 Changer = Annotated[str, Depends(_changing, scope="function")]
 """The tenant, admitted among those that write, until the endpoint is done."""
 
