@@ -407,6 +407,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         reflect_admission=reflect_admission(settings, pool, membership.share),
         retain_admission=retain_admission(settings, pool, llm, membership.share),
         line=Line(settings.limits.write_queue_max),
+        pace=pace,
         llm=llm,
         documents=documents,
         webhooks=webhooks,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.store import banks
+from retrieval.store.database.copying import slices
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.memories import list_memories
 from retrieval.store.segments.format import unpack
@@ -22,7 +23,7 @@ EDGES_MAX: Final = 10_000
 EDGES_EACH: Final = 10
 """Of a memory, for one entity."""
 MENTIONS_MAX: Final = 50_000
-"""That are read to link memories by entities, of the entities that came first."""
+"""That are read to link memories by entities."""
 LABEL_CHARS: Final = 50
 _NODES: Final = {"world": "#4f8cc9", "experience": "#c98a4f", "observation": "#7a5fb0"}
 _LINKS: Final = {"entity": "#c9a227", "semantic": "#5b9e6f", "temporal": "#8a8f98"}
@@ -148,13 +149,16 @@ _Edge = tuple[str, str, str, float, str]
 async def _entity_links(
     connection: Connection, bank: int, shown: Mapping[UUID, Sequence[str]]
 ) -> list[_Edge]:
-    rows = await connection.fetch(
-        "select u.unit_id, u.entity_no, e.canonical_name as name from unit_entities u"
-        " join entities e using (bank, entity_no) where u.bank = $1 and u.unit_id = any($2)"
-        f" order by u.entity_no, u.unit_id limit {MENTIONS_MAX}",
-        bank,
-        list(shown),
-    )
+    rows: list[Mapping[str, Any]] = []
+    for part in slices(shown):
+        rows += await connection.fetch(
+            "select u.unit_id, u.entity_no, e.canonical_name as name from unit_entities u"
+            " join entities e using (bank, entity_no) where u.bank = $1 and u.unit_id = any($2)"
+            " limit $3",
+            bank,
+            part,
+            max(0, MENTIONS_MAX - len(rows)),
+        )
     return await asyncio.to_thread(_together, rows, shown)
 
 
@@ -163,7 +167,7 @@ def _together(
 ) -> list[_Edge]:
     """Edges between nodes that mention the same entity."""
     groups: dict[tuple[int, str], dict[str, None]] = defaultdict(dict)
-    for row in rows:
+    for row in sorted(rows, key=lambda row: (row["entity_no"], row["unit_id"])):
         groups[row["entity_no"], row["name"]].update(dict.fromkeys(shown[row["unit_id"]]))
     found: list[_Edge] = []
     for (_, name), nodes in groups.items():
@@ -202,13 +206,15 @@ async def _packed_links(
     connection: Connection, bank: int, end: int, shown: Mapping[UUID, Sequence[str]]
 ) -> list[_Edge]:
     """Semantic links, which lie in segments by ordinals."""
-    rows = await connection.fetch(
-        "select id, ordinal from memory_units"
-        " where bank = $1 and id = any($2) and ordinal is not null",
-        bank,
-        list(shown),
-    )
-    ids = {row["ordinal"]: row["id"] for row in rows}
+    ids: dict[int, UUID] = {}
+    for part in slices(shown):
+        rows = await connection.fetch(
+            "select id, ordinal from memory_units"
+            " where bank = $1 and id = any($2) and ordinal is not null",
+            bank,
+            part,
+        )
+        ids |= {row["ordinal"]: row["id"] for row in rows}
     here = np.zeros(end + 1, np.bool_)
     here[[ordinal for ordinal in ids if ordinal <= end]] = True
     found: list[_Edge] = []

@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from retrieval.audit.redaction import BODY_BYTES
-from retrieval.errors import FourfoldError
+from retrieval.errors import FourfoldError, Overloaded
 from retrieval.store import aliases, answers
 from serve.http import auditing, scopes, structure
 from serve.http.bodies import SMALL_BYTES, Bodies, declared
@@ -158,6 +158,7 @@ class Endpoint(APIRoute):
         queries = frozenset(_query_names(self.dependant))
         needs_tenant = _needs_tenant(self.dependant)
         scope = scopes.needed(self.methods or (), self.path)
+        reads = scope == "read"
         reading = _reading_of(self)
         reads_itself = getattr(self.endpoint, _STREAMED, False)
         action = self.operation_id or self.name
@@ -181,7 +182,7 @@ class Endpoint(APIRoute):
                 elif len(body) <= SMALL_BYTES:
                     request.took(body, *reading(body))
                 else:
-                    request.took(body, *await asyncio.to_thread(reading, body))
+                    request.took(body, *await bodies.parsed(tenant, reading, body))
                 request.noted = body if len(body) <= BODY_BYTES + 1 else body[: BODY_BYTES + 1]
                 if answers.FIELD in request.headers:
                     request.state.digest = await asyncio.to_thread(_digest, body)
@@ -209,6 +210,12 @@ class Endpoint(APIRoute):
                 return refusal(error)
             if request.scope["query_string"] or request.ignored:
                 _name_ignored(request, response, queries)
+            if reads:
+                bodies: Bodies = request.app.state.bodies
+                try:
+                    response = bodies.counted(request.scope.get(TENANT, ""), response)
+                except Overloaded as error:
+                    return refusal(error)
             return response
 
         async def answer(request: Request) -> Response:

@@ -13,6 +13,7 @@ from starlette.types import Scope
 from retrieval.audit.recorder import Recorder
 from retrieval.errors import NeedsModel, Unavailable
 from retrieval.mental.schedule import Documents
+from retrieval.pacing import Pace
 from retrieval.protocols import Embedder, Reranker
 from retrieval.recall.engine import Recaller
 from retrieval.recall.explaining import Explainer
@@ -171,6 +172,8 @@ class Services:
     """Retains that wait for a language model."""
     line: Line = field(default_factory=Line)
     """Retains that wait for others who write the same documents: they hold no place meanwhile."""
+    pace: Pace = field(default_factory=Pace)
+    """Turns at the event loop, for what holds it for some milliseconds."""
     llm: LanguageModels = field(default_factory=LanguageModels)
     """Language models that the endpoints ask themselves."""
     documents: Documents | None = None

@@ -15,7 +15,7 @@ in one go."""
 _ENTRY: Final = 64
 """An entry of a list costs the driver as much as so many characters."""
 
-ASKED: Final = 2_000
+ASKED: Final = 1_000
 """Ids and names that are asked for at once: the driver writes and reads a statement in one go."""
 
 T = TypeVar("T")
