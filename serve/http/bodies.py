@@ -41,7 +41,6 @@ class BodyMemory:
 
     A tenant may hold as many as are left free: alone half of them, two a third each. So there is
     always room for one more tenant, without a limit per tenant that somebody would have to set.
-    One is taken whatever its size where there is no other.
     """
 
     total: int
@@ -61,7 +60,7 @@ class BodyMemory:
 
     def _take(self, tenant: str, size: int) -> None:
         own = self._by_tenant.get(tenant, 0)
-        if size > 0 and self.held and own + size > self.total - self.held:
+        if size > 0 and own + size > self.total - self.held:
             raise Overloaded(f"too many large {self.what} are here at once", 1.0)
         self.held += size
         if own + size:
@@ -77,8 +76,8 @@ class Counted(Response):
         """Overloaded where the tenant has too much waiting to be read."""
         self.__dict__.update(answer.__dict__)
         self._memory, self._tenant = memory, tenant
-        self._size = len(self.body)
-        memory._take(tenant, self._size)
+        self._counts = min(len(self.body), memory.total // 2)  # one may be larger than a share
+        memory._take(tenant, self._counts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -89,12 +88,12 @@ class Counted(Response):
                     "headers": self.raw_headers,
                 }
             )
-            for start in range(0, self._size, SMALL_BYTES):
+            for start in range(0, len(self.body), SMALL_BYTES):
                 piece = self.body[start : start + SMALL_BYTES]
-                more = start + SMALL_BYTES < self._size
+                more = start + SMALL_BYTES < len(self.body)
                 await send({"type": "http.response.body", "body": piece, "more_body": more})
         finally:
-            self._memory._take(self._tenant, -self._size)
+            self._memory._take(self._tenant, -self._counts)
 
 
 class Hold:
