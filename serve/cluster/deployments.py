@@ -174,10 +174,10 @@ class RangesReplica(_Holder):
     """Vectors and postings of ranges of banks that are split."""
 
     async def __init__(self, told: Told) -> None:  # type: ignore[misc]
-        from serve import composition
+        from serve.opening import banks
 
         super().__init__(told)
-        self.ranges = await composition.open_ranges(self.settings, self._stack)
+        self.ranges = await banks.open_ranges(self.settings, self._stack)
         self._signals = BankSignals(self.ranges, self.settings.banks.bank_memory_bytes)
 
     def record_autoscaling_stats(self) -> dict[str, float]:
