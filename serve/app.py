@@ -37,6 +37,7 @@ def create(settings: Settings, services: Services | None = None) -> FastAPI:
         min(server.max_small_body_bytes, server.max_body_bytes),
         server.max_body_bytes,
         BodyMemory(max(server.body_memory_bytes, 2 * server.max_body_bytes)),
+        BodyMemory(server.answer_memory_bytes, "answers that nobody has read yet"),
     )
     app.state.brake = Brake(settings.limits.refusals_per_s)
     errors.install(app)

@@ -66,6 +66,7 @@ from serve.opening.database import keyword_backend, open_stage_database
 from serve.opening.erasure import open_eraser, open_ledger
 from serve.opening.inference import open_embedder, open_reranker
 from serve.opening.llm import LanguageModels, open_models
+from serve.opening.threads import open_threads
 from serve.opening.webhooks import keep_webhook_of_all, open_deliverer, open_webhooks
 from serve.settings import Settings
 from serve.writer import LocalWriter
@@ -236,6 +237,7 @@ def open_documents(
 
 async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitStack) -> Services:
     """Everything that the endpoints call, with what is not `elsewhere` in this process."""
+    open_threads()
     pool = await open_stage_database(settings, stack)
     membership = Membership(pool)
     await membership.join(stack)
@@ -283,6 +285,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         reflect_admission=reflect_admission(settings, pool, membership.share),
         retain_admission=retain_admission(settings, pool, llm, membership.share),
         line=Line(settings.limits.write_queue_max),
+        pace=pace,
         llm=llm,
         documents=documents,
         webhooks=webhooks,
@@ -361,6 +364,7 @@ async def open_writer_alone(
     settings: Settings, elsewhere: Stages, stack: AsyncExitStack
 ) -> LocalWriter:
     """A writer with its own database connections and resident banks."""
+    open_threads()
     own = settings.banks
     budget = min(own.bank_memory_bytes, own.ingest_bank_memory_bytes)
     small = own.model_copy(update={"bank_memory_bytes": budget})

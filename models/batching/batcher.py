@@ -39,8 +39,9 @@ class Batcher(Generic[T, R]):
     """Bounded, fair, deadline-aware access to one device.
 
     `run(items)` answers one result per item, in order; it is called at most 1 + `ahead` times at
-    once. `clock` is monotonic, in seconds; deadlines are absolute on it. `observe` receives
-    queue_s (arrival to first item taken) per call, and batch_tokens, batch_items, batch_s.
+    once. `run_bulk` is called instead for batches of BULK, where it is given. `clock` is
+    monotonic, in seconds; deadlines are absolute on it. `observe` receives queue_s (arrival to
+    first item taken) per call, and batch_tokens, batch_items, batch_s.
     """
 
     def __init__(
@@ -51,8 +52,10 @@ class Batcher(Generic[T, R]):
         name: str = "model",
         clock: Callable[[], float] = time.monotonic,
         observe: Observe = ignore,
+        run_bulk: Callable[[Sequence[T]], Awaitable[Sequence[R]]] | None = None,
     ) -> None:
         self._run = run
+        self._run_bulk = run_bulk
         self._limits = limits
         self._name = name
         self._clock = clock
@@ -152,13 +155,14 @@ class Batcher(Generic[T, R]):
         while len(self._running) <= self._limits.ahead:
             now = self._clock()
             free = self._limits.ahead - len(self._running) >= self._limits.reserved
-            lanes = list(self._lanes.values()) if free else [self._lanes[Priority.QUERY]]
-            batch = next((b for lane in lanes if (b := lane.take())), None)
-            if batch is None:
+            priority, batch = Priority.QUERY, self._lanes[Priority.QUERY].take()
+            if not batch and free:
+                priority, batch = Priority.BULK, self._lanes[Priority.BULK].take()
+            if not batch:
                 return
             batch = [part for part in batch if not self._dead(part[0], now)]
             if batch:
-                task = asyncio.get_running_loop().create_task(self._forward(batch, now))
+                task = asyncio.get_running_loop().create_task(self._forward(batch, priority, now))
                 self._running[task] = now
                 task.add_done_callback(self._finished)
 
@@ -171,13 +175,14 @@ class Batcher(Generic[T, R]):
         del self._running[task]
         self._pull()
 
-    async def _forward(self, batch: list[Slice[T, R]], start: float) -> None:
+    async def _forward(self, batch: list[Slice[T, R]], priority: Priority, start: float) -> None:
         for call, _ in batch:
             call.started = start if call.started is None else call.started
         items = [call.items[index] for call, picked in batch for index in picked]
         tokens = sum(call.lengths[index] for call, picked in batch for index in picked)
         try:
-            results = await self._run(items)
+            bulk = self._run_bulk if priority is Priority.BULK else None
+            results = await (bulk or self._run)(items)
             if len(results) != len(items):
                 raise BadOutput(f"{self._name}: {len(results)} results for {len(items)} items")
         except Exception as error:

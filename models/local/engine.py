@@ -54,6 +54,10 @@ PRECISIONS = {
 }
 """Names of precisions, as settings have them."""
 
+AMID_QUERIES_S = 1.0
+"""So long after a query, bulk work leaves one of the CPU's threads idle: the next query, and all
+else that its answer needs, finds a core free."""
+
 STALLED_S = 60.0
 """A batch that runs longer than this means that the device or its driver hangs."""
 
@@ -87,6 +91,7 @@ class Engine:
         self._machine: Machine | None = None
         self._loaded: Loaded | None = None
         self._columns = 0
+        self._queried = -AMID_QUERIES_S
         self._starting: asyncio.Lock | None = None
 
     async def start(self, load: Callable[[Machine], Loaded]) -> None:
@@ -120,7 +125,11 @@ class Engine:
                 raise WrongModel(f"{self._name} cannot be loaded: {reason}") from error
             self._machine, self._loaded = machine, loaded
             self._batcher = Batcher(
-                self._run, self._limits(machine, loaded), name=self._name, observe=self._observe
+                self._run,
+                self._limits(machine, loaded),
+                name=self._name,
+                observe=self._observe,
+                run_bulk=self._run_bulk,
             )
             log.info("%s runs on %s in %s", self._name, machine.device, machine.dtype)
 
@@ -136,6 +145,8 @@ class Engine:
         if self._batcher is None:
             raise Unavailable(self._name, "it is not started")
         lengths = [len(t) for t in tokens]
+        if priority is Priority.QUERY:
+            self._queried = time.monotonic()
         rows = await self._batcher.submit(
             tokens, lengths, tenant=tenant, priority=priority, deadline=deadline
         )
@@ -195,13 +206,19 @@ class Engine:
             reserved=min(2, ahead) if machine.on_cpu else 0,
         )
 
-    async def _run(self, tokens: Sequence[Tokens]) -> list[Floats]:
+    async def _run_bulk(self, tokens: Sequence[Tokens]) -> list[Floats]:
+        amid = time.monotonic() - self._queried < AMID_QUERIES_S
+        return await self._run(tokens, idle=1 if amid else 0)
+
+    async def _run(self, tokens: Sequence[Tokens], idle: int = 0) -> list[Floats]:
+        """`idle`: threads of a CPU that are left to others."""
         machine, loaded = self._machine, self._loaded
         assert machine is not None
         assert loaded is not None
         if machine.on_cpu:
             few = sum(map(len, tokens)) <= ALONE_TOKENS
-            threads = 1 if few else max(1, machine.threads // self.load().running_batches)
+            most = max(1, machine.threads - idle)
+            threads = 1 if few else max(1, most // self.load().running_batches)
             batch, rows, seconds = await self._owner.do(_pack_and_forward, loaded, tokens, threads)
         else:
             batch = await asyncio.to_thread(pack, tokens)

@@ -5,6 +5,7 @@ A memory is live while it has an ordinal; an invalidated one keeps its row witho
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -189,7 +190,7 @@ async def entity_names(
 
 # The API's views
 
-_SLICE = 100
+_SLICE = 50
 """Memories of a list that are read and shown in one go."""
 _STATES = ("valid", "invalidated")
 _CONSOLIDATION = {
@@ -360,15 +361,20 @@ async def _listed(connection: Connection, bank: int, ids: Sequence[UUID]) -> lis
             bank,
             ids[start : start + _SLICE],
         )
-        items += [
-            {
-                **_common(row),
-                "fact_type": FactType(row["fact_type"]).wire,
-                "entities": ", ".join(dict.fromkeys(row["names"])),
-            }
-            for row in found
-        ]
+        few = len(ids) <= _SLICE
+        items += _items(found) if few else await asyncio.to_thread(_items, found)
     return items
+
+
+def _items(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            **_common(row),
+            "fact_type": FactType(row["fact_type"]).wire,
+            "entities": ", ".join(dict.fromkeys(row["names"])),
+        }
+        for row in rows
+    ]
 
 
 async def get(pool: Pool, tenant: str, bank_id: str, memory_id: str) -> dict[str, Any]:

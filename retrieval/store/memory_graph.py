@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
 import numpy as np
+from numpy.typing import NDArray
 
 from retrieval.store import banks
+from retrieval.store.database.copying import slices
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.memories import list_memories
 from retrieval.store.segments.format import unpack
@@ -19,6 +22,8 @@ LIMIT_MAX: Final = 5_000
 EDGES_MAX: Final = 10_000
 EDGES_EACH: Final = 10
 """Of a memory, for one entity."""
+MENTIONS_MAX: Final = 50_000
+"""That are read to link memories by entities."""
 LABEL_CHARS: Final = 50
 _NODES: Final = {"world": "#4f8cc9", "experience": "#c98a4f", "observation": "#7a5fb0"}
 _LINKS: Final = {"entity": "#c9a227", "semantic": "#5b9e6f", "temporal": "#8a8f98"}
@@ -55,13 +60,17 @@ async def graph(
     )
     items = found["items"]
     edges = await read(pool, lambda connection: _edges(connection, tenant, bank_id, items))
-    return {
-        "nodes": [{"data": _node(item)} for item in items],
-        "edges": [{"data": edge} for edge in edges],
-        "table_rows": [_row(item) for item in items],
-        "total_units": found["total"],
-        "limit": limit,
-    }
+
+    def drawn() -> dict[str, Any]:
+        return {
+            "nodes": [{"data": _node(item)} for item in items],
+            "edges": [{"data": edge} for edge in edges],
+            "table_rows": [_row(item) for item in items],
+            "total_units": found["total"],
+            "limit": limit,
+        }
+
+    return await asyncio.to_thread(drawn)
 
 
 def _node(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,17 +102,28 @@ async def _edges(
     connection: Connection, tenant: str, bank_id: str, items: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     head = await banks.head_of(connection, tenant, bank_id)
-    shown: dict[UUID, list[str]] = defaultdict(list)
-    """By memory: the nodes that stand for it, itself and observations made from it."""
-    for item in items:
-        for id in (item["id"], *item["source_memory_ids"]):
-            shown[UUID(id)].append(item["id"])
-    edges: dict[str, dict[str, Any]] = {}
-    for kind, source, target, weight, name in [
+    shown = await asyncio.to_thread(_standing_for, items)
+    found = [
         *await _entity_links(connection, head.bank, shown),
         *await _stated_links(connection, head.bank, shown),
         *await _packed_links(connection, head.bank, head.next_ordinal, shown),
-    ]:
+    ]
+    return await asyncio.to_thread(_distinct, found)
+
+
+def _standing_for(items: Sequence[Mapping[str, Any]]) -> dict[UUID, list[str]]:
+    """By memory: the nodes that stand for it, itself and observations made from it."""
+    shown: dict[UUID, list[str]] = defaultdict(list)
+    for item in items:
+        for id in (item["id"], *item["source_memory_ids"]):
+            shown[UUID(id)].append(item["id"])
+    return shown
+
+
+def _distinct(found: Sequence[_Edge]) -> list[dict[str, Any]]:
+    """Each edge once, the first EDGES_MAX."""
+    edges: dict[str, dict[str, Any]] = {}
+    for kind, source, target, weight, name in found:
         first, second = sorted((source, target)) if kind in _LINKS else (source, target)
         id = f"{first}-{second}-{kind}"
         if source == target or id in edges:
@@ -129,15 +149,25 @@ _Edge = tuple[str, str, str, float, str]
 async def _entity_links(
     connection: Connection, bank: int, shown: Mapping[UUID, Sequence[str]]
 ) -> list[_Edge]:
-    rows = await connection.fetch(
-        "select u.unit_id, u.entity_no, e.canonical_name as name from unit_entities u"
-        " join entities e using (bank, entity_no) where u.bank = $1 and u.unit_id = any($2)"
-        " order by u.entity_no, u.unit_id",
-        bank,
-        list(shown),
-    )
+    rows: list[Mapping[str, Any]] = []
+    for part in slices(shown):
+        rows += await connection.fetch(
+            "select u.unit_id, u.entity_no, e.canonical_name as name from unit_entities u"
+            " join entities e using (bank, entity_no) where u.bank = $1 and u.unit_id = any($2)"
+            " limit $3",
+            bank,
+            part,
+            max(0, MENTIONS_MAX - len(rows)),
+        )
+    return await asyncio.to_thread(_together, rows, shown)
+
+
+def _together(
+    rows: Sequence[Mapping[str, Any]], shown: Mapping[UUID, Sequence[str]]
+) -> list[_Edge]:
+    """Edges between nodes that mention the same entity."""
     groups: dict[tuple[int, str], dict[str, None]] = defaultdict(dict)
-    for row in rows:
+    for row in sorted(rows, key=lambda row: (row["entity_no"], row["unit_id"])):
         groups[row["entity_no"], row["name"]].update(dict.fromkeys(shown[row["unit_id"]]))
     found: list[_Edge] = []
     for (_, name), nodes in groups.items():
@@ -176,13 +206,15 @@ async def _packed_links(
     connection: Connection, bank: int, end: int, shown: Mapping[UUID, Sequence[str]]
 ) -> list[_Edge]:
     """Semantic links, which lie in segments by ordinals."""
-    rows = await connection.fetch(
-        "select id, ordinal from memory_units"
-        " where bank = $1 and id = any($2) and ordinal is not null",
-        bank,
-        list(shown),
-    )
-    ids = {row["ordinal"]: row["id"] for row in rows}
+    ids: dict[int, UUID] = {}
+    for part in slices(shown):
+        rows = await connection.fetch(
+            "select id, ordinal from memory_units"
+            " where bank = $1 and id = any($2) and ordinal is not null",
+            bank,
+            part,
+        )
+        ids |= {row["ordinal"]: row["id"] for row in rows}
     here = np.zeros(end + 1, np.bool_)
     here[[ordinal for ordinal in ids if ordinal <= end]] = True
     found: list[_Edge] = []
@@ -200,15 +232,24 @@ async def _packed_links(
         )
         if packed is None or len(found) >= EDGES_MAX:
             break
-        arrays = unpack(packed)
-        source, target = (np.minimum(arrays[name], end) for name in ("source", "target"))
-        kept = np.flatnonzero(
-            here[source] & here[target] & (arrays["type"] == int(LinkType.SEMANTIC))
-        )[:EDGES_MAX]
-        found += [
-            ("semantic", a, b, float(arrays["weight"][i]), "")
-            for i in kept.tolist()
-            for a in shown[ids[int(source[i])]]
-            for b in shown[ids[int(target[i])]]
-        ]
+        found += await asyncio.to_thread(_semantic, packed, end, here, ids, shown)
     return found
+
+
+def _semantic(
+    packed: bytes,
+    end: int,
+    here: NDArray[np.bool_],
+    ids: Mapping[int, UUID],
+    shown: Mapping[UUID, Sequence[str]],
+) -> list[_Edge]:
+    """The semantic links of one segment between the memories that are `here`."""
+    arrays = unpack(packed)
+    source, target = (np.minimum(arrays[name], end) for name in ("source", "target"))
+    kept = np.flatnonzero(here[source] & here[target] & (arrays["type"] == int(LinkType.SEMANTIC)))
+    return [
+        ("semantic", a, b, float(arrays["weight"][i]), "")
+        for i in kept[:EDGES_MAX].tolist()
+        for a in shown[ids[int(source[i])]]
+        for b in shown[ids[int(target[i])]]
+    ]

@@ -3,6 +3,8 @@ can lie under version control. Only what differs from the server's own is in it,
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final
 
@@ -160,12 +162,12 @@ def checked(manifest: Mapping[str, Any]) -> Template:
                 faults.append(f"bank.{error}")
     for kind, key in (("mental_models", "id"), ("directives", "name")):
         rows = manifest.get(kind)
-        names = [
+        names = Counter(
             row[key]
             for row in (rows if isinstance(rows, list) else ())
             if isinstance(row, Mapping) and isinstance(row.get(key), str)
-        ]
-        for name in sorted({name for name in names if names.count(name) > 1}):
+        )
+        for name in sorted(name for name, count in names.items() if count > 1):
             faults.append(f"{kind}: {name[:80]!r} is there twice")
     if faults or template is None:
         told = faults[:FAULTS_MOST]
@@ -203,7 +205,7 @@ async def apply(
     faults.
     """
     banks.check_id(bank_id)
-    template = checked(manifest)
+    template = await asyncio.to_thread(checked, manifest)
 
     async def work(connection: Connection) -> dict[str, Any]:
         result = await _apply(connection, tenant, bank_id, template, writes=writes)

@@ -169,6 +169,13 @@ class Deliverer:
                 "select pg_try_advisory_xact_lock($1, hashtext(current_schema()))", _LOCK
             ):
                 return []
+            await connection.execute(
+                "update webhook_deliveries set status = 'failed', lease = null,"
+                " leased_until = null, last_error = $2, updated_at = now()"
+                " where status = 'processing' and leased_until <= now() and attempts > $1",
+                len(self._waits_s),
+                _DIED,
+            )
             rows: Sequence[Mapping[str, Any]] = await connection.fetch(
                 "with busy as (select receiver, count(*) as n from webhook_deliveries"
                 "  where status = 'processing' and leased_until > now() group by receiver),"
@@ -313,6 +320,7 @@ class Deliverer:
         await write(self._pool, work)
 
 
+_DIED = "whoever sent it died meanwhile, in the last attempt as well"
 _DUE = (
     "((status = 'pending' and next_attempt_at <= now())"
     " or (status = 'processing' and leased_until <= now())) and body is not null"

@@ -294,7 +294,9 @@ class RecallReplica(_Replica):
         ranges: Handle | None,
     ) -> None:
         from serve import app, composition
+        from serve.cluster.accepting import accept_several
 
+        accept_several()
         super().__init__(told)
         settings = self.settings
         for warning in settings.warnings:

@@ -9,33 +9,42 @@ from __future__ import annotations
 import asyncio
 import time
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from retrieval.errors import Overloaded
+from serve.admission.controller import AdmissionController
 from serve.http.errors import BadEncoding, SlowBody, TooLarge, UnsupportedEncoding
 from serve.http.services import largest_body
+
+T = TypeVar("T")
 
 SMALL_BYTES = 64 * 2**10
 """Smaller bodies are parsed where they are read, and do not count as memory."""
 GRACE_S, BYTES_PER_S = 10.0, 8 * 2**10
 """A body must arrive within the first, plus one second for every so many bytes."""
+READ_AT_ONCE = 3
+"""Large bodies that are made into values at once: each competes for the interpreter."""
 _SLICE_BYTES = 2**20
 """Decoded between two looks at what else waits: about 3 ms."""
 
 
 @dataclass(slots=True)
 class BodyMemory:
-    """Bytes of large bodies that a process holds at once, from their first byte to the answer.
+    """Bytes of large bodies that a process holds at once, from their first byte to their last use.
 
     A tenant may hold as many as are left free: alone half of them, two a third each. So there is
     always room for one more tenant, without a limit per tenant that somebody would have to set.
     """
 
     total: int
+    what: str = "request bodies"
     held: int = 0
     _by_tenant: dict[str, int] = field(default_factory=dict)
 
@@ -52,12 +61,39 @@ class BodyMemory:
     def _take(self, tenant: str, size: int) -> None:
         own = self._by_tenant.get(tenant, 0)
         if size > 0 and own + size > self.total - self.held:
-            raise Overloaded("too many large request bodies are here at once", 1.0)
+            raise Overloaded(f"too many large {self.what} are here at once", 1.0)
         self.held += size
         if own + size:
             self._by_tenant[tenant] = own + size
         else:
             self._by_tenant.pop(tenant, None)
+
+
+class Counted(Response):
+    """A large answer, sent in pieces as its client reads them; what it takes is given back then."""
+
+    def __init__(self, answer: Response, memory: BodyMemory, tenant: str) -> None:
+        """Overloaded where the tenant has too much waiting to be read."""
+        self.__dict__.update(answer.__dict__)
+        self._memory, self._tenant = memory, tenant
+        self._counts = min(len(self.body), memory.total // 2)  # one may be larger than a share
+        memory._take(tenant, self._counts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": self.status_code,
+                    "headers": self.raw_headers,
+                }
+            )
+            for start in range(0, len(self.body), SMALL_BYTES):
+                piece = self.body[start : start + SMALL_BYTES]
+                more = start + SMALL_BYTES < len(self.body)
+                await send({"type": "http.response.body", "body": piece, "more_body": more})
+        finally:
+            self._memory._take(self._tenant, -self._counts)
 
 
 class Hold:
@@ -90,6 +126,22 @@ class Bodies:
     small_max: int
     large_max: int
     memory: BodyMemory
+    answers: BodyMemory
+    """Of large answers, until they are read."""
+    turns: AdmissionController = field(
+        default_factory=lambda: AdmissionController(READ_AT_ONCE, 1_000, wait_max_s=60.0)
+    )
+
+    def counted(self, tenant: str, answer: Response) -> Response:
+        """The answer; a large one counts as memory until it was read. Overloaded."""
+        large = type(answer) is Response and len(answer.body) > SMALL_BYTES
+        return Counted(answer, self.answers, tenant) if large else answer
+
+    async def parsed(self, tenant: str, work: Callable[[bytes], T], body: bytes) -> T:
+        """What `work` makes of a large body, in a thread: two bodies of a tenant at a time.
+        Overloaded."""
+        async with self.turns.enter(tenant):
+            return await asyncio.to_thread(work, body)
 
     @asynccontextmanager
     async def read(self, request: Request, tenant: str, *, large: bool) -> AsyncIterator[bytes]:
@@ -144,7 +196,11 @@ async def _read(request: Request, limit: int, hold: Hold, whose: str) -> bytes:
                 await asyncio.sleep(0)
     if decoder is not None and size + (length or 0):
         decoder.finish()
-    return read[0] if len(read) == 1 else b"".join(read)
+    if len(read) == 1:
+        return read[0]
+    if size <= _SLICE_BYTES:
+        return b"".join(read)
+    return await asyncio.to_thread(b"".join, read)  # lets the interpreter go meanwhile
 
 
 async def parts(request: Request, limit: int, whose: str) -> AsyncIterator[bytes]:

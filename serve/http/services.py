@@ -13,6 +13,7 @@ from starlette.types import Scope
 from retrieval.audit.recorder import Recorder
 from retrieval.errors import NeedsModel, Unavailable
 from retrieval.mental.schedule import Documents
+from retrieval.pacing import Pace
 from retrieval.protocols import Embedder, Reranker
 from retrieval.recall.engine import Recaller
 from retrieval.recall.explaining import Explainer
@@ -145,6 +146,10 @@ class Services:
     write_admission: AdmissionController
     read_admission: AdmissionController = field(default_factory=lambda: AdmissionController(4, 32))
     """Lists, statistics, single reads."""
+    drawing_admission: AdmissionController = field(
+        default_factory=lambda: AdmissionController(2, 16, wait_max_s=30.0)
+    )
+    """Graphs and long pages, which hold a place of reads, too: one of each tenant at a time."""
     reflect_admission: AdmissionController = field(
         default_factory=lambda: AdmissionController(32, 64, wait_max_s=30.0)
     )
@@ -167,6 +172,8 @@ class Services:
     """Retains that wait for a language model."""
     line: Line = field(default_factory=Line)
     """Retains that wait for others who write the same documents: they hold no place meanwhile."""
+    pace: Pace = field(default_factory=Pace)
+    """Turns at the event loop, for what holds it for some milliseconds."""
     llm: LanguageModels = field(default_factory=LanguageModels)
     """Language models that the endpoints ask themselves."""
     documents: Documents | None = None
@@ -299,6 +306,15 @@ async def _changing(tenant: Tenant, services: Given) -> AsyncIterator[str]:
 
 Reader = Annotated[str, Depends(_reading, scope="function")]
 """The tenant, admitted among those that read, until the endpoint is done."""
+
+
+async def _drawing(tenant: Reader, services: Given) -> AsyncIterator[str]:
+    async with services.drawing_admission.enter(tenant):
+        yield tenant
+
+
+Drawer = Annotated[str, Depends(_drawing, scope="function")]
+"""As Reader, for answers of thousands of rows."""
 Changer = Annotated[str, Depends(_changing, scope="function")]
 """The tenant, admitted among those that write, until the endpoint is done."""
 

@@ -129,7 +129,9 @@ class Tools:
                 return results.refused(answer)
             found = answer.content
             content |= found if isinstance(found, dict) else {"items": found}
-        return await asyncio.to_thread(results.result, made.told(content))
+        result = await asyncio.to_thread(results.result, made.told(content))
+        await services.pace.turn(visit.tenant)
+        return result
 
 
 def _has_model(services: Services) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -81,12 +82,13 @@ class Endpoint:
             raise HTTPException(415, "a message is JSON, sent with content-type application/json")
         visit = self._visit(request, tenant)
         shared: Bodies = request.app.state.bodies
-        bodies = Bodies(BODY_BYTES, BODY_BYTES, shared.memory)
+        bodies = replace(shared, small_max=BODY_BYTES, large_max=BODY_BYTES)
         async with bodies.read(request, tenant, large=False) as body:
             if len(body) <= SMALL_BYTES:
                 _check(body)
             else:
-                await asyncio.to_thread(_check, body)
+                await bodies.parsed(tenant, _check, body)
+            await request.app.state.services.pace.turn(tenant)  # some 5 ms for the protocol
             return await self._exchange(request, visit, body)
 
     async def _authenticate(self, request: Request) -> str:

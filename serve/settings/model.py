@@ -74,6 +74,9 @@ class Server(Section):
     body_memory_bytes: Positive = 64 * 2**20
     """Bodies above 64 KiB that a process holds at once; a tenant may hold as many bytes as are
     left free, and is asked to come again (503) beyond. At least twice max_body_bytes is used."""
+    answer_memory_bytes: Positive = 128 * 2**20
+    """Answers to reads above 64 KiB that a process holds until their clients have read them; a
+    tenant may hold as many bytes as are left free, and is asked to come again (503) beyond."""
     allowed_hosts: Listed = ()
     """Without required keys, names under which the server may be asked beside its addresses and
     localhost: `host`, `.domain` for all of a domain, `*` for any; with commas. Others get 421."""

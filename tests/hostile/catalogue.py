@@ -62,6 +62,8 @@ def _nested(depth: int, wrap: Callable[[Any], Any]) -> Any:
     return value
 
 
+_ALIKE = {"id": "i", "key": "k", "name": "n", "text": "t", "content": "c", "source_query": "q"}
+
 STRUCTURES: Mapping[str, Callable[[int], Any]] = {
     "empty": lambda _: "",
     "blank": lambda _: " \t",
@@ -83,6 +85,10 @@ STRUCTURES: Mapping[str, Callable[[int], Any]] = {
     "members that are lists": lambda size: {f"k{i}": [] for i in range(size // 16)},
     "one long name": lambda size: {"k" * (size - 10): 1},
     "long texts": lambda size: ["x" * 1000] * (size // 1004),
+    "objects that are alike": lambda size: [_ALIKE] * (size // 80),
+    "objects that differ": lambda size: [
+        {**_ALIKE, "id": f"i{i}", "key": f"k{i}", "name": f"n{i}"} for i in range(size // 90)
+    ],
 }
 """By the bytes they may have."""
 

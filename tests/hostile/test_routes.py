@@ -65,8 +65,13 @@ class Watched:
             self.harm.append(f"{what}: the loop was held {longest * 1000:.0f} ms")
         if answer.status_code >= 500 and answer.status_code not in (501, 503):
             self.harm.append(f"{what}: {answer.status_code} {answer.text[:200]}")
-        if answer.status_code >= 400 and not answer.json().get("detail"):
+        if answer.status_code >= 400 and not _reason(answer.json()):
             self.harm.append(f"{what}: {answer.status_code} says nothing")
+
+
+def _reason(body: dict[str, Any]) -> Any:
+    """Why a request is refused: as the HTTP API says it, or the protocol of agents."""
+    return body.get("detail") or (body.get("error") or {}).get("message")
 
 
 def described() -> list[Operation]:

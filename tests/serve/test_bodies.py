@@ -13,12 +13,14 @@ from typing import Any
 import httpx
 import orjson
 import pytest
+from starlette.responses import Response
+from starlette.types import Message
 
 from retrieval.errors import Overloaded
 from retrieval.store import tenants
 from serve import app
 from serve.http import bodies
-from serve.http.bodies import SMALL_BYTES, BodyMemory
+from serve.http.bodies import SMALL_BYTES, Bodies, BodyMemory
 from tests.serve.conftest import B, Live
 
 JSON = {"content-type": "application/json"}
@@ -204,3 +206,37 @@ async def test_problems_are_bounded_and_named(live: Live) -> None:
             answer = await live.http.get(f"{B}/sample/{path}?{name}=2147483647")
             assert answer.status_code == 422
             assert answer.json()["detail"][0]["loc"] == ["query", name]
+
+
+@pytest.mark.unit
+async def test_large_answers_count_until_they_are_read() -> None:
+    memory = BodyMemory(8 * SMALL_BYTES, "answers")
+    counted = Bodies(1, 1, BodyMemory(1), memory).counted
+    small = Response(b"x" * SMALL_BYTES)
+    assert counted("a", small) is small
+    large = counted("a", Response(b"x" * (3 * SMALL_BYTES + 1)))
+    with pytest.raises(Overloaded, match="answers"):
+        counted("a", Response(b"y" * (2 * SMALL_BYTES)))
+    other = counted("b", Response(b"z" * (2 * SMALL_BYTES)))  # there is room for others
+    sent: list[bytes] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message.get("body", b""))
+        if message.get("more_body"):
+            assert memory.held
+
+    async def gone(message: Message) -> None:
+        raise OSError("the client is gone")
+
+    async def receive() -> Message:
+        raise AssertionError("nothing is read")
+
+    await large({"type": "http"}, receive, send)
+    assert b"".join(sent) == large.body
+    assert max(map(len, sent)) <= SMALL_BYTES
+    with pytest.raises(OSError):
+        await other({"type": "http"}, receive, gone)
+    assert memory.held == 0
+    whole = counted("a", Response(b"x" * (20 * SMALL_BYTES)))  # one may be of any size
+    await whole({"type": "http"}, receive, send)
+    assert memory.held == 0

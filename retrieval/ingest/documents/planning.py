@@ -28,6 +28,10 @@ from retrieval.store.edge import iso
 CHUNKS_LIMIT: Final = 50_000
 """Chunks of one document."""
 
+TAGS_LIMIT: Final = 10_000
+"""Tags of one document, which are those of all items that it is written from: one value of its row,
+which the driver encodes in one go."""
+
 LABELS_LIMIT: Final = 64 << 20
 """Bytes of context, tags, metadata and scopes that one write may store with its new memories."""
 
@@ -199,6 +203,13 @@ def _plan(
             f" {CHUNKS_LIMIT} are allowed: use larger chunks, or begin another document",
             "content",
         )
+    tags = tuple(dict.fromkeys(tag for item in items for tag in item.section.tags))
+    if len(tags) > TAGS_LIMIT:
+        raise TooMuch(
+            f"items: document {document_id!r} would have {len(tags)} tags, at most {TAGS_LIMIT}"
+            " are allowed: give the items documents of their own (document_id)",
+            "items",
+        )
     return DocumentPlan(
         document_id,
         before,
@@ -206,7 +217,7 @@ def _plan(
         hashlib.sha256(text.encode()).hexdigest(),
         pieces,
         items[-1],
-        tuple(dict.fromkeys(tag for item in items for tag in item.section.tags)),
+        tags,
         [len(part) for part, _ in parts],
         replaces=anew is None and not all(item.append for item in items),
         attached=tuple(one for item in items for one in item.attached),

@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Callable
 from typing import IO, Any, Final
 
+from retrieval.ingest.background import behind_others
 from retrieval.ingest.files import text
 
 LIMIT_S: Final = 120
@@ -66,6 +67,7 @@ def main(kind: str) -> None:
 
 
 def _limited() -> None:
+    behind_others()
     for which, most in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),

@@ -17,6 +17,8 @@ import threading
 from collections.abc import Callable
 from typing import IO, Any, Final, TypeVar
 
+from retrieval.ingest.background import behind_others
+
 T = TypeVar("T")
 
 LIMIT_S: Final = 120.0
@@ -129,6 +131,7 @@ def _read(pipe: IO[bytes]) -> Any:
 
 def main(cpu_s: int) -> None:
     """The process: does what it is told until its parent goes away."""
+    behind_others()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     answers = os.fdopen(os.dup(1), "wb")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from retrieval.ingest.facts import Fact
+from retrieval.store.database.copying import slices
 from retrieval.store.database.pool import Connection
 
 
 async def document_numbers(connection: Connection, bank: int, ids: Sequence[str]) -> dict[str, int]:
     """The dense numbers of documents; rows are made for those that have none."""
-    rows = await connection.fetch(
+    return await _numbers(
+        connection,
         "with known as (select document_id, document_no from documents"
         "  where bank = $1 and document_id = any($2)),"
         " missing as (select id, row_number() over (order by place) as n"
@@ -23,18 +27,17 @@ async def document_numbers(connection: Connection, bank: int, ids: Sequence[str]
         "  from missing, base returning document_id, document_no)"
         " select document_id, document_no from known union all select * from made",
         bank,
-        list(ids),
+        ids,
     )
-    return {row[0]: row[1] for row in rows}
 
 
 async def tag_numbers(
     connection: Connection, bank: int, facts: Sequence[Fact], version: int
 ) -> dict[str, int]:
-    tags = list(dict.fromkeys(tag for fact in facts for tag in fact.tags))
-    if not tags:
-        return {}
-    rows = await connection.fetch(
+    """The dense numbers of the facts' tags; new ones are noted as of `version`."""
+    tags = await asyncio.to_thread(_tags, facts)
+    return await _numbers(
+        connection,
         "with known as (select tag, tag_no from tags where bank = $1 and tag = any($2)),"
         " missing as (select id, row_number() over (order by place) as n"
         "  from unnest($2::text[]) with ordinality w(id, place)"
@@ -49,4 +52,18 @@ async def tag_numbers(
         tags,
         version,
     )
-    return {row[0]: row[1] for row in rows}
+
+
+def _tags(facts: Sequence[Fact]) -> list[str]:
+    return list(dict.fromkeys(tag for fact in facts for tag in fact.tags))
+
+
+async def _numbers(
+    connection: Connection, sql: str, bank: int, names: Sequence[str], *further: Any
+) -> dict[str, int]:
+    """What the statement says of the names, a slice of them at a time: numbers by name."""
+    found: dict[str, int] = {}
+    for part in slices(names):
+        rows = await connection.fetch(sql, bank, part, *further)
+        found |= {row[0]: row[1] for row in rows}
+    return found

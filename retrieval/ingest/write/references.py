@@ -6,10 +6,8 @@ Called while the bank is locked. InvalidInput names the item and field that lead
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
-from typing import Final, TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -18,20 +16,15 @@ from retrieval.errors import InvalidInput
 from retrieval.ingest.facts import Fact, Link, Ref
 from retrieval.ingest.fields import fail, with_key
 from retrieval.ingest.write.links import Edges
+from retrieval.store.database.copying import slices
 from retrieval.store.database.pool import Connection
 from retrieval.types import FactType, LinkType
-
-T = TypeVar("T")
-
-
-_SLICE: Final = 2_000
-"""Ids and keys that are asked for at once: the driver writes and reads a statement in one go."""
 
 
 async def _ids_of(connection: Connection, bank: int, keys: Collection[str]) -> dict[str, UUID]:
     """The ids of the stored memories with these keys."""
     found: dict[str, UUID] = {}
-    for part in _slices(keys):
+    for part in slices(keys):
         rows = await connection.fetch(
             "select key, id from memory_units where bank = $1 and key = any($2)", bank, part
         )
@@ -44,18 +37,12 @@ async def _stored(
 ) -> dict[UUID, int | None]:
     """Those of the ids that the bank has, with their ordinals."""
     found: dict[UUID, int | None] = {}
-    for part in _slices(ids):
+    for part in slices(ids):
         rows = await connection.fetch(
             "select id, ordinal from memory_units where bank = $1 and id = any($2)", bank, part
         )
         found.update((row["id"], row["ordinal"]) for row in rows)
     return found
-
-
-def _slices(values: Collection[T]) -> Iterator[list[T]]:
-    rest = iter(values)
-    while part := list(islice(rest, _SLICE)):
-        yield part
 
 
 async def with_known_ids(connection: Connection, bank: int, facts: Sequence[Fact]) -> list[Fact]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from retrieval.store.database.pool import Connection
 
@@ -12,6 +12,13 @@ ROWS: Final = 500
 SIZE: Final = 1 << 18
 """A slice has this many rows or, judged by the lengths of texts, characters: the driver encodes it
 in one go."""
+_ENTRY: Final = 64
+"""An entry of a list costs the driver as much as so many characters."""
+
+ASKED: Final = 1_000
+"""Ids and names that are asked for at once: the driver writes and reads a statement in one go."""
+
+T = TypeVar("T")
 
 
 async def copy(
@@ -38,7 +45,24 @@ def _slice(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
     size = 0
     for row in islice(rows, ROWS):
         part.append(row)
-        size += sum(len(value) for value in row if isinstance(value, str))
+        size += sum(map(_size, row))
         if size >= SIZE:
             break
     return part
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, Mapping):
+        return _ENTRY * len(value) + sum(map(_size, value.values()))
+    if isinstance(value, list | tuple):
+        return _ENTRY * len(value) + sum(map(_size, value))
+    return 0
+
+
+def slices(values: Collection[T]) -> Iterator[list[T]]:
+    """The values, as many at a time as are well asked for in one statement."""
+    rest = iter(values)
+    while part := list(islice(rest, ASKED)):
+        yield part

@@ -11,7 +11,7 @@ from retrieval.store import entities
 from serve.http.errors import json_response
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router
-from serve.http.services import Given, Reader, Tenant
+from serve.http.services import Drawer, Given, Reader, Tenant
 from serve.http.wire.pages import Count, Cursor, Offset, PageSize
 from serve.http.wire.tags import Counted
 from serve.http.wire.writes import MergeBody, SplitBody
@@ -54,7 +54,7 @@ async def list_entities(
 @router.get(f"{BANK}/entities/graph", operation_id="get_entity_graph")
 async def graph(
     bank_id: str,
-    tenant: Reader,
+    tenant: Drawer,
     services: Given,
     wanted: Counted,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,

@@ -10,10 +10,10 @@ from starlette.responses import Response
 from retrieval.errors import InvalidInput
 from retrieval.store import memories, memory_graph, tags
 from retrieval.types import FactType, TagsMatch
-from serve.http.errors import json_response
+from serve.http.errors import json_response, long_json_response
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router
-from serve.http.services import Given, Reader, Tenant
+from serve.http.services import Drawer, Given, Reader, Tenant
 from serve.http.wire.pages import Count, Cursor, Offset, PageSize
 from serve.http.wire.tags import TagList
 from serve.http.wire.writes import MemoryPatch
@@ -43,7 +43,7 @@ async def list_memories(
     count: Count | None = None,
 ) -> Response:
     """Memories by filter, newest mention first; with a time field, by that."""
-    return json_response(
+    return await long_json_response(
         await memories.list_memories(
             services.pool,
             tenant,
@@ -70,7 +70,7 @@ async def list_memories(
 @router.get(f"{BANK}/graph", operation_id="get_graph")
 async def get_graph(
     bank_id: str,
-    tenant: Reader,
+    tenant: Drawer,
     services: Given,
     type: str | None = None,
     limit: Annotated[int, Query(ge=0, le=memory_graph.LIMIT_MAX)] = 1000,
@@ -81,7 +81,7 @@ async def get_graph(
     chunk_id: str | None = None,
 ) -> Response:
     """Memories as nodes, and what links those that are shown."""
-    return json_response(
+    return await long_json_response(
         await memory_graph.graph(
             services.pool,
             tenant,

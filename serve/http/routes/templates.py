@@ -42,7 +42,7 @@ async def import_template(
         services.pool,
         tenant,
         bank_id,
-        {k: v for k, v in body.model_dump().items() if v is not None},
+        {name: value for name, value in body if value is not None},
         dry_run=dry_run,
         writes=services.documents is not None,
     )

@@ -495,4 +495,7 @@ async def test_a_document_does_not_grow_for_ever(
     monkeypatch.setattr(planning, "CHUNKS_LIMIT", 2)
     with pytest.raises(TooMuch, match="chunks"):
         await put(deps(pool, settings=RetainSettings(retain_chunk_size=4)), bank, "a b " * 24)
+    monkeypatch.setattr(planning, "TAGS_LIMIT", 3)
+    with pytest.raises(TooMuch, match="4 tags"):
+        await put(ingest, bank, lines(3), document_id="other", tags=["a", "b", "c", "d"])
     assert (await memories.list_memories(pool, "default", bank))["total"] == 2

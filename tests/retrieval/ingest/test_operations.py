@@ -12,13 +12,18 @@ from uuid import uuid4
 
 import pytest
 
+from retrieval.consolidation import queue
+from retrieval.erasure import running
 from retrieval.errors import Conflict, InvalidInput
 from retrieval.ingest import curation
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.operations import worker
 from retrieval.ingest.operations.isolation import Child, Died
+from retrieval.settings.transfer import TransferSettings
 from retrieval.store import banks, documents, memories, operation_views, operations, payloads
 from retrieval.store.database.pool import Pool
+from retrieval.store.refreshes import REFRESH
+from retrieval.transfer import jobs
 from tests.retrieval.store.servers import HashEmbedder, database, deps, server
 
 pytestmark = pytest.mark.integration
@@ -58,6 +63,7 @@ import asyncio, os, signal, sys
 from retrieval.ingest import retain
 from retrieval.ingest.operations import worker
 from retrieval.store.database.pool import PoolSettings, open_pool
+from retrieval.transfer import jobs
 from tests.retrieval.store.servers import HashEmbedder, deps
 
 class Deadly(HashEmbedder):
@@ -104,6 +110,37 @@ async def test_an_operation_that_kills_three_processes_has_failed(
     await operation_views.retry(pool, "default", bank, id)  # on somebody's word it is tried again
     await worker.Worker(ingest).step()
     assert (await told(pool, bank, id))["status"] == "completed"
+
+
+_KINDS = (
+    *worker.HANDLERS,
+    queue.TYPE,
+    REFRESH,
+    *jobs.handlers(TransferSettings()),
+    *running.handlers(running.Eraser(None)),
+)
+"""Whatever a server's workers do."""
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+async def test_no_kind_of_operation_kills_a_fourth_process(
+    pool: Pool, ingest: WriteContext, bank: str, kind: str
+) -> None:
+    await worker.Worker(ingest).step()
+    held = (await banks.ensure(pool, "default", bank)).bank
+    async with pool.acquire() as connection:
+        id, _ = await operations.create(connection, held, kind, {}, lanes=["d"])
+    for deaths in range(3):
+        claimed = await operations.claim(pool, lease_s=0.0, types=[kind])
+        assert claimed is not None
+        assert (claimed.operation_id, claimed.deaths) == (id, deaths)
+    assert await operations.claim(pool, types=[kind]) is None
+    found = await told(pool, bank, str(id))
+    assert found["status"] == "failed"
+    assert "died 3 times" in found["error_message"]
+    later = await append(ingest, bank, "The bank stays.")  # nothing waits in the lane, either
+    assert await worker.Worker(ingest).step()
+    assert (await told(pool, bank, later))["status"] == "completed"
 
 
 def _suicide(*_: Any) -> None:

@@ -33,6 +33,30 @@ def test_cut_is_a_prefix_within_the_budget(text: str, n: int) -> None:
         assert piece == text
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The tide, it's high at 3pm.\n\n  Next: 12,500 barrels… ",
+        "昨天我在港口，看到一艘船。",
+        "Привет, мир! ",
+    ],
+)
+def test_long_texts_have_as_many_tokens_as_in_one_piece(text: str) -> None:
+    long = text * (5 * tokens.PART // len(text))
+    assert tokens.count(long) == len(tokens._tokenizer().encode(long))
+    assert tokens.counts([long]).tolist() == [tokens.count(long)]
+
+
+def test_letters_without_a_break_count_a_little_more() -> None:
+    long = "abcdefgh" * tokens.PART
+    one = len(tokens._tokenizer().encode(long))
+    assert one <= tokens.count(long) <= one + 8
+
+
+def test_a_long_text_is_cut_by_its_beginning() -> None:
+    assert tokens.cut("one two " * 1_000_000, 3) == "one two one"
+
+
 def test_cut_keeps_as_much_as_fits() -> None:
     assert tokens.cut("one two three four", 2) == "one two"
 

@@ -347,3 +347,17 @@ async def test_lists_bounds_and_strangers(pool: Pool, receiver: Receiver) -> Non
     assert await hooks(pool).delete("t", "b", made["id"]) == {"success": True}
     count = await read(pool, lambda c: c.fetchval("select count(*) from webhook_deliveries"))
     assert count == 5 * (MOST - 1)
+
+
+async def test_what_its_sender_never_survives_has_failed(pool: Pool, receiver: Receiver) -> None:
+    made = await hook(pool, receiver.url)
+    await tell(pool, "d")
+    sender = deliverer(pool)
+    for attempt in range(1, 4):  # claimed, and whoever had it is gone
+        (claimed,) = await sender._claim()
+        assert claimed.attempts == attempt
+        await pool.execute("update webhook_deliveries set leased_until = now()")
+    assert await sender._claim() == []
+    (delivery,) = await shown(pool, made)
+    assert (delivery["status"], delivery["attempts"]) == ("failed", 3)
+    assert "died" in delivery["last_error"]
