@@ -9,29 +9,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import sys
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
 from models.passthrough import Passthrough
 from retrieval import timex
-from retrieval.bank.cache import ResidencyMetrics, ResidencySettings, SnapshotCache
 from retrieval.bank.residency import Residency
-from retrieval.bank.shards.scatter import ScatterGather
-from retrieval.bank.shards.shard import LocalShards, Ranges
-from retrieval.bank.vectors.flat import FlatBackend, VectorBackend
-from retrieval.bank.vectors.gpu import GpuBackend
-from retrieval.bank.vectors.ivf import IvfBackend
-from retrieval.bank.vectors.partitioned import PartitionedBackend
+from retrieval.bank.shards.shard import Ranges
 from retrieval.consolidation import by_rules, queue, rounds
 from retrieval.consolidation.deps import ConsolidationDeps
-from retrieval.erasure.replicas import Sweeper
-from retrieval.errors import FourfoldError
 from retrieval.ingest.context import WriteContext, analyser_for
 from retrieval.ingest.extract.by_batch import BatchExtractor
 from retrieval.ingest.operations.worker import HANDLERS, SLOTS, Worker
@@ -51,15 +39,12 @@ from retrieval.recall.retriever import LocalRetriever
 from retrieval.reflect.engine import ReflectEngine
 from retrieval.reflect.searches import QUERY_TOKENS
 from retrieval.reflect.stored import Database
-from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool
 from retrieval.store.heads import BankHead
 from retrieval.store.refreshes import REFRESH
-from retrieval.store.tenants import DEFAULT_TENANT
 from retrieval.store.turns import Line
 from retrieval.transfer import jobs
 from retrieval.types import RecallQuery
-from serve import metrics
 from serve.admission.controller import AdmissionController
 from serve.admission.guessing import WrongKeys
 from serve.admission.membership import Membership
@@ -74,8 +59,11 @@ from serve.opening.admission import (
     write_admission,
 )
 from serve.opening.audit import open_recorder
+from serve.opening.banks import ARRAY_THREADS, budgeted, open_residency, warm
+from serve.opening.counting import Counting, keep
 from serve.opening.database import keyword_backend, open_stage_database
 from serve.opening.erasure import open_eraser, open_ledger
+from serve.opening.hot import open_hot
 from serve.opening.inference import open_embedder, open_reranker
 from serve.opening.llm import LanguageModels, open_models
 from serve.opening.webhooks import keep_webhook_of_all, open_deliverer, open_webhooks
@@ -83,11 +71,6 @@ from serve.settings import Settings
 from serve.writer import LocalWriter
 
 log = logging.getLogger(__name__)
-
-ARRAY_THREADS = 2
-"""Threads for array work over large banks; its kernels let go of the interpreter."""
-
-REPORT_PERIOD_S = 1.0
 
 TRANSFERS_AT_ONCE = 2
 """Banks that a process moves at once, each of another tenant."""
@@ -105,109 +88,6 @@ class Stages:
     reranker: Reranker | None = None
     writer: Writer | None = None
     ranges: Ranges | None = None
-
-
-def _vector_backend(
-    settings: Settings, host: VectorBackend, stack: AsyncExitStack
-) -> VectorBackend:
-    """The accelerator where vectors are to be scanned there, else `host`."""
-    wanted = settings.banks.vector_backend
-    if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
-        return host
-    device = GpuBackend(budget_bytes=settings.banks.gpu_bank_memory_bytes)
-    stack.callback(device.close)
-    return device
-
-
-def _bank_vectors(settings: Settings, stack: AsyncExitStack, *, divided: bool) -> VectorBackend:
-    """`divided`: a large bank's vectors lie in ranges inside one store."""
-    banks = settings.banks
-    host: VectorBackend = FlatBackend()
-    if banks.bank_ivf_rows:
-        host = IvfBackend(banks.bank_ivf_rows, banks.bank_ivf_recall)
-    whole = _vector_backend(settings, host, stack)
-    if not divided or not banks.bank_shard_rows:
-        return whole
-    ranges = PartitionedBackend(whole, banks.bank_shard_rows, ARRAY_THREADS)
-    stack.callback(ranges.close)
-    return ranges
-
-
-async def open_residency(
-    settings: Settings, pool: Pool, ranges: Ranges | None, stack: AsyncExitStack
-) -> Residency:
-    """Resident banks; `ranges` hold vectors and postings of large ones; None: all are whole."""
-    sizes = _sizes(settings, _bank_vectors(settings, stack, divided=ranges is None))
-    split = None if ranges is None else ScatterGather(ranges, settings.banks.bank_shard_rows)
-    residency = Residency(pool, sizes, split=split)
-    _attend(residency, stack)
-    _sweep(pool, residency, stack)
-    return residency
-
-
-async def open_ranges(settings: Settings, stack: AsyncExitStack) -> LocalShards:
-    """Ranges of split banks, with their own database connections."""
-    pool = await open_stage_database(settings, stack)
-    host = FlatBackend(surveyed_rows=sys.maxsize)  # all of a range is asked for, always
-    ranges = LocalShards(
-        pool,
-        _sizes(settings, _vector_backend(settings, host, stack)),
-        settings.banks.bank_shard_rows,
-        threads=ARRAY_THREADS,
-    )
-    _attend(ranges, stack)
-    _sweep(pool, ranges, stack)
-    return ranges
-
-
-def _sizes(settings: Settings, vectors: VectorBackend) -> ResidencySettings:
-    return ResidencySettings(
-        budget_bytes=settings.banks.bank_memory_bytes,
-        device_budget_bytes=settings.banks.gpu_bank_memory_bytes,
-        vectors=vectors,
-    )
-
-
-def _attend(cache: SnapshotCache[Any], stack: AsyncExitStack) -> None:
-    """Closes what is resident at the end, and reports on it until then."""
-    stack.push_async_callback(cache.close)
-    reporting = asyncio.create_task(_report(cache))
-    stack.callback(reporting.cancel)
-
-
-def _sweep(pool: Pool, cache: SnapshotCache[Any], stack: AsyncExitStack) -> None:
-    """Lets go of what is outdated, and tells erasures so."""
-    sweeper = Sweeper(pool, [cache])
-    sweeper.start()
-    stack.push_async_callback(sweeper.close)
-
-
-async def _report(cache: SnapshotCache[Any]) -> None:
-    """Keeps the metrics of what is resident."""
-    before: ResidencyMetrics | None = None
-    while True:
-        now = cache.metrics()
-        metrics.resident(now, before)
-        metrics.BANK_BUDGET.set(cache.budget_bytes)
-        before = now
-        await asyncio.sleep(REPORT_PERIOD_S)
-
-
-async def warm(pool: Pool, residency: Residency, names: Sequence[str]) -> int:
-    """Loads these banks (`bank` or `tenant/bank`) as long as there is room; how many are resident.
-
-    One that does not exist is passed over.
-    """
-    heads = []
-    for name in names:
-        tenant, slash, bank_id = name.partition("/")
-        if not slash:
-            tenant, bank_id = DEFAULT_TENANT, name
-        try:
-            heads.append(await banks.head(pool, tenant, bank_id))
-        except FourfoldError as error:
-            log.warning("bank %s is not loaded ahead: %s", name, error)
-    return await residency.warm(heads)
 
 
 def open_retriever(
@@ -362,6 +242,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
     pool = await open_stage_database(settings, stack)
     membership = Membership(pool)
     await membership.join(stack)
+    hot = await open_hot(pool, stack)
     parts: list[Any] = []
     pace = Pace()
     reranker = elsewhere.reranker
@@ -376,6 +257,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
             embedder = await open_embedder(settings, stack, membership.part)
             parts.append(embedder)
         residency = await open_residency(settings, pool, elsewhere.ranges, stack)
+        budgeted(residency, hot)
         if retriever is None:
             retriever = open_retriever(settings, pool, residency, embedder, stack, pace)
     recaller = RecallEngine(pool, retriever, reranker, settings.recall, pace)
@@ -392,6 +274,8 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
     gc.freeze()
     webhooks = open_webhooks(settings, pool)
     await keep_webhook_of_all(settings, webhooks)
+    counting = Counting()
+    keep(pool, counting, lambda: membership.share().rank == 0, stack)
     services = Services(
         settings=settings,
         pool=pool,
@@ -399,10 +283,10 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         explainer=Explainer(pool, retriever, recaller),
         writer=writer,
         reflector=reflector,
-        recall_admission=recall_admission(settings, pool, membership.share),
-        write_admission=write_admission(settings, pool, membership.share),
-        read_admission=read_admission(settings, pool, membership.share),
-        reflect_admission=reflect_admission(settings, pool, membership.share),
+        recall_admission=recall_admission(settings, pool, membership.share, hot, counting),
+        write_admission=write_admission(settings, pool, membership.share, hot, counting),
+        read_admission=read_admission(settings, pool, membership.share, hot, counting),
+        reflect_admission=reflect_admission(settings, pool, membership.share, hot),
         retain_admission=retain_admission(settings, pool, llm, membership.share),
         line=Line(settings.limits.write_queue_max),
         llm=llm,
@@ -413,6 +297,9 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         embedder=embedder,
         wrong_keys=WrongKeys(settings.limits.wrong_keys_per_s),
         reranker=reranker,
+        hot=hot,
+        counting=counting,
+        share=membership.share,
         parts=tuple(parts),
     )
     there = {
@@ -476,6 +363,7 @@ async def open_retriever_alone(
         await company.join(stack)
         embedder = await open_embedder(settings, stack, company.part)
     residency = await open_residency(settings, pool, elsewhere.ranges, stack)
+    budgeted(residency, await open_hot(pool, stack))
     return open_retriever(settings, pool, residency, embedder, stack)
 
 
@@ -492,6 +380,7 @@ async def open_writer_alone(
     await company.join(stack)
     embedder = elsewhere.embedder or await open_embedder(settings, stack, company.part)
     residency = await open_residency(settings, pool, elsewhere.ranges, stack)
+    budgeted(residency, await open_hot(pool, stack), own.ingest_bank_memory_bytes)
     llm = await open_models(settings, pool, stack)
     retriever, reranker = open_retriever(settings, pool, residency, embedder, stack), Passthrough()
     recaller = RecallEngine(pool, retriever, reranker, settings.recall)

@@ -15,6 +15,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 STORE_BYTES = 80 * 2**20
 ROLE = "fourfold-role"
@@ -61,13 +62,31 @@ class Ground:
         )
         return {}
 
-    def deploy(self, tree: dict[str, Any], wait: bool = True) -> dict[str, Any]:
+    def deploy(
+        self,
+        tree: dict[str, Any],
+        wait: bool = True,
+        sources: dict[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """`sources`: where stages have their program from, by name, if not from here."""
         from ray import serve
 
-        from serve.cluster.deployments import APP, build
+        from serve.cluster import deployments
 
+        usual = deployments._deployed
+
+        def deployed(name: str, *args: Any) -> Any:
+            made = usual(name, *args)
+            if (path := (sources or {}).get(name)) is None:
+                return made
+            own = {**(made.ray_actor_options or {})}
+            own["runtime_env"] = {"env_vars": {"PYTHONPATH": path}}
+            return made.options(ray_actor_options=own)
+
+        with mock.patch.object(deployments, "_deployed", deployed):
+            application = deployments.build(tree)
         run: Any = serve.run if wait else partial(serve._run, _blocking=False)
-        run(build(tree), name=APP, route_prefix="/")
+        run(application, name=deployments.APP, route_prefix="/")
         return {}
 
     def status(self) -> dict[str, Any]:

@@ -152,6 +152,30 @@ class World:
                 total += float(line.rsplit(" ", 1)[1])
         return total
 
+    def counters(self) -> dict[str, float]:
+        """Every counter of the page, by name and labels, summed over processes."""
+        text = httpx.get(f"{self.url}/metrics", timeout=60).text
+        return {
+            name: float(value)
+            for name, _, value in (line.rpartition(" ") for line in text.splitlines())
+            if re.match(r"fourfold_\w+_(total|count|sum|bucket)\b", name)
+        }
+
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        """Rows of a statement on the database."""
+        import asyncio
+
+        import asyncpg
+
+        async def ask() -> list[tuple[Any, ...]]:
+            connection = await asyncpg.connect(self._postgres.dsn)
+            try:
+                return [tuple(row) for row in await connection.fetch(statement)]
+            finally:
+                await connection.close()
+
+        return asyncio.run(ask())
+
     def end(self) -> None:
         import shutil
 

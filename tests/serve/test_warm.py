@@ -6,7 +6,7 @@ import pytest
 
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
-from serve.composition import warm
+from serve.opening.banks import warm
 from serve.settings import parse
 from tests.support.system import system
 

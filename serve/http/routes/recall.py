@@ -54,6 +54,8 @@ async def recall(
     services.activity.finished(
         tenant, bank_id, spent, result.seconds, served, bool(result.degraded)
     )
+    if result.degraded:
+        services.counting.tenant(tenant).degraded += 1
     slow_log: SlowLog = request.app.state.slow_log
     slow_log.recalled(spent, dict(result.seconds), result.degraded, served)
     metrics.recalled(result.seconds, result.degraded, len(result.body["results"]))
