@@ -78,6 +78,7 @@ class Evener:
         told = await asyncio.to_thread(work)
         if told == before:
             return False
-        await hot_settings.put(self._pool, SHARES, {STAGE: told})
+        stored = {str(slot): part for slot, part in told.items()}
+        await hot_settings.put(self._pool, SHARES, {STAGE: stored})
         log.info("the shares of %d slots were told anew", len(slots))
         return True

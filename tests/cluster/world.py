@@ -23,6 +23,7 @@ import psutil
 
 from retrieval.store.database.embedded import EmbeddedPostgres
 from serve.local import loopback
+from serve.local.environment import SHARED
 from serve.settings import parse
 from tests.serve.server import ROOT, free_port, until
 
@@ -68,13 +69,9 @@ class World:
         }
         env = {
             **inherited,
-            "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
-            "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
-            "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+            # All but the token: the raylets that the tests start ask nobody for one.
+            **{name: value for name, value in SHARED.items() if name != "RAY_AUTH_MODE"},
             **loopback.ENVIRONMENT,
-            "OMP_NUM_THREADS": "1",
-            "OMP_WAIT_POLICY": "passive",
             "FOURFOLD_DATABASE_URL": self._postgres.dsn,
             "PROMETHEUS_MULTIPROC_DIR": str(metrics),
             "PYTHONPATH": str(ROOT),

@@ -52,7 +52,11 @@ class _Clock:
 
 
 def run(banks: Banks, replicas: int, routers: int, exponent: float, seconds: float) -> Routed:
-    """`seconds` of traffic at 60 % use; the first third warms up and is not counted."""
+    """`seconds` of traffic at 60 % use; the first third warms up and is not counted.
+
+    Banks are held where they lie from the beginning: one that nobody asked for before takes more of
+    its replica's time to load than a short run has, and says nothing of how calls are spread.
+    """
     clock, rng = _Clock(), np.random.default_rng(2)
     share = popularity(len(banks.names), exponent)
     call_s = banks.call_s
