@@ -8,7 +8,8 @@ from datetime import datetime
 
 from retrieval.store.database.pool import Connection, Pool, read, write
 
-KEPT_DAYS = 31
+KEPT_DAYS = 2
+"""Very many tenants make very many rows: enough for somebody who looks for what happened."""
 
 
 @dataclass(slots=True)

@@ -16,6 +16,8 @@ from serve import metrics
 log = logging.getLogger(__name__)
 
 FLUSH_S = 60.0
+END_S = 2.0
+"""How long the last counts may hold up the end of a process."""
 TENANTS_MAX = 10_000
 OTHERS = "(others)"
 """Stands for those beyond TENANTS_MAX in a minute."""
@@ -67,12 +69,13 @@ def keep(pool: Pool, counting: Counting, first: Callable[[], bool], stack: Async
     """Adds what is counted to the table every minute, and at the end, until the stack closes. The
     process that is the `first` one also removes what is old."""
 
-    async def flush() -> None:
+    async def flush(within_s: float = FLUSH_S) -> None:
         taken = counting.taken()
         try:
-            await usage.add(pool, datetime.now(UTC).replace(second=0, microsecond=0), taken)
-            if first():
-                await usage.forget(pool)
+            async with asyncio.timeout(within_s):
+                await usage.add(pool, datetime.now(UTC).replace(second=0, microsecond=0), taken)
+                if first():
+                    await usage.forget(pool)
         except Exception as error:  # a minute that is not counted harms nobody
             log.warning("usage of %d tenants could not be kept: %s", len(taken), error)
 
@@ -81,5 +84,5 @@ def keep(pool: Pool, counting: Counting, first: Callable[[], bool], stack: Async
             await asyncio.sleep(FLUSH_S)
             await flush()
 
-    stack.push_async_callback(flush)
+    stack.push_async_callback(flush, END_S)
     stack.callback(asyncio.create_task(go_on()).cancel)

@@ -52,7 +52,7 @@ async def test_what_processes_count_adds_up(pool: Pool) -> None:
     assert loudest([]) == ["", "no tenant did anything in the last ten minutes"]
 
 
-async def test_a_month_is_kept_and_nothing_of_a_tenant_that_is_erased(pool: Pool) -> None:
+async def test_days_are_kept_and_nothing_of_a_tenant_that_is_erased(pool: Pool) -> None:
     await usage.add(pool, NOW - timedelta(days=KEPT_DAYS + 1), {"a": Usage(recalls=1)})
     await usage.add(pool, NOW - timedelta(days=KEPT_DAYS - 1), {"a": Usage(recalls=1)})
     await usage.forget(pool)

@@ -1,5 +1,5 @@
 -- oldest program: 92
--- What each tenant did, by minute: counts, never what was said. Kept for a month.
+-- What each tenant did, by minute: counts, never what was said. Kept for two days.
 create table usage (
     tenant_id text not null,
     minute    timestamptz not null,

@@ -10,7 +10,7 @@ import orjson
 from fastapi import Header, Request
 from starlette.responses import Response
 
-from retrieval.errors import InvalidInput
+from retrieval.errors import DeadlineExceeded, InvalidInput, Unavailable
 from retrieval.store import banks
 from serve import metrics, trace
 from serve.http.following import SlowLog
@@ -43,12 +43,19 @@ async def recall(
     now = anchor(body.query_timestamp)
     query = body.to_query(tenant, bank_id, now=now, deadline=deadline)
     begin = time.perf_counter()
-    with metrics.measured("recall"), trace.span("recall"):
-        async with services.recall_admission.enter(tenant, deadline):
-            if body.nothing_asked:
-                await banks.head(services.pool, tenant, bank_id)
-                return Response(b'{"results":[]}', media_type="application/json")
-            result = await services.recaller.recall(query)
+    slow_log: SlowLog = request.app.state.slow_log
+    with metrics.measured("recall"), trace.span("recall") as traced:
+        try:
+            async with services.recall_admission.enter(tenant, deadline):
+                if body.nothing_asked:
+                    await banks.head(services.pool, tenant, bank_id)
+                    return Response(b'{"results":[]}', media_type="application/json")
+                result = await services.recaller.recall(query)
+        except (DeadlineExceeded, Unavailable) as error:
+            if not traced:
+                finished = getattr(error, "finished", {})
+                trace.keep("recall", "failed", time.perf_counter() - begin, finished)
+            raise
         content = orjson.dumps(result.body, option=orjson.OPT_SERIALIZE_NUMPY)
     spent, served = time.perf_counter() - begin, len(result.body["results"])
     services.activity.finished(
@@ -56,8 +63,9 @@ async def recall(
     )
     if result.degraded:
         services.counting.tenant(tenant).degraded += 1
-    slow_log: SlowLog = request.app.state.slow_log
     slow_log.recalled(spent, dict(result.seconds), result.degraded, served)
+    if not traced and (result.degraded or spent >= slow_log.above_s):
+        trace.keep("recall", "degraded" if result.degraded else "slow", spent, result.seconds)
     metrics.recalled(result.seconds, result.degraded, len(result.body["results"]))
     headers = dict(result.headers)
     if result.degraded:
