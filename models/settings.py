@@ -156,7 +156,6 @@ class RerankerSettings:
     pairs of a recall). max_concurrent: HTTP calls at once, over all recalls (default 8); a local
     model is bounded in tokens instead. timeout_s: the most one call may take (default: tei 30,
     other servers 60, local none).
-    bucket_batching is accepted for compatibility: pairs are always sorted by length.
     raw_scores: ask TEI for logits. send_bank_as_header: tell the server which bank asks.
     """
 
@@ -169,7 +168,6 @@ class RerankerSettings:
     max_concurrent: int | None = None
     timeout_s: float | None = None
     max_tokens_per_doc: int | None = None
-    bucket_batching: bool = False
     raw_scores: bool = False
     send_bank_as_header: bool = False
     compute: Compute = Compute()

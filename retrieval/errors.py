@@ -135,4 +135,10 @@ class ModelExhausted(Overloaded):
 
 
 class NeedsModel(FourfoldError):
-    pass
+    @classmethod
+    def to(cls, what: str, without: str = "") -> NeedsModel:
+        """`what` cannot be had; `without`: what can be had all the same."""
+        return cls(
+            f"{what} needs a language model and none is configured: set LLM_PROVIDER and LLM_MODEL,"
+            f" or LLM_PROVIDER=extractive for rules in its place{without and '; ' + without}"
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import NamedTuple
 
@@ -51,6 +52,11 @@ class Stopwatch:
         The same error from inside is raised on with the steps of this watch added.
         """
         return _Stage(self, name, deadline)
+
+
+def passed(moment: float) -> Callable[[], bool]:
+    """Asks whether a moment of `time.perf_counter()` is over."""
+    return lambda: time.perf_counter() > moment
 
 
 class _Step:

@@ -1,14 +1,54 @@
-"""Time zones by their IANA names, and what a time without an offset means."""
+"""Times as callers write them, time zones by their IANA names, and what a time without an offset
+means."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from datetime import UTC, datetime, time, tzinfo
+from datetime import UTC, date, datetime, time, tzinfo
 from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
 from retrieval.errors import InvalidInput
 from retrieval.types import RecallQuery, Window
+
+_DATE_ONLY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_DATE_AND_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[T ]")
+
+
+def written(value: str) -> datetime:
+    """An ISO 8601 date or date-time with the offset that it was written with, if any.
+
+    ValueError for anything else, and for years outside 1..9999 once in UTC.
+    """
+    text, shown = value.strip(), repr(value[:80])
+    if _DATE_ONLY.fullmatch(text):
+        try:
+            day = date.fromisoformat(text)
+        except ValueError:
+            raise ValueError(f"{shown} is not a day of the calendar") from None
+        return datetime(day.year, day.month, day.day)
+    try:
+        found = datetime.fromisoformat(text) if _DATE_AND_TIME.match(text) else None
+    except ValueError:
+        found = None
+    if found is None:
+        raise ValueError(f"{shown} is not an ISO 8601 time such as 2024-05-31T12:00:00Z")
+    return in_calendar(found)
+
+
+def in_calendar(moment: datetime) -> datetime:
+    """The moment; ValueError where it lies outside the years 1..9999 once in UTC."""
+    try:
+        _ = moment.tzinfo is None or moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{moment} lies outside the years 1 to 9999") from None
+    return moment
+
+
+def utc(moment: datetime) -> datetime:
+    """The moment in UTC; without an offset it is UTC."""
+    return placed(moment, UTC).astimezone(UTC)
 
 
 @cache

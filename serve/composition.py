@@ -12,6 +12,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from models.passthrough import Passthrough
@@ -20,10 +21,10 @@ from retrieval.bank.residency import Residency
 from retrieval.bank.shards.shard import Ranges
 from retrieval.consolidation import by_rules, queue, rounds
 from retrieval.consolidation.deps import ConsolidationDeps
-from retrieval.ingest.context import WriteContext, analyser_for
+from retrieval.ingest.context import WriteContext
 from retrieval.ingest.extract.by_batch import BatchExtractor
 from retrieval.ingest.operations.worker import HANDLERS, SLOTS, Worker
-from retrieval.keyword.analyser import Analyser
+from retrieval.keyword.analysers import analyser_of
 from retrieval.maintenance.upkeep import Upkeep, UpkeepSettings
 from retrieval.mental import schedule
 from retrieval.mental.by_reflect import ReflectWriter, StoredDirectives, StoredModels
@@ -107,16 +108,13 @@ def open_retriever(
     for each in threads:
         stack.callback(each.shutdown, wait=False, cancel_futures=True)
 
-    def analyser(head: BankHead) -> Analyser:
-        return analyser_for(settings.retain.with_overrides(head.config))
-
     return LocalRetriever(
         pool,
         residency,
         embedder,
         settings.recall,
         threads[0],
-        analyser,
+        partial(analyser_of, settings.retain),
         keyword_backend(settings),
         threads[1],
         pace,

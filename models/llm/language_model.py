@@ -29,7 +29,7 @@ from models.llm.types import (
     TooLong,
     Turn,
 )
-from models.types import DeadlineExceeded, ModelError, Overloaded, RemoteError
+from models.types import BadOutput, DeadlineExceeded, ModelError, Overloaded, RemoteError
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,8 @@ class LanguageModel:
             except Misconfigured as error:
                 link.breaker.trip()
                 errors.append(error)
-            except (Overloaded, Exhausted, RemoteError) as error:
+            except (Overloaded, Exhausted, RemoteError, BadOutput) as error:
+                # What one input makes of a server must not keep others from it.
                 link.breaker.passed()
                 errors.append(error)
             except ModelError as error:

@@ -6,6 +6,7 @@ import numpy as np
 
 from retrieval.bank.vectors.flat import Scan
 from retrieval.settings import RecallSettings
+from retrieval.store.heads import model_of
 from retrieval.types import Bools, FactType, Hits
 
 _FLOORS = {"all-MiniLM-L6-v2": 0.1}
@@ -16,11 +17,12 @@ small banks whole. MiniLM gives 0.0 to 0.2 there; on LoCoMo turns no floor from 
 recall@10 by more than 0.001."""
 
 
-def floor_of(settings: RecallSettings, model_id: str) -> float:
-    """The least similarity of the arm: the setting, or what the model calls for."""
+def floor_of(settings: RecallSettings, vector_set: str) -> float:
+    """The least similarity of the arm: the setting, or what the model of the bank's vectors calls
+    for."""
     if settings.semantic_min_similarity is not None:
         return settings.semantic_min_similarity
-    return _FLOORS.get(model_id.rpartition("/")[2], _FLOOR)
+    return _FLOORS.get(model_of(vector_set).rpartition("/")[2], _FLOOR)
 
 
 def search(scan: Scan, allowed: Bools, kind: FactType, *, limit: int, floor: float) -> Hits:

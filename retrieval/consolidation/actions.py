@@ -197,7 +197,7 @@ class Reader:
             dates += [*_dates(former.stored), former.stored.fact.valid_until]
         wrong = invented_numbers(text, sources, dates=dates)
         for anchor in {one.fact.mentioned_at for one in cited if wrong} - {None}:
-            wrong &= invented_numbers(text, sources, anchor=anchor, dates=dates)
+            wrong &= invented_numbers(text, sources, reference_time=anchor, dates=dates)
         if wrong:
             raise _Bad(f"says {min(wrong)}, which its facts do not", invented=True)
 

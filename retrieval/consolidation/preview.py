@@ -60,7 +60,7 @@ async def preview(
     NeedsModel where there is nobody to ask; the errors of asking.
     """
     if not deps.able:
-        raise NeedsModel("a consolidation needs a language model and none is configured")
+        raise NeedsModel.to("consolidation")
     head = await banks.head(deps.ingest.pool, tenant, bank_id)
     settings = deps.settings.with_overrides(head.config)
     _, works = await rounds.waiting(deps, tenant, bank_id, settings, only, limit=MEMORIES + 1)

@@ -141,10 +141,7 @@ class Round:
         """Consolidates what waits, up to a round; ends the operation, with the next one queued."""
         deps, claimed = self.deps, self.claimed
         if not deps.able:
-            raise NeedsModel(
-                "consolidation needs a language model and none is configured: observations can be"
-                " imported without one"
-            )
+            raise NeedsModel.to("consolidation", "observations can be imported without one")
         head = await banks.head(deps.ingest.pool, claimed.tenant, claimed.bank_id)
         settings = deps.settings.with_overrides(head.config)
         if settings.enable_observations:

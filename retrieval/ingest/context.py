@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from retrieval.ingest.extract.extraction import FactExtractor
 from retrieval.ingest.progress import Progress
 from retrieval.keyword.analyser import Analyser
+from retrieval.keyword.analysers import analyser_for
 from retrieval.protocols import Embedder, Neighbours
 from retrieval.settings import RetainSettings
 from retrieval.store.database.pool import Connection, Pool
@@ -26,16 +26,6 @@ T = TypeVar("T")
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
-
-
-@lru_cache(maxsize=64)
-def analyser(language: str, segmenter: str) -> Analyser:
-    """The shared analyser of a language: warm ones are worth keeping."""
-    return Analyser(language, segmenter)
-
-
-def analyser_for(settings: RetainSettings) -> Analyser:
-    return analyser(settings.text_search_language, settings.text_search_segmenter)
 
 
 _writers: weakref.WeakKeyDictionary[Pool, asyncio.Semaphore] = weakref.WeakKeyDictionary()

@@ -19,7 +19,7 @@ from retrieval.text.folding import fold
 _GROUPED = re.compile(r"(?<=\d)[.,' \u202f\u00a0](?=\d{3}(?!\d))")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _SENTENCE = regex.compile(
-    r"(?<=[.!?…][\"'”’)\]]*)\s+(?=[\p{Lu}\p{Lo}\p{N}\"'“‘(\[*#-])|(?<=[。！？])|\n+"
+    r"[.!?…][\"'”’)\]]*+\K\s+(?=[\p{Lu}\p{Lo}\p{N}\"'“‘(\[*#-])|(?<=[。！？])|\n+"
 )
 _NO_END = regex.compile(
     r"(?:^[\s>*#-]*\d{1,3}|(?<![\p{L}\p{M}])(?:\p{Lu}|Dr|Mr|Mrs|Ms|Prof|St|Mt|Sr|Jr|Gen|Sen|Rep|Gov|Lt"
@@ -49,23 +49,23 @@ def invented_numbers(
     text: str,
     sources: Iterable[str],
     *,
-    anchor: datetime | None = None,
+    reference_time: datetime | None = None,
     dates: Iterable[datetime | None] = (),
 ) -> set[str]:
     """Numbers that stand in `text` and in none of the sources.
 
     `dates` are times that the sources are known to mean: their years, days, hours may be said in
-    any form, and so may times that the sources say relative to `anchor`.
+    any form, and so may times that the sources say relative to `reference_time`.
     """
     said = set().union(*(numbers(source) for source in sources))
     rest = numbers(text) - said
     if not rest:
         return set()
     known = [moment for moment in dates if moment is not None]
-    if anchor is not None:
-        known.append(anchor)
+    if reference_time is not None:
+        known.append(reference_time)
         for source in sources:
-            for found in timex.find(source, anchor):
+            for found in timex.find(source, reference_time):
                 known += [m for m in (found.window.start, found.window.end) if m is not None]
     for moment in known:
         parts = (moment.year, moment.month, moment.day, moment.hour, moment.minute)
@@ -106,8 +106,8 @@ def invented_dates(
             continue
         if windows is None:
             windows = [(moment, moment) for moment in dates]
-            for source, anchor in said:
-                for found in timex.find(source, anchor or now):
+            for source, reference_time in said:
+                for found in timex.find(source, reference_time or now):
                     if found.window.start is not None and found.window.end is not None:
                         windows.append((found.window.start, found.window.end))
         if not any(_same_time(one, *window) for window in windows):

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from numpy.typing import NDArray
 
-from retrieval.ingest.context import analyser_for
 from retrieval.keyword.analyser import Analyser, Document
+from retrieval.keyword.analysers import analyser_for
 from retrieval.keyword.backends.backend import Progress
 from retrieval.maintenance import jobs, rebuild
 from retrieval.settings import RetainSettings

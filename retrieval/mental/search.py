@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from retrieval.errors import FourfoldError, ModelChanged
-from retrieval.ingest.context import analyser_for
+from retrieval.keyword.analysers import analyser_of
 from retrieval.keyword.bm25 import K1, B
 from retrieval.protocols import Embedder
 from retrieval.settings import RetainSettings
@@ -72,7 +72,7 @@ async def search(
     )
     if not rows:
         return []
-    analyser = analyser_for(retain.with_overrides(head.config))
+    analyser = analyser_of(retain, head)
 
     def count() -> tuple[list[dict[str, int]], dict[str, int]]:
         terms = [row["terms"] or _counted(analyser.terms(_text(row, NAME_WEIGHT))) for row in rows]

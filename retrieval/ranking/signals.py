@@ -5,12 +5,10 @@ its document, how long it is, what it has to do with the question's time and nam
 belongs to the question: how sure each arm is of itself, whether they agree, what kind of bank this
 is. `scoring_model.py` makes one score of both.
 
-Meaning is measured in deviations of the bank's similarities, held within -3 .. 8 and bending from
--1 and 6 on: where all memories are alike (one template, a log), what is not of their kind lies any
-number of deviations from the mean, and no word could make up for it. Words are measured as a share
-of the best candidate's BM25, and as the share of the question's own weight that a memory holds.
-What stands around a memory counts against its mean over the candidates, and less the longer the
-text: it is no bonus for being short, or for having neighbours.
+Meaning is measured in deviations of the bank's similarities, words as a share of the best
+candidate's BM25 (`arms/affinity.py`) and as the share of the question's own weight that a memory
+holds. What stands around a memory counts against its mean over the candidates, and less the longer
+the text: it is no bonus for being short, or for having neighbours.
 """
 
 from __future__ import annotations
@@ -20,33 +18,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieval.arms.affinity import Scale, deviations, share
 from retrieval.types import Bools, Doubles, Floats, Ints
 
 STEPS = (0, -1, 1, -2, 2)
 """The columns of a window: a memory, the one before and after it in its document, and so on."""
 
-KEYWORD = 4.0
-"""What the best keyword score of a question is worth in deviations of similarity."""
-
-_LOW, _HIGH, _BEYOND = -1.0, 6.0, 2.0
-_PRIOR_COUNT, _PRIOR_DEVIATION = 10, 0.1
 _COVER_ONE, _COVER_TWO = 0.4, 0.3
 _SHORT, _FULL_LENGTH = 96, 48
 _LEADERS = 5
 """So many of each arm's best tell how sure it is of itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """What a question's scores are measured against.
-
-    mean, deviation: of its similarity to every memory of the bank, (0, 0) where it has no vector;
-    keyword: its best keyword score among the memories that may be returned, 0 where none matches.
-    """
-
-    mean: float
-    deviation: float
-    keyword: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +67,6 @@ class Pool:
 
     def __len__(self) -> int:
         return len(self.window)
-
-
-def spread(deviation: float, count: int) -> float:
-    """The deviation of `count` similarities, held towards a usual one where they are few.
-
-    Two memories always stand one deviation from their mean, however alike they are: without
-    this, a difference in the third digit would outweigh words, dates and links in a small bank.
-    """
-    if deviation <= 0:
-        return 0.0
-    variance = (count * deviation**2 + _PRIOR_COUNT * _PRIOR_DEVIATION**2) / (count + _PRIOR_COUNT)
-    return float(np.sqrt(variance))
-
-
-def affinity(similarity: Floats, keyword: Floats, scale: Scale) -> Doubles:
-    """How well memories fit a question by themselves, float64, any shape; about 0 on average."""
-    return _deviations(similarity, scale) + KEYWORD * _share(keyword, scale.keyword)
 
 
 def windows(ordinals: Ints, previous: Ints, following: Ints) -> Ints:
@@ -147,9 +111,9 @@ def signals(pool: Pool) -> tuple[Doubles, Doubles]:
     matched = terms.sum(axis=0, dtype=np.float64)
     best = matched[:, 0].max()
     covered = _covered(terms)
-    meaning = _deviations(pool.similarity, pool.scale)
-    exact = _share(matched, best)
-    own, words = meaning[:, 0], _share(covered, covered.max())
+    meaning = deviations(pool.similarity, pool.scale)
+    exact = share(matched, best)
+    own, words = meaning[:, 0], share(covered, covered.max())
     held = _held(terms[..., 0], pool.ceilings)
     near = np.minimum(1.0, _SHORT / np.maximum(pool.tokens, 1))
     lead = [_best_in_document(values, pool.document) - values for values in (own, words)]
@@ -203,19 +167,6 @@ def _top(values: Doubles) -> Doubles:
     n = min(_LEADERS, len(values))
     best: Doubles = np.sort(values)[::-1][:n]
     return best
-
-
-def _deviations(similarity: Floats, scale: Scale) -> Doubles:
-    if scale.deviation <= 0:
-        return np.zeros(similarity.shape)
-    deviations = (similarity.astype(np.float64) - scale.mean) / scale.deviation
-    inside = np.clip(deviations, _LOW, _HIGH)
-    beyond = deviations - inside
-    return inside + beyond / (1 + np.abs(beyond) / _BEYOND)
-
-
-def _share(score: Floats | Doubles, best: float) -> Doubles:
-    return score.astype(np.float64) / best if best > 0 else np.zeros(score.shape)
 
 
 def _covered(terms: Floats) -> Doubles:

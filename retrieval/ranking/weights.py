@@ -15,6 +15,12 @@ from retrieval.settings import RecallSettings
 from retrieval.topk import places
 from retrieval.types import Bools, Doubles, FactType, Ints, RecallQuery, microseconds
 
+ECHO = 0.1
+"""An observation below everything that it was made of tells nothing new, and keeps so much of its
+score. Where it was made of one memory, that memory takes the better place of the two. With as much
+as its own, two places of the first ten told one thing (LoCoMo, part: R@10 0.857, without any
+observation 0.867)."""
+
 
 @dataclass(frozen=True, slots=True)
 class RerankScores:
@@ -57,8 +63,8 @@ class Ranked:
 def rank(
     query: RecallQuery, shortlist: Shortlist, scores: RerankScores, settings: RecallSettings
 ) -> Ranked:
-    """Base score x recency x proximity x proof, plus strategy boosts; floors; best first, the
-    first of every arm among the first ten. What was interleaved keeps its order, whatever the
+    """Base score x recency x proximity x proof, plus strategy boosts; echoes; floors; best first,
+    the first of every arm among the first ten. What was interleaved keeps its order, whatever the
     signals say."""
     facts = shortlist.facts
     raw: Doubles | None = None
@@ -99,6 +105,13 @@ def rank(
         if strategy:
             weight = combined + boosts.addends(shortlist.found, strategy)
             steps.append(("boosts", weight))
+        alone, of = _alone(shortlist)
+        led_by = weight.copy()
+        np.maximum.at(led_by, of, weight[alone])
+        told = _told(shortlist, led_by)
+        if told.any():
+            weight = np.where(told, led_by * ECHO, led_by)
+            steps.append(("echo", weight))
     first = np.argsort(-base, kind="stable")
     order = first[np.argsort(-weight[first], kind="stable")].astype(np.int32)
     lifted: Bools = np.zeros(len(shortlist), np.bool_)
@@ -125,11 +138,37 @@ def rank(
     )  # fmt: skip
 
 
+def _alone(shortlist: Shortlist) -> tuple[Ints, Ints]:
+    """Positions of observations that rest on one memory of the shortlist alone, and of that."""
+    alone = np.flatnonzero(np.diff(shortlist.source_ptr) == 1).astype(np.int32)
+    if not len(alone):
+        return alone, alone
+    source = shortlist.source_ordinals[shortlist.source_ptr[alone]]
+    of = places(shortlist.found.ordinals, source).astype(np.int32)
+    return alone[of >= 0], of[of >= 0]
+
+
+def _told(shortlist: Shortlist, weight: Doubles) -> Bools:
+    """Which observations are made of nothing but memories that weigh at least as much."""
+    counts = np.diff(shortlist.source_ptr)
+    told: Bools = counts > 0
+    if told.any():
+        of = places(shortlist.found.ordinals, shortlist.source_ordinals)
+        least = np.where(of >= 0, weight[of], -np.inf)
+        starts = shortlist.source_ptr[:-1][told]
+        told[told] = np.minimum.reduceat(least, starts) >= weight[told]
+    return told
+
+
 def _led(weight: Doubles, order: Ints, shortlist: Shortlist) -> tuple[Doubles, Ints, Bools]:
     """(weight, order, lifted) with every arm's first near the top; whatever is lifted weighs as
     much as what it stands behind."""
     lifted: Bools = np.zeros(len(weight), np.bool_)
-    led = leaders.kept(order, leaders.first(shortlist.found.ranks))
+    leads = leaders.first(shortlist.found.ranks)
+    alone, of = _alone(shortlist)
+    leads[of] |= leads[alone]
+    leads[alone] = False
+    led = leaders.kept(order, leads)
     if led is order:
         return weight, order, lifted
     lifted[np.setdiff1d(led[: leaders.PLACES], order[: leaders.PLACES])] = True

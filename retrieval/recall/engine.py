@@ -29,7 +29,6 @@ from retrieval.pacing import Pace
 from retrieval.protocols import Reranker
 from retrieval.ranking import packing
 from retrieval.ranking.document import document, path_prefixed
-from retrieval.ranking.packing import Packed
 from retrieval.ranking.shortlist import Shortlist
 from retrieval.ranking.weights import (
     Ranked,
@@ -40,6 +39,7 @@ from retrieval.ranking.weights import (
     without_sources,
 )
 from retrieval.recall import explain, extras, trace
+from retrieval.recall.decision import Decision
 from retrieval.settings import RecallSettings
 from retrieval.stopwatch import Stopwatch
 from retrieval.store import banks, memories
@@ -100,29 +100,6 @@ class RecallResult:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """What a recall decided, before it reads what it returns. Positions are those of the shortlist.
-
-    order: what is left after everything but the packing, best first; packed: of `order`; dropped:
-    why others are not there; merged: per position how many duplicates it stands for."""
-
-    query: RecallQuery
-    settings: RecallSettings
-    shortlist: Shortlist
-    ranked: Ranked
-    order: Ints
-    packed: Packed
-    dropped: Mapping[int, str]
-    merged: Mapping[int, int]
-    degraded: tuple[str, ...]
-
-    @property
-    def kept(self) -> Ints:
-        """The positions that are served, best first."""
-        return self.order[self.packed.kept]
-
-
 class Recaller(Protocol):
     """Whoever answers recalls: an engine in this process, or one behind a handle."""
 
@@ -171,16 +148,16 @@ class RecallEngine:
         patience = None if query.deadline is None else query.deadline + RETRIEVAL_GRACE_S
         async with clock.stage("parallel_retrieval", patience):
             shortlist = await self._retriever.retrieve(query, texts=self._reranker.reads_text)
-        ranking = await self.ranking(query, shortlist, clock)
-        return await self.answer(ranking, clock), shortlist.head
+        decision = await self.decide(query, shortlist, clock)
+        return await self.answer(decision, clock), shortlist.head
 
-    async def ranking(
+    async def decide(
         self,
         query: RecallQuery,
         shortlist: Shortlist,
         clock: Stopwatch,
         overrides: Mapping[str, Any] = MappingProxyType({}),
-    ) -> Ranking:
+    ) -> Decision:
         """What of a shortlist is served, in which order. `overrides`: settings of this recall."""
         settings = self._settings.with_overrides(shortlist.head.config).with_overrides(overrides)
         query = zones.settled(query, settings.timezone)
@@ -207,32 +184,30 @@ class RecallEngine:
             packed = packing.pack(shortlist.facts.tokens[order], query.max_tokens)
             left = np.setdiff1d(order, order[packed.kept])
             dropped.update(dict.fromkeys(left.tolist(), "tokens"))
-        return Ranking(
+        return Decision(
             query, settings, shortlist, ranked, order, packed, dropped, merged, tuple(degraded)
         )
 
-    async def answer(self, ranking: Ranking, clock: Stopwatch) -> RecallResult:
+    async def answer(self, decision: Decision, clock: Stopwatch) -> RecallResult:
         """What was decided, as the API shows it."""
-        query, shortlist, ranked = ranking.query, ranking.shortlist, ranking.ranked
-        order, kept = ranking.order, ranking.kept
+        query, shortlist, ranked = decision.query, decision.shortlist, decision.ranked
+        order, kept = decision.order, decision.kept
         async with clock.stage("hydrate_results", query.deadline):
             rows = await self._rows(shortlist, kept)
             visibility = Visibility(query.filters)
             shown = await extras.sources(self._pool, shortlist.head, visibility, rows.values())
             await self._pace.turn(query.tenant)
-            body = await self._answer(query, shortlist, ranked, rows, ranking.merged, shown)
+            body = await self._answer(query, shortlist, ranked, rows, decision.merged, shown)
             body |= await extras.fetch(self._pool, query, shortlist, order, rows, visibility, shown)
-        body["results_truncated"] = ranking.packed.truncated
-        if ranking.degraded:
-            body["degraded"] = list(ranking.degraded)
+        body["results_truncated"] = decision.packed.truncated
+        if decision.degraded:
+            body["degraded"] = list(decision.degraded)
         if query.trace:
             with clock.step("trace_finalize"):
-                body["trace"] = await trace.build(
-                    self._pool, query, shortlist, ranked, ranking.settings, order, ranking.packed,
-                    ranking.dropped, body["results"], clock.seconds,
-                )  # fmt: skip
+                told = await trace.rows(self._pool, shortlist)
+                body["trace"] = trace.build(decision, told, body["results"], clock.seconds)
         seconds = {**shortlist.seconds, **clock.seconds}
-        return RecallResult(body, ranking.degraded, {}, seconds)
+        return RecallResult(body, decision.degraded, {}, seconds)
 
     def checked(self, query: RecallQuery) -> RecallQuery:
         """The query with its text cleaned; InvalidInput where it is empty or too long."""

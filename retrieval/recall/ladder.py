@@ -12,7 +12,7 @@ import numpy as np
 
 from retrieval.ranking import packing
 from retrieval.ranking.budgets import recall_budget
-from retrieval.recall.engine import Ranking
+from retrieval.recall.decision import Decision
 from retrieval.recall.look.placing import Gate, Placed
 from retrieval.types import Budget, FactType, Filters, RecallQuery, TagsMatch, TemporalMode
 
@@ -43,102 +43,103 @@ class Standing:
     changes: tuple[Change, ...]
 
 
-def standing(ranking: Ranking | None, placed: Placed, stored: bool, live: bool) -> Standing:
+def standing(decision: Decision | None, placed: Placed, stored: bool, live: bool) -> Standing:
     """Where a memory stands after the whole recall. `stored`: the bank has it; `live`: it is not
-    invalidated. `ranking` is None of a bank without memories."""
+    invalidated. `decision` is None of a bank without memories."""
     if not stored:
         return Standing("unknown", "exists", (Gate("exists", False),), None, ())
     before = (Gate("exists", True), Gate("valid", live))
-    if not live or ranking is None or placed.ordinal < 0:
+    if not live or decision is None or placed.ordinal < 0:
         return Standing("invalidated", "valid", before, None, ())
     gates = (*before, *placed.gates)
     stop = next((gate for gate in gates if not gate.passes), None)
     if stop is not None:
         verdict = {"arms": "not_listed", "cap": "left"}.get(stop.name, "filtered")
-        return Standing(verdict, stop.name, gates, None, _lifting(ranking, placed, stop))
-    found = np.flatnonzero(ranking.shortlist.found.ordinals == placed.ordinal)
+        return Standing(verdict, stop.name, gates, None, _lifting(decision, placed, stop))
+    found = np.flatnonzero(decision.shortlist.found.ordinals == placed.ordinal)
     if not len(found):  # deleted between two steps
         return Standing("left", "cap", (*gates, Gate("cap", False)), None, ())
-    after, rank = _after(ranking, int(found[0]))
+    after, rank = _after(decision, int(found[0]))
     stop = next((gate for gate in after if not gate.passes), None)
     if stop is None:
         return Standing("served", None, (*gates, *after), rank, ())
-    changes = _admitting(ranking, int(found[0]), stop)
+    changes = _admitting(decision, int(found[0]), stop)
     return Standing("left", stop.name, (*gates, *after), None, changes)
 
 
-def dropped_by(ranking: Ranking, position: int) -> str | None:
+def dropped_by(decision: Decision, position: int) -> str | None:
     """The id of the memory on whose account this one was left out: an observation that tells it,
     or what it is a duplicate of; None where there is none."""
-    reason, shortlist = ranking.dropped.get(position), ranking.shortlist
+    reason, shortlist = decision.dropped.get(position), decision.shortlist
     ptr, own = shortlist.source_ptr, int(shortlist.found.ordinals[position])
     sources = shortlist.source_ordinals
-    for other in ranking.order.tolist() if reason == "duplicate" else ranking.ranked.order.tolist():
+    order = decision.order if reason == "duplicate" else decision.ranked.order
+    for other in order.tolist():
         theirs = sources[ptr[other] : ptr[other + 1]]
         if own in theirs and (reason == "told_by_observation" or len(theirs) == 1):
-            return _id(ranking, other)
+            return _id(decision, other)
         if reason != "duplicate":
             continue
         mine = sources[ptr[position] : ptr[position + 1]]
         if len(mine) == 1 and int(mine[0]) == int(shortlist.found.ordinals[other]):
-            return _id(ranking, other)
-        vectors, least = shortlist.vectors, ranking.query.dedupe
+            return _id(decision, other)
+        vectors, least = shortlist.vectors, decision.query.dedupe
         if vectors is None or least is None:
             continue
         if float(vectors[other] @ vectors[position]) >= least:
-            return _id(ranking, other)
+            return _id(decision, other)
     return None
 
 
-def room_left(ranking: Ranking, position: int) -> int:
+def room_left(decision: Decision, position: int) -> int:
     """Tokens that were left when this position's turn came."""
-    tokens, kept = ranking.shortlist.facts.tokens, set(ranking.packed.kept.tolist())
+    tokens, kept = decision.shortlist.facts.tokens, set(decision.packed.kept.tolist())
     used = 0
-    for place, other in enumerate(ranking.order.tolist()):
+    for place, other in enumerate(decision.order.tolist()):
         if other == position:
             break
         used += int(tokens[other]) if place in kept else 0
-    return ranking.query.max_tokens - used
+    return decision.query.max_tokens - used
 
 
-def _after(ranking: Ranking, position: int) -> tuple[list[Gate], int | None]:
+def _after(decision: Decision, position: int) -> tuple[list[Gate], int | None]:
     """The gates behind the shortlist, and the memory's place among the results."""
-    ranked, floors = ranking.ranked, ranking.query.min_scores
-    reason = ranking.dropped.get(position)
+    ranked, floors = decision.ranked, decision.query.min_scores
+    reason = decision.dropped.get(position)
     stopped = None if reason is None else _AFTER[reason]
-    place = _place(ranking, position)
+    place = _place(decision, position)
     values: dict[str, Gate] = {
         "reranker": Gate("reranker", True, float(ranked.base[position]), least=floors.reranker),
         "floors": Gate("floors", True, float(ranked.weight[position]), least=floors.final),
         "observation": Gate("observation", True),
         "duplicate": Gate("duplicate", True),
-        "rank": Gate("rank", True, place, most=2 * ranking.shortlist.budget),
-        "limit": Gate("limit", True, place, most=ranking.query.limit),
-        "tokens": Gate("tokens", True, int(ranking.shortlist.facts.tokens[position])),
+        "rank": Gate("rank", True, place, most=2 * decision.shortlist.budget),
+        "limit": Gate("limit", True, place, most=decision.query.limit),
+        "tokens": Gate("tokens", True, int(decision.shortlist.facts.tokens[position])),
     }
     gates: list[Gate] = []
     for name, gate in values.items():
         if name == "tokens":
-            gate = replace(gate, most=room_left(ranking, position))
+            gate = replace(gate, most=room_left(decision, position))
         if name == stopped:
-            by = dropped_by(ranking, position) if name in ("observation", "duplicate") else None
+            by = dropped_by(decision, position) if name in ("observation", "duplicate") else None
             gates.append(replace(gate, passes=False, by=by))
             return gates, None
         gates.append(gate)
-    return gates, 1 + ranking.kept.tolist().index(position)
+    return gates, 1 + decision.kept.tolist().index(position)
 
 
-def _place(ranking: Ranking, position: int) -> int:
+def _place(decision: Decision, position: int) -> int:
     """1-based among what the floors left, duplicates and told ones taken out; its place among all
     for these."""
-    gone = {p for p, why in ranking.dropped.items() if why in ("told_by_observation", "duplicate")}
-    order = [p for p in ranking.ranked.order.tolist() if p not in gone or p == position]
+    gone = {p for p, why in decision.dropped.items() if why in ("told_by_observation", "duplicate")}
+    order = [p for p in decision.ranked.order.tolist() if p not in gone or p == position]
     return order.index(position) + 1 if position in order else 0
 
 
-def _lifting(ranking: Ranking, placed: Placed, stop: Gate) -> tuple[Change, ...]:
+def _lifting(decision: Decision, placed: Placed, stop: Gate) -> tuple[Change, ...]:
     """What lifts a gate before the shortlist."""
-    query = ranking.query
+    query = decision.query
     match stop.name:
         case "types":
             return ({"types": [*(kind.wire for kind in query.filters.types), stop.value]},)
@@ -156,21 +157,21 @@ def _lifting(ranking: Ranking, placed: Placed, stop: Gate) -> tuple[Change, ...]
             return ({"exclude_ids": left or None},)
         case "cap":
             return ({"settings": {"reranker_max_candidates": int(stop.value)}},)
-    return _listing(ranking, placed)
+    return _listing(decision, placed)
 
 
-def _listing(ranking: Ranking, placed: Placed) -> tuple[Change, ...]:
+def _listing(decision: Decision, placed: Placed) -> tuple[Change, ...]:
     """What puts a memory into the list of an arm."""
     changes: list[Change] = []
     semantic, words = placed.arms["semantic"], placed.arms["bm25"]
     for budget in (Budget.LOW, Budget.MID, Budget.HIGH):
-        size = recall_budget(ranking.settings, budget, ranking.query.max_tokens)
+        size = recall_budget(decision.settings, budget, decision.query.max_tokens)
         fits = [
             arm
             for arm in (semantic, words)
             if "rank" in arm and arm["rank"] <= size and arm["score"] >= arm["floor"]
         ]
-        if fits and size > ranking.shortlist.budget:
+        if fits and size > decision.shortlist.budget:
             changes.append({"budget": budget.value})
             break
     if "score" in semantic and semantic["score"] < semantic["floor"]:
@@ -188,7 +189,7 @@ def _listing(ranking: Ranking, placed: Placed) -> tuple[Change, ...]:
     return tuple(changes[:4])
 
 
-def _admitting(ranking: Ranking, position: int, stop: Gate) -> tuple[Change, ...]:
+def _admitting(decision: Decision, position: int, stop: Gate) -> tuple[Change, ...]:
     """What lifts a gate behind the shortlist."""
     match stop.name:
         case "reranker":
@@ -200,23 +201,23 @@ def _admitting(ranking: Ranking, position: int, stop: Gate) -> tuple[Change, ...
         case "duplicate":
             return ({"dedupe": None},)
         case "rank":
-            return ({"budget": "high"},) if ranking.query.budget is not Budget.HIGH else ()
+            return ({"budget": "high"},) if decision.query.budget is not Budget.HIGH else ()
         case "limit":
             return ({"limit": int(stop.value)},)
-    return ({"max_tokens": _enough(ranking, position)},)
+    return ({"max_tokens": _enough(decision, position)},)
 
 
 def _below(score: float) -> float:
     return float(np.floor(score * 1e6) / 1e6)
 
 
-def _enough(ranking: Ranking, position: int) -> int:
+def _enough(decision: Decision, position: int) -> int:
     """Least of two budgets of tokens that serve a position: what it lacked more, else what all up
     to it take."""
-    place = ranking.order.tolist().index(position)
-    tokens = ranking.shortlist.facts.tokens[ranking.order]
-    lacked = int(tokens[place]) - room_left(ranking, position)
-    wanted = ranking.query.max_tokens + lacked
+    place = decision.order.tolist().index(position)
+    tokens = decision.shortlist.facts.tokens[decision.order]
+    lacked = int(tokens[place]) - room_left(decision, position)
+    wanted = decision.query.max_tokens + lacked
     if place in packing.pack(tokens, wanted).kept.tolist():
         return wanted
     return int(tokens[: place + 1].sum())
@@ -254,5 +255,5 @@ def changed(
     return replace(query, filters=filters), overrides
 
 
-def _id(ranking: Ranking, position: int) -> str:
-    return str(UUID(bytes=ranking.shortlist.facts.ids[position].tobytes()))
+def _id(decision: Decision, position: int) -> str:
+    return str(UUID(bytes=decision.shortlist.facts.ids[position].tobytes()))

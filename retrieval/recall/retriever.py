@@ -36,7 +36,7 @@ from retrieval.recall.look import LOOKS
 from retrieval.recall.look.inspection import Watch, inspect
 from retrieval.settings import RecallSettings
 from retrieval.stopwatch import Span, Stopwatch
-from retrieval.store import banks, memories
+from retrieval.store import banks, memories, metadata_scan
 from retrieval.store.heads import BankHead, made_by
 from retrieval.store.metadata import compiled
 from retrieval.types import Floats, Ints, RecallQuery, TemporalMode
@@ -135,7 +135,7 @@ class LocalRetriever:
     ) -> Shortlist:
         seconds = clock.seconds
         begin = time.perf_counter()
-        reference = timex.anchor_event(query.text) if query.window is None else None
+        reference = timex.event_reference(query.text) if query.window is None else None
         phrases = [query.text] if reference is None else [query.text, reference.phrase]
         embedding = asyncio.create_task(self._embed(phrases, query))
         searching: asyncio.Task[ScoredMatches | None] | None = None
@@ -207,7 +207,7 @@ class LocalRetriever:
             cap=reranker_cap(settings, query.budget),
             hops=graph_hops(settings, query.budget),
             metadata=metadata,
-            semantic_floor=semantic.floor_of(settings, self._embedder.model_id),
+            semantic_floor=semantic.floor_of(settings, bank.head.vector_set),
             reading=readings[0],
             matches=matches,
             degraded=("keyword",) if doubtful else (),
@@ -333,7 +333,7 @@ class LocalRetriever:
     async def _metadata(self, head: BankHead, query: RecallQuery) -> Ints | None:
         if query.filters.metadata is None:
             return None
-        return await memories.matching_metadata(
+        return await metadata_scan.matching(
             self._pool, head.bank, compiled(query.filters.metadata), head.generation
         )
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from retrieval.arms import graph, semantic, temporal
 from retrieval.arms.adjacency import GraphHits, GraphSettings
+from retrieval.arms.affinity import Affinity, Scale, spread
 from retrieval.arms.bank_graph import BankGraph
 from retrieval.bank import filters, probe
 from retrieval.bank.probe import NO_TERMS, Probe, ProbeResult
@@ -25,10 +26,10 @@ from retrieval.ranking.contributions import Contributions
 from retrieval.ranking.fusion import Candidates
 from retrieval.ranking.score_fusion import PARTS, Fused, fused_scores
 from retrieval.ranking.shortlist import ArmList, Facts, Question, Shortlist
-from retrieval.ranking.signals import Pool, Scale, spread
+from retrieval.ranking.signals import Pool
 from retrieval.recall import event, features, intent, validity
 from retrieval.settings import RecallSettings
-from retrieval.stopwatch import Span
+from retrieval.stopwatch import Span, passed
 from retrieval.text.subject import ASKS
 from retrieval.types import (
     Arm,
@@ -84,8 +85,9 @@ class QueryContext:
     def similarity(self, ordinals: Ints) -> Doubles:
         return self.scan.at(ordinals).astype(np.float64)
 
-    def affinity(self, ordinals: Ints) -> Doubles:
-        return signals.affinity(self.scan.at(ordinals), self.matches.at(ordinals), self.scale)
+    @property
+    def affinity(self) -> Affinity:
+        return Affinity(self.scan, self.matches, self.scale)
 
 
 class _Lists:
@@ -309,7 +311,7 @@ def _temporal(senses: QueryContext, plan: Plan, lists: _Lists) -> temporal.Tempo
 def _graph(senses: QueryContext, plan: Plan, seeds: Sequence[Hits], lists: _Lists) -> GraphHits:
     settings, bank = plan.settings, senses.bank
     begin = time.perf_counter()
-    late = begin + settings.link_expansion_timeout_s
+    late = passed(begin + settings.link_expansion_timeout_s)
     asked = GraphSettings(
         hops=plan.hops,
         per_entity=settings.link_expansion_per_entity_limit,
@@ -317,11 +319,8 @@ def _graph(senses: QueryContext, plan: Plan, seeds: Sequence[Hits], lists: _List
         causes=intent.asks_why(plan.question.text),
     )
 
-    def is_late() -> bool:
-        return time.perf_counter() > late
-
     if not settings.graph_hub_damping:
-        return _expanded(senses, plan, asked, lists, is_late)
+        return _expanded(senses, plan, asked, lists, late)
     walked = graph.walk(
         BankGraph(bank, senses.visible),
         graph.pick_seeds(seeds, senses.affinity),
@@ -329,7 +328,7 @@ def _graph(senses: QueryContext, plan: Plan, seeds: Sequence[Hits], lists: _List
         senses.allowed,
         asked,
         named=senses.named,
-        late=is_late,
+        late=late,
     )
     kinds = bank.columns.fact_type[walked.hits.ordinals]
     for kind in plan.query.filters.types:

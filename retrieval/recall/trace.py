@@ -12,10 +12,9 @@ import numpy as np
 from retrieval.arms.adjacency import PathLink
 from retrieval.ranking import boosts
 from retrieval.ranking.fusion import arm_name
-from retrieval.ranking.packing import Packed
 from retrieval.ranking.shortlist import ArmList, Shortlist
 from retrieval.ranking.weights import Ranked
-from retrieval.settings import RecallSettings
+from retrieval.recall.decision import Decision
 from retrieval.store import memories
 from retrieval.types import Arm, Doubles, Ints, MemoryRow, RecallQuery
 
@@ -28,36 +27,37 @@ _SCORE_NAMES = {
 _ENTRY_POINTS = 10
 
 
-async def build(
-    pool: asyncpg.Pool,
-    query: RecallQuery,
-    shortlist: Shortlist,
-    ranked: Ranked,
-    settings: RecallSettings,
-    order: Ints,
-    packed: Packed,
-    dropped: Mapping[int, str],
+async def rows(pool: asyncpg.Pool, shortlist: Shortlist) -> dict[int, MemoryRow]:
+    """By ordinal, the live memories that an arm listed or that were fused."""
+    listed = [part.hits.ordinals for part in shortlist.arms]
+    ordinals = np.unique(np.concatenate([shortlist.found.ordinals, *listed]))
+    head = shortlist.head
+    found = await memories.rows(pool, head.bank, ordinals, head.generation)
+    return {row.ordinal: row for row in found}
+
+
+def build(
+    decision: Decision,
+    known: Mapping[int, MemoryRow],
     results: Sequence[Mapping[str, Any]],
     seconds: Mapping[str, float],
 ) -> dict[str, Any]:
-    """The whole trace object. Reads the texts of every row that an arm listed."""
-    listed = [part.hits.ordinals for part in shortlist.arms]
-    ordinals = np.unique(np.concatenate([shortlist.found.ordinals, *listed]))
-    rows = await memories.rows(pool, shortlist.head.bank, ordinals, shortlist.head.generation)
-    known = {row.ordinal: row for row in rows}
+    """The whole trace object. `known`: of `rows`; `results`: as they are served; `seconds`: of the
+    stages behind the shortlist."""
+    shortlist, ranked = decision.shortlist, decision.ranked
     return {
-        "query": _query(query, shortlist),
+        "query": _query(decision.query, shortlist),
         "retrieval_results": [_arm(part, known, shortlist) for part in shortlist.arms],
         "rrf_merged": _merged(shortlist, known),
         "reranked": _reranked(shortlist, ranked, known),
         "entry_points": _entry_points(shortlist, known),
-        "visits": _visits(shortlist, ranked, order, known),
+        "visits": _visits(shortlist, ranked, decision.order, known),
         "pruned": [],
         "decisions": [
             {"id": _id(shortlist, i), "reason": reason, "final": float(ranked.weight[i])}
-            for i, reason in dropped.items()
+            for i, reason in decision.dropped.items()
         ],
-        "summary": _summary(query, shortlist, settings, packed, dropped, seconds, len(results)),
+        "summary": _summary(decision, seconds, len(results)),
         "final_results": list(results),
     }
 
@@ -213,15 +213,8 @@ def _visits(
     return visits
 
 
-def _summary(
-    query: RecallQuery,
-    shortlist: Shortlist,
-    settings: RecallSettings,
-    packed: Packed,
-    dropped: Mapping[int, str],
-    seconds: Mapping[str, float],
-    returned: int,
-) -> dict[str, Any]:
+def _summary(decision: Decision, seconds: Mapping[str, float], returned: int) -> dict[str, Any]:
+    shortlist, packed, dropped = decision.shortlist, decision.packed, decision.dropped
     found = shortlist.found
     listed = found.ranks > 0
     phases = {**shortlist.seconds, **seconds}
@@ -233,13 +226,13 @@ def _summary(
             "kept": len(found),
             "dropped": shortlist.dropped,
             "max_candidates": shortlist.cap,
-            "boosts": boosts.parse(settings.recall_strategy_boosts).levels,
+            "boosts": boosts.parse(decision.settings.recall_strategy_boosts).levels,
             "survivors_by_arm": {arm.wire: int(listed[:, arm].sum()) for arm in Arm},
         },
         "token_filtering": {
             "results_selected": returned,
             "tokens_used": packed.tokens,
-            "max_tokens": query.max_tokens,
+            "max_tokens": decision.query.max_tokens,
             "truncated": packed.truncated,
         },
     }
@@ -249,7 +242,7 @@ def _summary(
         "total_nodes_visited": nodes,
         "total_nodes_pruned": len(dropped) + shortlist.dropped,
         "entry_points_found": int(
-            ((found.ranks[:, Arm.SEMANTIC] > 0) & (found.ranks[:, Arm.SEMANTIC] <= 10)).sum()
+            (listed[:, Arm.SEMANTIC] & (found.ranks[:, Arm.SEMANTIC] <= _ENTRY_POINTS)).sum()
         ),
         "budget_used": nodes,
         "budget_remaining": max(0, shortlist.budget - nodes),

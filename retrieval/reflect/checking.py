@@ -144,7 +144,7 @@ def _numbers(
     for item in items if left else ():
         # Words such as "tomorrow" of a memory mean a day that counts from when it was said.
         left &= grounding.invented_numbers(
-            text, item.sources, anchor=item.said_at, dates=item.dates
+            text, item.sources, reference_time=item.said_at, dates=item.dates
         )
     return left
 

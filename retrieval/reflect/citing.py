@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from operator import itemgetter
 
 import regex
 
@@ -15,7 +17,8 @@ from retrieval.reflect.evidence import Evidence, Item
 _UUID = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
 _HANDLE = rf"(?:\^?(?:id:?\s*)?[FOMfom]\d{{1,6}}|{_UUID})"
 _BETWEEN = r"\s*(?:[,;、，/&–-]|and|und|et|y)\s*"
-_GROUP = re.compile(rf"[ \t\u00a0]*[\[(（【]\s*{_HANDLE}(?:{_BETWEEN}{_HANDLE})*\s*[\])）】]")
+_MARK = rf"(?<![ \t\u00a0])[ \t\u00a0]*+[\[(（【]\s*{_HANDLE}(?:{_BETWEEN}{_HANDLE})*\s*[\])）】]"
+_GROUP = re.compile(rf"{_MARK}(?:(?:[ \t]*+(?:[,;、，/&–-]|and|und|et|y|и|と))?+{_MARK})*")
 _ONE = re.compile(rf"[FOMfom]\d{{1,6}}|{_UUID}")
 _RANGE = re.compile(r"([FOMfom])(\d{1,6})\s*[–-]\s*\1(\d{1,6})")
 _BARE = re.compile(rf"\b[FOM]\d{{1,4}}\b|{_UUID}")
@@ -27,6 +30,7 @@ _HEADING = re.compile(
     r"\s{0,3}#{1,6}\s|\s*(?:[-*+]\s+)?(?:\*\*|__)[^*_.!?。！？]+(?:\*\*|__):?\s*$"
 )
 _SPACED = regex.compile(r"[\p{L}\p{N}--[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}]]", regex.V1)
+_BLANK = re.compile(r"[ \t]*")
 _SAYS = regex.compile(r"[\p{L}\p{N}]")
 
 
@@ -116,7 +120,7 @@ def _bare(text: str) -> tuple[str, list[tuple[int, list[str]]]]:
         at = match.end()
         groups.append((len(bare), _handles(match[0])))
         if not bare or bare.endswith("\n"):
-            at += len(text[at:]) - len(text[at:].lstrip(" \t"))
+            at = _BLANK.match(text, at).end()  # type: ignore[union-attr]
         elif _SPACED.match(text[at : at + 1]):
             bare += " "
     return bare + text[at:], groups
@@ -138,9 +142,10 @@ def _owner(text: str, spans: Sequence[tuple[int, int]], place: int) -> int | Non
     while last >= 0 and text[last] in " \t":
         last -= 1
     if last < 0 or text[last] == "\n":
-        return next((i for i, (_, end) in enumerate(spans) if end > place), None)
-    before = [i for i, (start, _) in enumerate(spans) if start <= last]
-    return before[-1] if before else None
+        behind = bisect_right(spans, place, key=itemgetter(1))
+        return behind if behind < len(spans) else None
+    before = bisect_right(spans, last, key=itemgetter(0)) - 1
+    return before if before >= 0 else None
 
 
 def _titles(text: str, spans: Sequence[tuple[int, int]]) -> list[bool]:

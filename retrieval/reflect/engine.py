@@ -94,10 +94,7 @@ class ReflectEngine:
         which names the stage and what set the time. What a model says never raises.
         """
         if not self.ready:
-            raise NeedsModel(
-                "reflect needs a language model and none is configured: set LLM_PROVIDER and"
-                " LLM_MODEL; recall needs none"
-            )
+            raise NeedsModel.to("reflect", "recall needs none")
         started = time.monotonic()
         wall_s = self._settings.reflect_wall_timeout_s
         deadline, bound = started + wall_s, f"REFLECT_WALL_TIMEOUT allows {wall_s:g} s"

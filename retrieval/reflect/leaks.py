@@ -13,6 +13,8 @@ from retrieval.reflect import tools
 
 TEXT_CHARS = 400_000
 """Of a longer text the rest is not looked at."""
+NESTING = 4
+"""Calls that stand deeper inside others are not read."""
 
 _BLOCK = re.compile(
     r"<(tool_call|function_call|function_calls|invoke|tool_use|tool_code|tool)\b[^>]*>"
@@ -34,7 +36,9 @@ _CALLED = re.compile(
     rf"^\W{{0,3}}(?:functions\.|default_api\.)?({'|'.join(tools.ARGUMENTS)})\s*\((.*)\)\W{{0,3}}$",
     re.DOTALL,
 )
-_KEYWORD = re.compile(r"""(\w+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\[[^\]]*\]|[\w.+-]+)""")
+_KEYWORD = re.compile(
+    r"""(?<!\w)(\w++)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\[[^\]]*\]|[\w.+-]+)"""
+)
 _CITES = re.compile(r"\[\s*[FOM]\d")
 _NAMES = ("name", "tool", "tool_name", "function", "recipient_name")
 _ARGUMENTS = ("arguments", "parameters", "input", "args", "tool_input")
@@ -80,7 +84,7 @@ def read(text: str) -> Said:
     return Said(bare if re.search(r"\w", bare) else "")
 
 
-def _in_block(block: re.Match[str]) -> list[TextCall]:
+def _in_block(block: re.Match[str], depth: int = 0) -> list[TextCall]:
     kind, inner, function, body, code, listed = block.groups()
     if function:
         return [TextCall(function.removeprefix("functions."), body.strip())]
@@ -89,7 +93,9 @@ def _in_block(block: re.Match[str]) -> list[TextCall]:
         given = {key: _value(value) for key, value in _PARAMETER.findall(content)}
         return [TextCall(name[1], orjson.dumps(given).decode() if given else content)]
     if nested := list(_BLOCK.finditer(content)):
-        return [call for each in nested for call in _in_block(each)]
+        if depth == NESTING:
+            return []
+        return [call for each in nested for call in _in_block(each, depth + 1)]
     found = _whole(content)
     return [] if isinstance(found, Said) else found
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from retrieval.store import banks, chunks, memories
+from retrieval.store import banks, chunks, memories, outdated
 from retrieval.store.database.pool import Pool
 from retrieval.store.heads import BankHead
 from retrieval.store.visibility import Visibility
@@ -60,7 +60,7 @@ class Database:
         return await memories.stored_before(self.pool, bank, ids, bound)
 
     async def outdated(self, bank: int, ids: Sequence[str]) -> set[str]:
-        return await memories.awaiting(self.pool, bank, ids)
+        return await outdated.observations(self.pool, bank, ids)
 
     async def passages(
         self, bank: int, chunk_ids: Sequence[str], visibility: Visibility

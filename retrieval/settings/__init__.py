@@ -282,10 +282,14 @@ _Level = Annotated[int, Field(ge=1, le=5)]
 class ReflectOptions(TypedDict, total=False):
     """What a bank's reflects do where the request does not say."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+    __pydantic_config__ = ConfigDict(  # type: ignore[misc]
+        extra="forbid", use_attribute_docstrings=True
+    )
 
     reflect_search_observations_max_tokens: Annotated[int, Field(ge=1, le=1_000_000)]
+    """Tokens of one search among observations."""
     reflect_search_observations_include_entities: bool
+    """Their entities are shown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import accumulate
 from typing import Any
 from uuid import UUID
 
+from retrieval import zones
 from retrieval.errors import InvalidInput, TooMuch
 from retrieval.types import NO_TIME, microseconds
 
@@ -31,30 +32,16 @@ def clean(text: str) -> str:
 
 
 def parse_local(value: str | datetime, field: str) -> datetime:
-    """An ISO 8601 time with the offset that it was written with, if any.
-
-    InvalidInput names `field` if it is no time, or lies outside the years 1 to 9999.
-    """
-    if isinstance(value, str):
-        text = value.strip()
-        try:
-            value = datetime.fromisoformat(text)
-        except ValueError:
-            raise InvalidInput(
-                f"{field}: {text[:40]!r} is not an ISO 8601 time such as 2024-05-31T12:00:00Z",
-                field,
-            ) from None
+    """As `zones.written`; InvalidInput names `field` where that is a ValueError."""
     try:
-        _ = value.tzinfo is None or value.astimezone(UTC)
-    except OverflowError:
-        raise InvalidInput(f"{field}: {value} lies outside the years 1 to 9999", field) from None
-    return value
+        return zones.written(value) if isinstance(value, str) else zones.in_calendar(value)
+    except ValueError as error:
+        raise InvalidInput(f"{field}: {error}", field) from None
 
 
 def parse_time(value: str | datetime, field: str) -> datetime:
     """As `parse_local`, in UTC; without an offset it is UTC."""
-    found = parse_local(value, field)
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    return zones.utc(parse_local(value, field))
 
 
 def micros(time: datetime | None) -> int:

@@ -50,3 +50,8 @@ def made_by(model: Model) -> str:
 def vector_set(model_id: str, dimension: int) -> str:
     """The name of the vectors that a model makes: what `BankHead.vector_set` is compared with."""
     return f"{model_id}:{dimension}"
+
+
+def model_of(vectors: str) -> str:
+    """The model of a `vector_set`."""
+    return vectors.rpartition(":")[0]

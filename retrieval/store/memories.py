@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
-
-import numpy as np
 
 from retrieval.errors import InvalidInput, NotFound
 from retrieval.store import banks, containing, keyset
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.edge import as_uuid, fits, iso, listing, one_of, page, parse_time
-from retrieval.store.metadata import Predicate
 from retrieval.store.tags import condition
 from retrieval.store.visibility import Seen
 from retrieval.types import FactType, Ints, MemoryRow
@@ -28,13 +25,13 @@ _ROW = (
     " valid_until, superseded_by::text"
 )
 _KINDS = tuple(FactType)
-_AS_NUMBERED = " and ($3::bigint is null or (select generation from banks where bank = $1) = $3)"
+AS_NUMBERED = " and ($3::bigint is null or (select generation from banks where bank = $1) = $3)"
 """Ordinals are those of one generation of the bank: of another one they would be other memories."""
 
 _ORIGINS = (
     "with recursive origin (ordinal, id, sources, depth) as ("
     "  select ordinal, id, source_ids, 0 from memory_units"
-    f"   where bank = $1 and ordinal = any($2){_AS_NUMBERED}"
+    f"   where bank = $1 and ordinal = any($2){AS_NUMBERED}"
     "  union select o.ordinal, m.id, m.source_ids, o.depth + 1"
     "   from origin o cross join unnest(o.sources) told(id) cross join lateral ("
     "    select id, source_ids from memory_units where bank = $1 and id = told.id offset 0) m"
@@ -42,9 +39,6 @@ _ORIGINS = (
 )
 """Memories and what they were made from; $4, where given, bounds what is walked through. Each is
 looked up by its id, whatever the planner believes of the number of sources."""
-
-_PAGE_OF_TESTS = 4_000
-"""Values of metadata that are tested in one pass of the event loop."""
 
 
 def _row(record: Sequence[Any]) -> MemoryRow:
@@ -65,7 +59,7 @@ async def rows(
     found = await read(
         pool,
         lambda connection: connection.fetch(
-            f"select {_ROW} from memory_units where bank = $1 and ordinal = any($2){_AS_NUMBERED}",
+            f"select {_ROW} from memory_units where bank = $1 and ordinal = any($2){AS_NUMBERED}",
             bank,
             wanted,
             generation,
@@ -85,7 +79,7 @@ async def texts(
         pool,
         lambda connection: connection.fetch(
             "select ordinal, text, context, occurred_start from memory_units"
-            f" where bank = $1 and ordinal = any($2){_AS_NUMBERED}",
+            f" where bank = $1 and ordinal = any($2){AS_NUMBERED}",
             bank,
             wanted,
             generation,
@@ -93,59 +87,6 @@ async def texts(
     )
     by_ordinal = {row[0]: (row[0], row[1], row[2], row[3]) for row in found}
     return [by_ordinal[ordinal] for ordinal in wanted if ordinal in by_ordinal]
-
-
-class Shown(NamedTuple):
-    """The opening of a memory. `ordinal`: None where it was invalidated; `length`: of its text."""
-
-    id: str
-    ordinal: int | None
-    text: str
-    length: int
-    fact_type: int
-    context: str | None
-    occurred_start: datetime | None
-    occurred_end: datetime | None
-    mentioned_at: datetime | None
-    document_id: str | None
-    tags: Sequence[str]
-    token_count: int
-
-
-async def openings(
-    pool: Pool, bank: int, ids: Sequence[UUID | str], characters: int
-) -> dict[str, Shown]:
-    """By id the opening of each memory, at most so many characters; invalidated ones too."""
-    found = await read(
-        pool,
-        lambda connection: connection.fetch(
-            "select id::text, ordinal, left(text, $3) as text, length(text) as length, fact_type,"
-            " left(context, 300) as context, occurred_start, occurred_end, mentioned_at,"
-            " document_id, tags, token_count"
-            " from memory_units where bank = $1 and id = any($2::uuid[])",
-            bank,
-            [str(id) for id in ids],
-            characters,
-        ),
-    )
-    return {row["id"]: Shown(*row) for row in found}
-
-
-async def superseding(pool: Pool, bank: int, id: UUID) -> list[tuple[UUID, str]]:
-    """(id, way) of what says what held after this memory (out), and of what this one came after
-    (in)."""
-    rows = await read(
-        pool,
-        lambda connection: connection.fetch(
-            "select superseded_by as id, 'out' as way from memory_units"
-            " where bank = $1 and id = $2 and superseded_by is not null"
-            " union all (select id, 'in' from memory_units"
-            " where bank = $1 and superseded_by = $2 order by updated_at desc limit 20)",
-            bank,
-            id,
-        ),
-    )
-    return [(row["id"], row["way"]) for row in rows]
 
 
 async def by_ids(pool: Pool, bank: int, ids: Sequence[UUID | str]) -> list[MemoryRow]:
@@ -212,43 +153,6 @@ async def stored_before(pool: Pool, bank: int, ids: Sequence[str], bound: dateti
     return {row[0] for row in found}
 
 
-_AWAITING_MOST = 1_000
-"""Pending memories that are looked at, the newest: with more, everything is outdated soon."""
-
-_AWAITING = f"""
-    with o as materialized (
-        select id, source_ids, created_at, tags from memory_units
-        where bank = $1 and id = any($2::uuid[])
-    ), about as materialized (
-        select distinct o.id, o.created_at, o.tags, u.entity_no
-        from o cross join unnest(o.source_ids || o.id) told(id) cross join lateral (
-            select entity_no from unit_entities where bank = $1 and unit_id = told.id offset 0
-        ) u
-    ), waiting as materialized (
-        select id, created_at, tags from memory_units
-        where bank = $1 and ordinal is not null and consolidated_at is null
-            and consolidation_failed_at is null and fact_type <> {FactType.OBSERVATION:d}
-        order by ordinal desc limit {_AWAITING_MOST}
-    ), said as materialized (
-        select w.created_at, w.tags, u.entity_no from waiting w cross join lateral (
-            select entity_no from unit_entities where bank = $1 and unit_id = w.id offset 0
-        ) u
-    )
-    select distinct a.id::text from said s join about a
-        on a.entity_no = s.entity_no and a.created_at < s.created_at
-            and a.tags <@ s.tags and a.tags @> s.tags
-"""
-"""Step by step, since the planner cannot know how few rows each step has: mentions are looked up by
-memory, never by an entity that everybody mentions."""
-
-
-async def awaiting(pool: Pool, bank: int, ids: Sequence[str]) -> set[str]:
-    """Those of these observations for which newer memories of the same tags wait to be
-    consolidated that share an entity with them or with what they were made from."""
-    found = await read(pool, lambda connection: connection.fetch(_AWAITING, bank, list(ids)))
-    return {row[0] for row in found}
-
-
 async def entity_names(
     pool: Pool,
     bank: int,
@@ -280,46 +184,6 @@ async def entity_names(
     for row in found:
         names.setdefault(row["ordinal"], []).append((str(row["id"]), row["canonical_name"]))
     return names
-
-
-async def matching_metadata(
-    pool: Pool, bank: int, predicates: Sequence[Predicate], generation: int | None = None
-) -> Ints:
-    """Ordinals, int32 ascending, of the live memories that satisfy every predicate; `generation`
-    as in `rows`. Read and tested in pages that hold the event loop for some milliseconds."""
-    values: list[Any] = []
-    columns, where = [], ["bank = $1", "ordinal > $2"]
-    for predicate in predicates:
-        values.append(predicate.key)
-        column = f"metadata ->> ${len(values) + 4}::text"
-        columns.append(column)
-        if predicate.texts is not None:
-            values.append(list(predicate.texts))
-            where.append(f"{column} = any(${len(values) + 4}::text[])")
-        elif not predicate.absent:
-            where.append(f"{column} is not null")
-    statement = (
-        f"select {', '.join(['ordinal', *columns])} from memory_units"
-        f" where {' and '.join(where)}{_AS_NUMBERED} order by ordinal limit $4"
-    )
-    size = max(1, _PAGE_OF_TESTS // max(1, sum(len(p.tests) for p in predicates)))
-    hits: list[int] = []
-    last = -1
-    while True:
-        page = await read(
-            pool,
-            lambda connection, last=last: connection.fetch(  # type: ignore[misc]
-                statement, bank, last, generation, size, *values
-            ),
-        )
-        hits += [
-            ordinal
-            for ordinal, *held in page
-            if all(p.holds(value) for p, value in zip(predicates, held, strict=True))
-        ]
-        if len(page) < size:
-            return np.array(hits, np.int32)
-        last = page[-1][0]
 
 
 # The API's views

@@ -12,7 +12,8 @@ import numpy as np
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
 from retrieval.errors import FourfoldError, InvalidInput
-from retrieval.ingest.context import analyser_for, utc_now
+from retrieval.ingest.context import utc_now
+from retrieval.keyword.analysers import analyser_for
 from retrieval.recall.retriever import LocalRetriever
 from retrieval.settings import RecallSettings, RetainSettings
 from retrieval.store import banks

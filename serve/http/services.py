@@ -314,7 +314,7 @@ Changer = Annotated[str, Depends(_changing, scope="function")]
 def needs_model(able: bool, what: str) -> None:
     """NeedsModel where no language model could do `what`."""
     if not able:
-        raise NeedsModel(f"{what} needs a language model and none is configured")
+        raise NeedsModel.to(what)
 
 
 async def largest_body(services: Services, tenant: str) -> int:

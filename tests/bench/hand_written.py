@@ -22,7 +22,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from retrieval.ranking.signals import KEYWORD, Pool, Scale, affinity
+from retrieval.arms.affinity import KEYWORD, Scale, affinity
+from retrieval.ranking.signals import Pool
 from retrieval.topk import places
 from retrieval.types import Bools, Doubles, Floats
 

@@ -18,7 +18,7 @@ from models.llm import Account, CallRecord, LanguageModel, LLMSettings, Member
 from models.llm.outcomes import Outcome, judge, wait
 from models.llm.types import CutOff, Exhausted, Misconfigured, Refused, TooLong, Turn
 from models.settings import SettingsError
-from models.types import DeadlineExceeded, Overloaded, RemoteError, Unavailable
+from models.types import BadOutput, DeadlineExceeded, Overloaded, RemoteError, Unavailable
 from tests.models.llm_server import Asked, LLMServer, Reply
 from tests.models.virtual_time import run
 
@@ -340,6 +340,18 @@ async def test_failover(server: LLMServer) -> None:
             assert (await llm.chat("retain", HELLO, max_tokens=10)).model == "second"
     # A wrong key opens the breaker at once.
     assert [asked.body["model"] for asked in server.asked].count("first") == 1
+
+
+async def test_what_one_input_makes_of_a_server_keeps_nobody_else_from_it(
+    server: LLMServer,
+) -> None:
+    server.rule("Break it", Reply(raw=b'{"choices": []}'))
+    server.rule("Hello?", Reply(text="Hi."))
+    async with model(settings(server.url, max_retries=0)) as llm:
+        for _ in range(5):
+            with pytest.raises(BadOutput):
+                await llm.chat("retain", [{"role": "user", "content": "Break it"}], max_tokens=10)
+        assert (await llm.chat("retain", HELLO, max_tokens=10)).text == "Hi."
 
 
 async def test_an_input_that_is_refused_is_taken_nowhere_else(server: LLMServer) -> None:

@@ -1,5 +1,6 @@
 """Whose days are meant: offsets, named zones, changes of clocks, and memories without a time."""
 
+import contextlib
 import pickle
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -7,6 +8,8 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from retrieval import timex, zones
 from retrieval.bank.filters import bounds, by_date, overlaps
@@ -246,3 +249,30 @@ def test_days_of_an_event_that_is_known_by_its_date() -> None:
     found = zones.days_of(span, ZoneInfo("Asia/Tokyo"))
     assert found.start == datetime(2026, 6, 29, 15, tzinfo=UTC)
     assert zones.days_of(span, UTC) is span
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2025-03-04", datetime(2025, 3, 4, tzinfo=UTC)),
+        ("2025-03-04T05:06:07Z", datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)),
+        ("2025-03-04T05:06:07", datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)),
+        ("2025-03-04T05:06:07+02:00", datetime(2025, 3, 4, 3, 6, 7, tzinfo=UTC)),
+    ],
+)
+def test_times_as_callers_write_them(text: str, expected: datetime) -> None:
+    assert zones.utc(zones.written(text)) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "now", "2025", "20250304", "2025-W01-1", "0001-01-01T00:00:00+23:00", "2025-02-30"]
+)
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(ValueError):
+        zones.written(text)
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_time_or_refused(text: str) -> None:
+    with contextlib.suppress(ValueError):
+        assert zones.utc(zones.written(text)).tzinfo is UTC

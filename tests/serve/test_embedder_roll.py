@@ -15,8 +15,8 @@ from models.passthrough import Passthrough
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
 from retrieval.errors import Conflict, ModelChanged
-from retrieval.ingest.context import analyser_for
 from retrieval.ingest.importing import import_memories
+from retrieval.keyword.analysers import analyser_for
 from retrieval.mental import search
 from retrieval.recall.engine import RecallEngine
 from retrieval.recall.retriever import LocalRetriever

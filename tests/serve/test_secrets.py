@@ -14,8 +14,8 @@ from pydantic import SecretStr
 from serve.cluster import deployments
 from serve.cluster.portions import portion
 from serve.settings import Settings, SettingsError, parse, secrets
+from serve.settings.inference import RerankerMember
 from serve.settings.loading import _FIELDS
-from serve.settings.model import RerankerMember
 
 pytestmark = pytest.mark.unit
 

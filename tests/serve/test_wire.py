@@ -2,51 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from retrieval.store.tag_groups import tag_groups
 from retrieval.types import FactType, TagAll, TagLeaf, TagNot, TagsMatch
-from serve.http.wire.common import moment
 from serve.http.wire.recall import RecallBody
 from serve.http.wire.writes import ItemBody, MemoryPatch
 
 pytestmark = pytest.mark.unit
 NOW = datetime(2025, 6, 1, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("2025-03-04", datetime(2025, 3, 4, tzinfo=UTC)),
-        ("2025-03-04T05:06:07Z", datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)),
-        ("2025-03-04T05:06:07", datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)),
-        ("2025-03-04T05:06:07+02:00", datetime(2025, 3, 4, 3, 6, 7, tzinfo=UTC)),
-    ],
-)
-def test_moments(text: str, expected: datetime) -> None:
-    assert moment(text) == expected
-
-
-@pytest.mark.parametrize(
-    "text", ["", "now", "2025", "20250304", "2025-W01-1", "0001-01-01T00:00:00+23:00", "2025-02-30"]
-)
-def test_no_moments(text: str) -> None:
-    with pytest.raises(ValueError):
-        moment(text)
-
-
-@given(st.text(max_size=40))
-def test_any_text_is_a_moment_or_refused(text: str) -> None:
-    with contextlib.suppress(ValueError):
-        assert moment(text).tzinfo is not None
 
 
 def test_the_whole_body_arrives() -> None:

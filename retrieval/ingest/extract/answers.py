@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from retrieval import timex
+from retrieval import timex, zones
 from retrieval.errors import InvalidInput
 from retrieval.ingest.entities.sightings import NAME_LIMIT, distinct
 from retrieval.ingest.extract import labels
@@ -20,7 +20,7 @@ from retrieval.ingest.facts import ExtractedFact, Mention
 from retrieval.llm.grounding import invented_numbers
 from retrieval.llm.reading import Unreadable, json_object, list_of, text_of
 from retrieval.store.edge import parse_time
-from retrieval.types import FactType, LinkType
+from retrieval.types import FactType, LinkType, Window
 
 GOOD_SHARE = 0.8
 FACTS = 500
@@ -30,6 +30,8 @@ NAMES = 30
 CAUSES = 2
 YEARS_BEFORE, YEARS_AFTER = 150, 20
 """How far from the content's own year a fact can have happened."""
+INFERRED = timedelta(days=31)
+"""A longer time that a text names says too little about when, where the model gave no date."""
 
 _OWN = {"assistant", "agent", "experience"}
 _EVENT = {"event", "conversation"}
@@ -46,10 +48,12 @@ _RELATIVE = [(re.compile(rf"\b{words}\b", re.IGNORECASE), days) for words, days 
 class Reader:
     """Reads the answers about one chunk.
 
-    `sources` is all text that the model was shown: numbers and names of its facts must stand there.
+    `sources` is all text that the model was shown: numbers and names of its facts must stand there;
+    `content` is what of it the facts are to be taken from.
     """
 
     sources: str
+    content: str
     timestamp: datetime | None
     groups: Sequence[labels.Group] = ()
     causal: bool = True
@@ -76,6 +80,8 @@ class Reader:
         if bad and len(good) < GOOD_SHARE * (len(good) + len(bad)):
             raise Unreadable("; ".join(bad[:5]))
         self.dropped[:] = bad
+        if len(good) == 1:
+            good = [(place, self._only(fact), causes) for place, fact, causes in good]
         places = {place: at for at, (place, _, _) in enumerate(good)}
         return [
             replace(
@@ -117,6 +123,14 @@ class Reader:
             tags=tuple(tags),
         )
 
+    def _only(self, fact: ExtractedFact) -> ExtractedFact:
+        """The only fact of a content that names one time happened then, whatever date it was given,
+        unless its own words say when."""
+        if self._spoken(fact.text):
+            return fact
+        start, end = self._by_grammar(self.content, fact.occurred_start, fact.occurred_end)
+        return replace(fact, occurred_start=start, occurred_end=end)
+
     def _dates(self, item: Mapping[str, Any], text: str) -> tuple[datetime | None, datetime | None]:
         """An event's end is its start where it has none; a state may be open on either side."""
         kind = item.get("fact_kind") or item.get("kind")
@@ -124,7 +138,7 @@ class Reader:
         start = self._time(item.get("occurred_start"))
         end = self._time(item.get("occurred_end"))
         if event and start is None:
-            start = self._inferred(text) or end
+            start, end = self._inferred(text, end)
         start, end = self._by_grammar(text, start, end)
         if start is not None and end is not None and end < start:
             end = None
@@ -142,35 +156,46 @@ class Reader:
         about = (self.timestamp or datetime.now(UTC)).year
         return time if -YEARS_BEFORE <= time.year - about <= YEARS_AFTER else None
 
-    def _inferred(self, text: str) -> datetime | None:
-        """The day that a relative word in the text means, at midnight."""
+    def _inferred(self, text: str, end: datetime | None) -> tuple[datetime | None, datetime | None]:
+        """The days that a relative word in the text means: dates, whatever the content's offset."""
         if self.timestamp is None:
-            return None
+            return end, end
         for words, days in _RELATIVE:
             if words.search(text):
                 day = self.timestamp + timedelta(days=days)
-                return day.replace(hour=0, minute=0, second=0, microsecond=0).astimezone(UTC)
-        return None
+                return datetime(day.year, day.month, day.day, tzinfo=UTC), end
+        spoken = self._spoken(text)
+        if len(spoken) == 1:
+            dates = self._dated(spoken[0])
+            if dates.start and dates.end and dates.end - dates.start < INFERRED:
+                return dates.start, end or _last(dates.start, dates.end)
+        return end, end
+
+    def _spoken(self, text: str) -> list[Window]:
+        """The times that our own grammar reads in a text."""
+        if self.timestamp is None:
+            found = timex.explicit_dates(text, datetime.now(UTC))
+        else:
+            found = timex.find(text, self.timestamp)
+        return [*dict.fromkeys(one.window for one in found)]
+
+    def _dated(self, window: Window) -> Window:
+        """Whole days of the content's offset as dates."""
+        return zones.calendar(window, self.timestamp.tzinfo if self.timestamp else UTC)
 
     def _by_grammar(
         self, text: str, start: datetime | None, end: datetime | None
     ) -> tuple[datetime | None, datetime | None]:
         """Where the text holds exactly one time that our own grammar reads, and the given one lies
         outside it, the grammar wins."""
-        if start is None:
+        spoken = self._spoken(text) if start is not None else []
+        if start is None or len(spoken) != 1:
             return start, end
-        found = (
-            timex.explicit_dates(text, datetime.now(UTC))
-            if self.timestamp is None
-            else timex.find(text, self.timestamp)
-        )
-        windows = {(one.window.start, one.window.end) for one in found}
-        if len(windows) != 1:
+        instants, dates = spoken[0], self._dated(spoken[0])
+        first, last = dates.start, dates.end
+        if first is None or last is None or _holds(instants, start) or _holds(dates, start):
             return start, end
-        ((first, last),) = windows
-        if first is None or last is None or (first <= start <= last):
-            return start, end
-        return first, last
+        return first, _last(first, last)
 
     def _check_numbers(self, text: str, start: datetime | None, end: datetime | None) -> None:
         """Numbers that nobody said are invented; those of a date that was worked out are not. A
@@ -178,7 +203,7 @@ class Reader:
         if self.translated:
             return
         dates = (start, end, self.timestamp)
-        found = invented_numbers(text, [self.sources], anchor=self.timestamp, dates=dates)
+        found = invented_numbers(text, [self.sources], reference_time=self.timestamp, dates=dates)
         if wrong := sorted(number for number in found if len(number) > 1):
             raise Unreadable(f"says {wrong[0]}, which the content does not")
 
@@ -207,6 +232,17 @@ class Reader:
             if isinstance(target, int) and not isinstance(target, bool) and 0 <= target < place:
                 found.append(target)
         return sorted(set(found))[:CAUSES]
+
+
+def _holds(window: Window, time: datetime) -> bool:
+    return (window.start is None or window.start <= time) and (
+        window.end is None or time <= window.end
+    )
+
+
+def _last(first: datetime, last: datetime) -> datetime:
+    """The end of an event: of one day, the date itself."""
+    return first if last - first < timedelta(days=1) else last
 
 
 def _name(entry: Any) -> str:

@@ -226,6 +226,7 @@ def reader_of(job: Job, chunk: Chunk, text: str) -> Reader:
     said = (text, section.context, job.narrator, *(section.metadata or {}).values())
     return Reader(
         "\n".join(part for part in said if part),
+        text,
         section.timestamp,
         groups(settings.entity_labels),
         causal=settings.retain_extract_causal_links,

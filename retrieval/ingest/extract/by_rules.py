@@ -13,7 +13,7 @@ from datetime import datetime
 
 import orjson
 
-from retrieval import timex
+from retrieval import timex, zones
 from retrieval.ingest.documents.chunking import chunk as cut
 from retrieval.ingest.entities import naming
 from retrieval.ingest.entities.sightings import distinct
@@ -95,9 +95,10 @@ def _fact(
 ) -> ExtractedFact:
     start = end = None
     if timestamp is not None:
-        windows = {(one.window.start, one.window.end) for one in timex.find(sentence, timestamp)}
+        windows = {one.window for one in timex.find(sentence, timestamp)}
         if len(windows) == 1:
-            ((start, end),) = windows
+            window = zones.calendar(windows.pop(), timestamp.tzinfo)
+            start, end = window.start, window.end
     own = speaker.casefold() in ("assistant", narrator.casefold()) if speaker else bool(narrator)
     names = [*([speaker] if speaker and speaker.casefold() not in ("user", "assistant") else []),
              *naming.names(sentence)]  # fmt: skip

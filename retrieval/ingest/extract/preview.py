@@ -48,9 +48,8 @@ async def dry_run(
     """
     if extractor is None and settings.retain_extraction_mode != "chunks":
         if settings.retain_extraction_mode != RetainSettings().retain_extraction_mode:
-            raise NeedsModel(
-                f"extraction mode {settings.retain_extraction_mode!r} needs a language model and"
-                " none is configured: mode 'chunks' needs none"
+            raise NeedsModel.to(
+                f"extraction mode {settings.retain_extraction_mode!r}", "mode 'chunks' needs none"
             )
         settings = replace(settings, retain_extraction_mode="chunks")
     pieces = await asyncio.to_thread(

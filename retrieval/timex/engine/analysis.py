@@ -125,11 +125,13 @@ def _scripts(folded: str) -> frozenset[str]:
 _LATIN = frozenset({"latin"})
 
 
-def context_of(words: Lexicon, anchor: datetime, settings: Settings, text: Folded) -> Context:
+def context_of(
+    words: Lexicon, reference_time: datetime, settings: Settings, text: Folded
+) -> Context:
     day_first = settings.day_first
     if day_first is None:
         day_first = words.day_first or (settings.region or "").upper() in _DAY_FIRST_REGIONS
-    return Context(anchor, settings, words.language, day_first, words.options, text.text)
+    return Context(reference_time, settings, words.language, day_first, words.options, text.text)
 
 
 def read(words: Lexicon, context: Context, text: Folded, named: set[int]) -> Reading:
@@ -191,7 +193,7 @@ _EVIDENT = 20
 """So many characters of a time that a language reads speak for it as much as an everyday word."""
 
 
-def best_reading(text: Folded, anchor: datetime, settings: Settings) -> Reading | None:
+def best_reading(text: Folded, reference_time: datetime, settings: Settings) -> Reading | None:
     """The reading of the likeliest language: everyday words speak for it, and so does the length of
     what it reads as a time."""
     tried = candidates(text.text)
@@ -199,7 +201,7 @@ def best_reading(text: Folded, anchor: datetime, settings: Settings) -> Reading 
     best_score = 0.0
     named: set[int] = set()
     for words in tried.likely:
-        reading = read(words, context_of(words, anchor, settings, text), text, named)
+        reading = read(words, context_of(words, reference_time, settings, text), text, named)
         if not reading.found and not reading.void:
             continue
         if words.script != "latin":
@@ -210,7 +212,7 @@ def best_reading(text: Folded, anchor: datetime, settings: Settings) -> Reading 
     if best is not None:
         return best
     for words in tried.others:
-        reading = read(words, context_of(words, anchor, settings, text), text, named)
+        reading = read(words, context_of(words, reference_time, settings, text), text, named)
         if reading.found and _is_borrowed(tried, text.text, reading):
             return reading
     return None
@@ -249,23 +251,23 @@ def languages_of(folded: str) -> list[str]:
 
 
 def covered(folded: str) -> list[tuple[int, int]]:
-    """The places of a text that are expressions of time, in order, whatever the anchor."""
+    """The places of a text that are expressions of time, in order, whatever the reference time."""
     reading = best_reading(Folded(folded), datetime(2024, 6, 12, tzinfo=UTC), Settings())
     return [] if reading is None else [(start, end) for _, start, end in reading.found]
 
 
-def aware(anchor: datetime) -> datetime:
-    """The anchor with an offset; a naive one is UTC."""
-    if anchor.tzinfo is None or anchor.utcoffset() is None:
-        return anchor.replace(tzinfo=UTC)
-    return anchor
+def aware(reference_time: datetime) -> datetime:
+    """The reference time with an offset; a naive one is UTC."""
+    if reference_time.tzinfo is None or reference_time.utcoffset() is None:
+        return reference_time.replace(tzinfo=UTC)
+    return reference_time
 
 
-def expressions(folded: Folded, reading: Reading, anchor: datetime) -> list[TimeExpression]:
+def expressions(folded: Folded, reading: Reading, reference_time: datetime) -> list[TimeExpression]:
     """What a reading found, without what no calendar holds."""
     found: list[TimeExpression] = []
     for span, start, end in reading.found:
-        one = expression(folded, span, start, end, anchor)
+        one = expression(folded, span, start, end, reference_time)
         if one is not None:
             word = start in reading.alone and WORDS.fullmatch(folded.text, start, end) is not None
             found.append(replace(one, maybe_name=word))
@@ -273,15 +275,15 @@ def expressions(folded: Folded, reading: Reading, anchor: datetime) -> list[Time
 
 
 def expression(
-    folded: Folded, span: Span, start: int, end: int, anchor: datetime
+    folded: Folded, span: Span, start: int, end: int, reference_time: datetime
 ) -> TimeExpression | None:
-    """The span as whole days (or exact moments) of the anchor's offset, bounds in UTC."""
+    """The span as whole days (or exact moments) of the reference time's offset, bounds in UTC."""
     try:
         if span.moments is not None:
             first, last = (m.astimezone(UTC) for m in span.moments)
             window = Window(first, last)
         else:
-            zone = anchor.tzinfo
+            zone = reference_time.tzinfo
             opened = closed = None
             if span.first is not None:
                 opened = days.opening(span.first, zone)
@@ -305,13 +307,15 @@ def expression(
     )
 
 
-def whole_days(text: str, span: Span, start: int, end: int, anchor: datetime) -> TimeExpression:
+def whole_days(
+    text: str, span: Span, start: int, end: int, reference_time: datetime
+) -> TimeExpression:
     """The expression of a closed span of days at a place of the text as given."""
     if span.first is None or span.last is None:
         raise ValueError("an open span")
     window = Window(
-        days.opening(span.first, anchor.tzinfo),
-        days.closing(span.last, anchor.tzinfo),
+        days.opening(span.first, reference_time.tzinfo),
+        days.closing(span.last, reference_time.tzinfo),
     )
     return TimeExpression(
         window, start, end, text[start:end], span.rule, span.confidence, span.grain

@@ -53,7 +53,7 @@ def other_language(text: str) -> str | None:
     return best if best not in judged() or in_contention(found, best) else None
 
 
-def search(text: str, anchor: datetime) -> tuple[Span, int, int] | None:
+def search(text: str, reference_time: datetime) -> tuple[Span, int, int] | None:
     """The day that the longest date expression of the text names, and its place; None if none."""
     if len(text) > MAX_CHARACTERS:
         return None
@@ -66,7 +66,7 @@ def search(text: str, anchor: datetime) -> tuple[Span, int, int] | None:
         text,
         languages=[code],
         settings={
-            "RELATIVE_BASE": anchor.replace(tzinfo=None),
+            "RELATIVE_BASE": reference_time.replace(tzinfo=None),
             "PREFER_DATES_FROM": "past",
             "RETURN_AS_TIMEZONE_AWARE": False,
         },

@@ -170,7 +170,7 @@ def _words(language: str) -> tuple[tuple[Relation, re.Pattern[str], bool], ...]:
     )
 
 
-def anchor_event(text: str) -> EventReference | None:
+def event_reference(text: str) -> EventReference | None:
     """The event by which a question names its time, or None.
 
     None also where the time is a plain date ("after 2023"), and where a length of time is asked

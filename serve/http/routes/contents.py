@@ -11,8 +11,8 @@ from fastapi import Query
 from starlette.responses import Response
 
 from retrieval.errors import InvalidInput, NotFound
-from retrieval.ingest.context import analyser_for
-from retrieval.store import banks, changes, entities, glance, memories
+from retrieval.keyword.analysers import analyser_of
+from retrieval.store import banks, changes, entities, glance, openings
 from retrieval.store.edge import as_uuid, iso, parse_time
 from retrieval.store.heads import vector_set
 from retrieval.types import EPOCH, FactType, microseconds
@@ -32,7 +32,7 @@ async def overview(bank_id: str, tenant: Reader, services: Given) -> Response:
     head = await banks.head(services.pool, tenant, bank_id)
     held = await _look(services, "contents", tenant, bank_id)
     counts = await glance.counts(services.pool, head.bank)
-    analyser = analyser_for(services.settings.retain.with_overrides(head.config)).version
+    analyser = analyser_of(services.settings.retain, head).version
     embedder = services.embedder
     ours = None if embedder is None else vector_set(embedder.model_id, embedder.dimension)
     return json_response(
@@ -98,11 +98,11 @@ async def links(
     id = as_uuid(memory_id, "memory_id")
     head = await banks.head(services.pool, tenant, bank_id)
     found = await _look(services, "links", tenant, bank_id, id=id.bytes, limit=limit)
-    rows = await memories.openings(services.pool, head.bank, [id], 0)
+    rows = await openings.openings(services.pool, head.bank, [id], 0)
     if str(id) not in rows:
         raise NotFound(f"there is no memory {id}")
     found = found or {"links": [], "totals": {}, "version": head.version}
-    over = await memories.superseding(services.pool, head.bank, id)
+    over = await openings.superseding(services.pool, head.bank, id)
     found["links"] += [
         {"id": other.hex, "kind": "superseded_by", "direction": way, "weight": 1.0, "via": None}
         for other, way in over
@@ -110,7 +110,7 @@ async def links(
     if over:
         found["totals"]["superseded_by"] = len(over)
     ids = [str(UUID(hex=link["id"])) for link in found["links"]]
-    texts = await memories.openings(services.pool, head.bank, ids, 200)
+    texts = await openings.openings(services.pool, head.bank, ids, 200)
     shown = [
         {**{k: v for k, v in link.items() if k != "ordinal"}, "id": own, **_opening(texts[own])}
         for own, link in zip(ids, found["links"], strict=True)
@@ -154,7 +154,7 @@ async def _look(services: Services, name: str, tenant: str, bank_id: str, **argu
     return await looking(services).look(name, {"tenant": tenant, "bank_id": bank_id, **arguments})
 
 
-def _opening(row: memories.Shown) -> dict[str, Any]:
+def _opening(row: openings.Opening) -> dict[str, Any]:
     return {
         "text": row.text,
         "type": FactType(row.fact_type).wire,

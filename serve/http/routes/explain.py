@@ -14,7 +14,7 @@ from retrieval.recall.explaining import TEXT_CHARACTERS, checked_settings
 from retrieval.store import banks
 from serve import metrics
 from serve.http.compressed import compressed
-from serve.http.routes.recall import BANK, anchor
+from serve.http.routes.recall import BANK, asked_at
 from serve.http.routing import Router
 from serve.http.services import Given, Tenant, looking
 from serve.http.wire.explain import ExplainBody
@@ -43,7 +43,7 @@ async def explain(
     deadline = begin + min(x_request_timeout_s or most, most)
     asked = body.asked
     checked_settings(asked.settings)
-    query = body.to_query(tenant, bank_id, now=anchor(body.query_timestamp), deadline=deadline)
+    query = body.to_query(tenant, bank_id, now=asked_at(body.query_timestamp), deadline=deadline)
     with metrics.measured("explain"):
         async with (
             services.explain_admission.enter(tenant, deadline),

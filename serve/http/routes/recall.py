@@ -10,13 +10,13 @@ import orjson
 from fastapi import Header, Request
 from starlette.responses import Response
 
+from retrieval import zones
 from retrieval.errors import DeadlineExceeded, InvalidInput, Unavailable
 from retrieval.store import banks
 from serve import metrics, trace
 from serve.http.following import SlowLog
 from serve.http.routing import Router
 from serve.http.services import Given, Tenant
-from serve.http.wire.common import local_moment
 from serve.http.wire.recall import RecallBody
 
 DEGRADED_HEADER = "X-Degraded"
@@ -40,7 +40,7 @@ async def recall(
     """
     most = services.settings.recall.recall_timeout_s
     deadline = time.monotonic() + min(x_request_timeout_s or most, most)
-    now = anchor(body.query_timestamp)
+    now = asked_at(body.query_timestamp)
     query = body.to_query(tenant, bank_id, now=now, deadline=deadline)
     begin = time.perf_counter()
     slow_log: SlowLog = request.app.state.slow_log
@@ -73,11 +73,11 @@ async def recall(
     return Response(content, headers=headers, media_type="application/json")
 
 
-def anchor(timestamp: str | None) -> datetime:
+def asked_at(timestamp: str | None) -> datetime:
     """The time that a question is asked at. InvalidInput."""
     if timestamp is None:
         return datetime.now(UTC)
     try:
-        return local_moment(timestamp)
+        return zones.written(timestamp)
     except ValueError as error:
         raise InvalidInput(f"query_timestamp: {error}", "query_timestamp") from None

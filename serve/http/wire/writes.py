@@ -8,9 +8,10 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
+from retrieval import zones
 from retrieval.errors import InvalidInput
 from retrieval.ingest.scopes import check_combinations
-from serve.http.wire.common import Body, Name, local_moment, moment
+from serve.http.wire.common import Body, Name
 
 METADATA_MAX = 1_000
 """Entries of one memory's metadata."""
@@ -70,7 +71,7 @@ def _local_timestamp(value: Any) -> Any:
     return (
         known
         if known in (None, "unset") or not isinstance(value, str)
-        else local_moment(value).isoformat()
+        else zones.written(value).isoformat()
     )
 
 
@@ -80,7 +81,7 @@ def _timestamp(value: Any) -> Any:
             return None
         if value.strip().lower() == "unset":
             return "unset"
-        return moment(value).isoformat()
+        return zones.utc(zones.written(value)).isoformat()
     return value
 
 

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.arms import graph
+from retrieval.arms.affinity import Scale, affinity
 from retrieval.arms.graph import GraphHits, GraphSettings, PathLink
 from retrieval.ranking.score_fusion import fused_scores
-from retrieval.ranking.signals import Pool, Scale, affinity, windows
+from retrieval.ranking.signals import Pool, windows
 from retrieval.types import Bools, Doubles, Hits, Ints, LinkType
 from tests.retrieval.arms.small_graph import SmallGraph
 

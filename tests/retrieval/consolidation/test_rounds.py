@@ -18,7 +18,7 @@ from retrieval.errors import (
     Unavailable,
 )
 from retrieval.ingest import curation
-from retrieval.store import banks, memories, operation_views, operations
+from retrieval.store import banks, memories, operation_views, operations, outdated
 from tests.retrieval.consolidation.world import (
     World,
     create,
@@ -596,16 +596,16 @@ async def test_observations_that_newer_memories_concern(world: World) -> None:
     ann, bo = await world.observations()
     head = await banks.head(world.pool, world.tenant, world.bank)
 
-    async def outdated() -> set[str]:
-        return await memories.awaiting(world.pool, head.bank, [ann["id"], bo["id"]])
+    async def now_outdated() -> set[str]:
+        return await outdated.observations(world.pool, head.bank, [ann["id"], bo["id"]])
 
-    assert await outdated() == set()
+    assert await now_outdated() == set()
     await world.add(
         {"text": "Ann moved.", "entities": ["Ann"], "tags": ["a"]},
         {"text": "Cy rows.", "entities": ["Cy"]},
     )
-    assert await outdated() == set()
+    assert await now_outdated() == set()
     await world.add({"text": "Ann left.", "entities": ["Ann"], "tags": ["b", "a"]})
-    assert await outdated() == {ann["id"]}
+    assert await now_outdated() == {ann["id"]}
     await world.run()
-    assert await outdated() == set()
+    assert await now_outdated() == set()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from models.types import Scores
-from retrieval.ingest.context import analyser_for
+from retrieval.keyword.analysers import analyser_for
 from retrieval.recall.engine import RecallEngine
 from retrieval.recall.retriever import LocalRetriever
 from retrieval.settings import RecallSettings, RetainSettings

@@ -20,9 +20,10 @@ import numpy as np
 
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
-from retrieval.ingest.context import WriteContext, analyser_for
+from retrieval.ingest.context import WriteContext
 from retrieval.ingest.importing import import_memories
 from retrieval.keyword.analyser import Document
+from retrieval.keyword.analysers import analyser_for
 from retrieval.settings import RetainSettings
 from retrieval.store.database.pool import Pool
 from retrieval.text import tokens

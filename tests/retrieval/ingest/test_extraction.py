@@ -1,7 +1,7 @@
 """Facts out of an LLM's answers, with a scripted one."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from uuid import uuid4
 
@@ -170,6 +170,56 @@ async def test_our_grammar_wins_over_a_date_outside_what_the_text_says(
 
 
 @pytest.mark.unit
+@pytest.mark.parametrize(
+    ("chunk", "facts", "expected"),
+    [
+        # the only fact of a content with one time
+        ("Ann moved yesterday.", [("Ann moved", "2024-05-08")], ["2024-05-07"]),
+        ("Ann zog letzten Monat um.", [("Ann zog um", "2024-05-08")], ["2024-04-01"]),
+        ("Ann moved last month.", [("Ann moved", "2024-04-12")], ["2024-04-12"]),
+        ("Ann moved last month.", [("Ann moved", None)], [None]),
+        # its own words, several times, several facts: the date given stays
+        ("Ann moved yesterday.", [("Ann moved on 5 May 2024", "2024-05-05")], ["2024-05-05"]),
+        ("Ann moved yesterday, Bo on 5 May 2024.", [("Ann moved", "2024-05-08")], ["2024-05-08"]),
+        (
+            "Ann moved yesterday. Bo was ill.",
+            [("Ann moved", "2024-05-08"), ("Bo was ill", "2024-05-06")],
+            ["2024-05-08", "2024-05-06"],
+        ),
+    ],
+)
+async def test_what_the_only_fact_of_a_content_is_dated_by(
+    chunk: str, facts: list[tuple[str, str | None]], expected: list[str | None]
+) -> None:
+    answer = {
+        "facts": [{"what": what, "kind": "state", "occurred_start": day} for what, day in facts]
+    }
+    found, _, _ = await extract(answer, chunk=chunk)
+    shown = [fact.occurred_start and fact.occurred_start.date().isoformat() for fact in found]
+    assert shown == expected
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("hours", [-9, 2, 13])
+async def test_days_of_another_offset_are_dates(hours: int) -> None:
+    there = datetime(2024, 5, 8, 1, 30, tzinfo=timezone(timedelta(hours=hours)))
+    day = datetime(2024, 5, 7, tzinfo=UTC)
+    for item in (
+        {"what": "Ann fell yesterday.", "fact_kind": "event"},
+        {"what": "Ann fell yesterday.", "fact_kind": "event", "occurred_start": "2024-04-01"},
+        {"what": "Ann fell.", "fact_kind": "event", "occurred_start": "2024-04-01"},
+    ):
+        (fact,), _, _ = await extract(
+            {"facts": [item]}, chunk="Ann fell yesterday.", timestamp=there
+        )
+        assert (fact.occurred_start, fact.occurred_end) == (day, day)
+    late = {"what": "Ann fell yesterday.", "fact_kind": "event"}
+    late["occurred_start"] = there.replace(day=7, hour=0).isoformat()
+    (fact,), _, _ = await extract({"facts": [late]}, chunk="Ann fell yesterday.", timestamp=there)
+    assert fact.occurred_start == datetime.fromisoformat(late["occurred_start"])
+
+
+@pytest.mark.unit
 async def test_content_without_a_time_has_no_relative_dates() -> None:
     answer = {"facts": [{"what": "Ann fell yesterday.", "fact_kind": "event"}]}
     (fact,), llm, _ = await extract(answer, timestamp=None)
@@ -306,17 +356,22 @@ async def test_rules_in_the_place_of_a_model() -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("last night", (2024, 5, 7)),
-        ("this morning", (2024, 5, 8)),
-        ("Tomorrow", (2024, 5, 9)),
-        ("last week", (2024, 5, 1)),
-        ("next month", (2024, 6, 7)),
-        ("in spring", None),
+        ("It rained last night.", (2024, 5, 7)),
+        ("It rained this morning.", (2024, 5, 8)),
+        ("It rained Tomorrow.", (2024, 5, 9)),
+        ("It rained last week.", (2024, 5, 1)),
+        ("It rained next month.", (2024, 6, 7)),
+        ("It rained yesterday, not on 3 May 2024.", (2024, 5, 7)),
+        ("Vorgestern hat es geregnet.", (2024, 5, 6)),
+        ("Il a plu le mois dernier.", (2024, 4, 1)),
+        ("前天下雨了。", (2024, 5, 6)),
+        ("Es hat vorgestern und am 3. Mai 2024 geregnet.", None),
+        ("It rained in spring.", None),
     ],
 )
 async def test_relative_words(words: str, expected: tuple[int, int, int] | None) -> None:
-    answer = {"facts": [{"what": f"It rained {words}.", "kind": "event"}]}
-    (fact,), _, _ = await extract(answer, chunk=f"It rained {words}.")
+    answer = {"facts": [{"what": words, "kind": "event"}]}
+    (fact,), _, _ = await extract(answer, chunk=words)
     assert fact.occurred_start == (datetime(*expected, tzinfo=UTC) if expected else None)
 
 

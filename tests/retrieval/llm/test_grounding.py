@@ -27,7 +27,7 @@ NOON = datetime(2024, 5, 8, 12, tzinfo=UTC)
     ],
 )
 def test_numbers(text: str, source: str, invented: set[str]) -> None:
-    assert grounding.invented_numbers(text, [source], anchor=NOON) == invented
+    assert grounding.invented_numbers(text, [source], reference_time=NOON) == invented
 
 
 def test_dates_that_are_known_may_be_said() -> None:

@@ -16,9 +16,9 @@ from models.passthrough import Passthrough
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
 from retrieval.errors import Conflict, Unavailable
-from retrieval.ingest.context import analyser, analyser_for
 from retrieval.ingest.curation import clear, delete_memory, patch_memory
 from retrieval.ingest.importing import import_memories
+from retrieval.keyword.analysers import analyser, analyser_for
 from retrieval.keyword.backends import Native, VChord
 from retrieval.maintenance import keyword
 from retrieval.recall.engine import RecallEngine, RecallResult

@@ -15,8 +15,8 @@ from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
 from retrieval.errors import Conflict, Unavailable
 from retrieval.ingest import curation
-from retrieval.ingest.context import analyser_for
 from retrieval.ingest.importing import import_memories
+from retrieval.keyword.analysers import analyser_for
 from retrieval.maintenance import jobs
 from retrieval.maintenance.reembed import reembed
 from retrieval.recall.engine import RecallEngine

@@ -15,10 +15,10 @@ from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
 from retrieval.errors import Conflict, NotFound
 from retrieval.ingest import curation
-from retrieval.ingest.context import analyser
 from retrieval.ingest.importing import import_memories
 from retrieval.keyword import bm25
 from retrieval.keyword.analyser import Analyser
+from retrieval.keyword.analysers import analyser
 from retrieval.maintenance.reindex import reindex
 from retrieval.settings import RecallSettings, RetainSettings
 from retrieval.store import banks

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from retrieval.arms.affinity import Scale
 from retrieval.ranking.scoring_model import ScoringModel
-from retrieval.ranking.signals import CONTEXT, SIGNALS, Pool, Scale
+from retrieval.ranking.signals import CONTEXT, SIGNALS, Pool
 
 SCALE = Scale(0.2, 0.1, 8.0)
 

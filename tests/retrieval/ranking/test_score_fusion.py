@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retrieval.arms.affinity import Scale
 from retrieval.ranking.score_fusion import PARTS, fused_scores
-from retrieval.ranking.signals import Pool, Scale
+from retrieval.ranking.signals import Pool
 from tests.retrieval.ranking.pools import SCALE, matrix, plain, pool
 
 pytestmark = pytest.mark.unit

@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from retrieval.ranking.signals import CONTEXT, SIGNALS, Pool, Scale, affinity, signals, windows
+from retrieval.arms.affinity import Scale, affinity
+from retrieval.ranking.signals import CONTEXT, SIGNALS, Pool, signals, windows
 from retrieval.types import Doubles, Ints
 from tests.retrieval.ranking.pools import SCALE, matrix, pool
 

@@ -38,6 +38,7 @@ TEXTS = (
     '{"answer": 7}', '{"answer": "Ann likes tea [F2]."}', "I do not know.", "\ud800 Ann \x00 [F1].",
     "[TOOL_CALLS]", "[" * 5000, '{"a":' * 3000, "x" * 200_000, "Ann. " * 5000, "recall(query='a')",
     "```json\n{}\n```", "<|im_start|>assistant", "Sorry, as an AI I cannot help.", "[F1](http://x)",
+    "<tool_call>" * 5000, "<tool_call>" * 3 + '{"name": "recall"}', "- a [F1]\n" * 5000,
     "<function=done>{\"answer\": \"Ann moved [F1].\"}</function>", "| a |\n|---|\n| b [F1] |",
 )  # fmt: skip
 VALUES: tuple[Any, ...] = (

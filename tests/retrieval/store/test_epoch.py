@@ -17,8 +17,8 @@ from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
 from retrieval.bank.shards.shard import LocalShards
 from retrieval.errors import StaleSnapshot
-from retrieval.ingest.context import analyser_for
 from retrieval.ingest.importing import import_memories
+from retrieval.keyword.analysers import analyser_for
 from retrieval.recall.engine import RecallEngine
 from retrieval.recall.retriever import LocalRetriever
 from retrieval.settings import RecallSettings, RetainSettings

@@ -16,6 +16,7 @@ from retrieval.store import (
     entities,
     memories,
     metadata,
+    metadata_scan,
     operation_views,
     stats,
     tags,
@@ -150,13 +151,13 @@ async def test_metadata(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     predicates = metadata.compiled(predicate)
-    found = await memories.matching_metadata(filled.pool, filled.bank, predicates)
+    found = await metadata_scan.matching(filled.pool, filled.bank, predicates)
     assert found.dtype == np.int32
     assert found.tolist() == expected
     monkeypatch.setattr(memories, "_PAGE_OF_TESTS", 1)
-    paged = await memories.matching_metadata(filled.pool, filled.bank, predicates, 0)
+    paged = await metadata_scan.matching(filled.pool, filled.bank, predicates, 0)
     assert paged.tolist() == expected
-    assert len(await memories.matching_metadata(filled.pool, filled.bank, predicates, 1)) == 0
+    assert len(await metadata_scan.matching(filled.pool, filled.bank, predicates, 1)) == 0
 
 
 async def test_the_database_reads_metadata_as_the_table_does(pool: Pool) -> None:
@@ -169,9 +170,7 @@ async def test_the_database_reads_metadata_as_the_table_does(pool: Pool) -> None
     kept = [*values, None]
     for wanted in [wanted for _, wanted in table.SAME + table.DIFFERENT]:
         for predicate in ({"eq": wanted}, {"in": [wanted, "x"], "exists": True}):
-            found = await memories.matching_metadata(
-                pool, bank, metadata.compiled({"k": predicate})
-            )
+            found = await metadata_scan.matching(pool, bank, metadata.compiled({"k": predicate}))
             expected = [i for i, value in enumerate(kept) if table.oracle(value, predicate)]
             assert found.tolist() == expected, predicate
 

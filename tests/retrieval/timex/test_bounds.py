@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from retrieval.recall import intent as cues
 from retrieval.timex import (
-    anchor_event,
     asks_for_length,
+    event_reference,
     explicit_dates,
     find,
     is_quick,
@@ -30,7 +30,7 @@ warm()
 READERS: dict[str, Callable[[str], object]] = {
     "parse": lambda text: parse(text, NOW),
     "explicit_dates": lambda text: explicit_dates(text, NOW),
-    "anchor_event": anchor_event,
+    "event_reference": event_reference,
     "asks_for_length": asks_for_length,
     "is_quick": is_quick,
     "asks_why": cues.asks_why,
@@ -95,12 +95,12 @@ def test_a_text_is_read_up_to_the_cap() -> None:
     outside = "x " * (MAX_CHARACTERS // 2 + 20) + "on 4 May 2023"
     assert read(inside) == ("2023-05-04", "2023-05-04")
     assert read(outside) is None
-    assert anchor_event("x " * EVENT_CHARACTERS + "before the merger") is None
+    assert event_reference("x " * EVENT_CHARACTERS + "before the merger") is None
     assert not cues.asks_why("x " * cues.MAX_CHARACTERS + "why?")
 
 
 def test_an_event_is_read_for_a_few_hundred_characters() -> None:
-    found = anchor_event("what broke before the merger of " + "many houses and " * 60 + "?")
+    found = event_reference("what broke before the merger of " + "many houses and " * 60 + "?")
     assert found is not None
     assert found.phrase.startswith("the merger of many houses")
     assert len(found.phrase) <= 300

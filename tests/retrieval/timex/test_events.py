@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval.timex import anchor_event, asks_for_length
+from retrieval.timex import asks_for_length, event_reference
 
 pytestmark = pytest.mark.unit
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.unit
     ],
 )
 def test_an_event_anchors_the_question(text: str, relation: str, phrase: str) -> None:
-    found = anchor_event(text)
+    found = event_reference(text)
     assert found is not None
     assert (found.relation, found.phrase) == (relation, phrase)
     assert text[found.start : found.end] == phrase
@@ -45,7 +45,7 @@ def test_an_event_anchors_the_question(text: str, relation: str, phrase: str) ->
     ],
 )
 def test_a_plain_date_is_no_event(text: str) -> None:
-    assert anchor_event(text) is None
+    assert event_reference(text) is None
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_a_length_is_asked_in_several_languages() -> None:
         "сколько дней назад это было?",
     ):
         assert asks_for_length(text), text
-        assert anchor_event(text) is None, text
+        assert event_reference(text) is None, text

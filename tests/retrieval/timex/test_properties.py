@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from retrieval.timex import anchor_event, asks_for_length, explicit_dates, find, parse, warm
+from retrieval.timex import asks_for_length, event_reference, explicit_dates, find, parse, warm
 from tests.retrieval.timex.days_of import days_of
 
 pytestmark = pytest.mark.unit
@@ -131,7 +131,7 @@ def test_nothing_raises_and_windows_are_sound(text: str, anchor: datetime) -> No
         days_of(one, anchor)
     parse(text, anchor)
     explicit_dates(text, anchor)
-    anchor_event(text)
+    event_reference(text)
     asks_for_length(text)
 
 
