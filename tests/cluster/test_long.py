@@ -146,7 +146,7 @@ def test_without_an_embedder(world: World) -> None:
 
 def test_a_roll(world: World) -> None:
     rolled = copy.deepcopy(TREE)
-    rolled["recall"] = {"recall_timeout_s": 45}
+    rolled["server"] = {**TREE["server"], "log_format": "json"}  # which every stage reads
     old = {name: set(world.replicas(name)) for name in ("Retriever", "Embedder", "Recall")}
     misses = world.metric("fourfold_banks_events_total", event="miss")
     with _load(world) as load:
