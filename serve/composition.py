@@ -61,9 +61,11 @@ from serve.opening.admission import (
     write_admission,
 )
 from serve.opening.audit import open_recorder
-from serve.opening.banks import ARRAY_THREADS, open_residency, warm
+from serve.opening.banks import ARRAY_THREADS, budgeted, open_residency, warm
+from serve.opening.counting import Counting, keep
 from serve.opening.database import keyword_backend, open_stage_database
 from serve.opening.erasure import open_eraser, open_ledger
+from serve.opening.hot import open_hot
 from serve.opening.inference import open_embedder, open_reranker
 from serve.opening.llm import LanguageModels, open_models
 from serve.opening.threads import open_threads
@@ -241,6 +243,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
     pool = await open_stage_database(settings, stack)
     membership = Membership(pool)
     await membership.join(stack)
+    hot = await open_hot(pool, stack)
     parts: list[Any] = []
     pace = Pace()
     reranker = elsewhere.reranker
@@ -255,6 +258,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
             embedder = await open_embedder(settings, stack, membership.part)
             parts.append(embedder)
         residency = await open_residency(settings, pool, elsewhere.ranges, stack)
+        budgeted(residency, hot)
         if retriever is None:
             retriever = open_retriever(settings, pool, residency, embedder, stack, pace)
     recaller = RecallEngine(pool, retriever, reranker, settings.recall, pace)
@@ -272,6 +276,8 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
     gc.freeze()
     webhooks = open_webhooks(settings, pool)
     await keep_webhook_of_all(settings, webhooks)
+    counting = Counting()
+    keep(pool, counting, lambda: membership.share().rank == 0, stack)
     services = Services(
         settings=settings,
         pool=pool,
@@ -279,10 +285,10 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         explainer=Explainer(pool, retriever, recaller),
         writer=writer,
         reflector=reflector,
-        recall_admission=recall_admission(settings, pool, membership.share),
-        write_admission=write_admission(settings, pool, membership.share),
-        read_admission=read_admission(settings, pool, membership.share),
-        reflect_admission=reflect_admission(settings, pool, membership.share),
+        recall_admission=recall_admission(settings, pool, membership.share, hot, counting),
+        write_admission=write_admission(settings, pool, membership.share, hot, counting),
+        read_admission=read_admission(settings, pool, membership.share, hot, counting),
+        reflect_admission=reflect_admission(settings, pool, membership.share, hot),
         retain_admission=retain_admission(settings, pool, llm, membership.share),
         line=Line(settings.limits.write_queue_max),
         pace=pace,
@@ -294,6 +300,9 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         embedder=embedder,
         wrong_keys=WrongKeys(settings.limits.wrong_keys_per_s),
         reranker=reranker,
+        hot=hot,
+        counting=counting,
+        share=membership.share,
         parts=tuple(parts),
     )
     there = {
@@ -357,6 +366,7 @@ async def open_retriever_alone(
         await company.join(stack)
         embedder = await open_embedder(settings, stack, company.part)
     residency = await open_residency(settings, pool, elsewhere.ranges, stack)
+    budgeted(residency, await open_hot(pool, stack))
     return open_retriever(settings, pool, residency, embedder, stack)
 
 
@@ -374,6 +384,7 @@ async def open_writer_alone(
     await company.join(stack)
     embedder = elsewhere.embedder or await open_embedder(settings, stack, company.part)
     residency = await open_residency(settings, pool, elsewhere.ranges, stack)
+    budgeted(residency, await open_hot(pool, stack), own.ingest_bank_memory_bytes)
     llm = await open_models(settings, pool, stack)
     retriever, reranker = open_retriever(settings, pool, residency, embedder, stack), Passthrough()
     recaller = RecallEngine(pool, retriever, reranker, settings.recall)

@@ -120,7 +120,8 @@ HOP_SECONDS = Histogram(
 )  # fmt: skip
 HOP_FAILURES = Counter(
     "fourfold_hop_failures_total",
-    "Calls to a stage without an answer: its replica died, was late, full, or there was none",
+    "Calls to a stage without an answer: its replica died, was late, full, of a release that does"
+    " not understand it (skew), or there was none",
     ("stage", "kind"), registry=registry,
 )  # fmt: skip
 ROUTER_RANK = Counter(

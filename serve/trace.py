@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import secrets
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -85,14 +86,15 @@ def _tracer() -> Any:
 
 
 @contextmanager
-def span(name: str, **attributes: str | int | float) -> Iterator[None]:
-    """A span under the current trace, and the parent of what is called inside.
+def span(name: str, **attributes: str | int | float) -> Iterator[bool]:
+    """A span under the current trace, and the parent of what is called inside; gives whether it is
+    recorded.
 
     Attributes come from closed sets: never a question, a text, a bank or a key.
     """
     trace, tracer = current.get(), _tracer()
     if tracer is None or (not trace.parent and not tracing()):
-        yield
+        yield False
         return
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -100,7 +102,7 @@ def span(name: str, **attributes: str | int | float) -> Iterator[None]:
     above = propagator.extract(trace.headers())
     with tracer.start_as_current_span(name, context=above, attributes=attributes) as own:
         if not own.get_span_context().is_valid:
-            yield
+            yield False
             return
         carried: dict[str, str] = {}
         propagator.inject(carried)
@@ -108,7 +110,34 @@ def span(name: str, **attributes: str | int | float) -> Iterator[None]:
             trace.request_id, carried.get(PARENT_HEADER, ""), carried.get(STATE_HEADER, "")
         )
         with within(inner):
-            yield
+            yield own.is_recording()
+
+
+KEPT = "fourfold.kept"
+"""Why a request that nobody sampled is in the traces: slow, degraded or failed."""
+
+
+def keep(name: str, why: str, seconds: float, stages: Mapping[str, float]) -> None:
+    """Traces a request that ended just now and was not sampled: a span of so many seconds, and in
+    it one of each stage, as long as that took. Their order is that of `stages`; when each began is
+    not known. Costs nothing before, so it can be had of every request that somebody will ask about.
+    """
+    tracer = _tracer()
+    if tracer is None or not tracing():
+        return
+    from opentelemetry import trace
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    now = time.time_ns()
+    above = TraceContextTextMapPropagator().extract(current.get().headers())
+    begin = at = now - int(seconds * 1e9)
+    whole = tracer.start_span(name, context=above, attributes={KEPT: why}, start_time=begin)
+    inside = trace.set_span_in_context(whole, above)
+    for stage, spent in stages.items():
+        part = tracer.start_span(stage, context=inside, attributes={KEPT: why}, start_time=at)
+        at = min(now, at + int(spent * 1e9))
+        part.end(at)
+    whole.end(now)
 
 
 def tracing() -> bool:
@@ -129,11 +158,30 @@ def export_to(processor: Any, sampled: float = 1.0) -> None:
     from opentelemetry import trace
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+    from opentelemetry.sdk.trace.sampling import (
+        Decision,
+        ParentBased,
+        Sampler,
+        SamplingResult,
+        TraceIdRatioBased,
+    )
+
+    usual = ParentBased(TraceIdRatioBased(sampled))
+
+    class AlsoKept(Sampler):
+        """The usual ones, and what is kept."""
+
+        def should_sample(self, *args: Any, **named: Any) -> SamplingResult:
+            attributes = named.get("attributes") or (args[4] if len(args) > 4 else None)
+            if attributes and KEPT in attributes:
+                return SamplingResult(Decision.RECORD_AND_SAMPLE, attributes)
+            return usual.should_sample(*args, **named)
+
+        def get_description(self) -> str:
+            return f"AlsoKept({sampled})"
 
     provider = TracerProvider(
-        resource=Resource.create({"service.name": "fourfold"}),
-        sampler=ParentBased(TraceIdRatioBased(sampled)),
+        resource=Resource.create({"service.name": "fourfold"}), sampler=AlsoKept()
     )
     provider.add_span_processor(processor)
     trace.set_tracer_provider(provider)

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from retrieval.bank.vectors.flat import FlatBackend, VectorBackend
@@ -220,6 +220,11 @@ class SnapshotCache(ABC, Generic[S]):
         """Host memory that snapshots may take."""
         return self._settings.budget_bytes
 
+    def resize(self, budget_bytes: int) -> None:
+        """From now on snapshots may take so much host memory; those used longest ago go at once."""
+        self._settings = replace(self._settings, budget_bytes=budget_bytes)
+        self._make_room()
+
     def held(self, bank: int, part: int = 0) -> S | None:
         """The snapshot in memory, whatever its version; its age is not touched."""
         held = self._snapshots.get((bank, part))
@@ -364,6 +369,9 @@ class SnapshotCache(ABC, Generic[S]):
         self._snapshots[key] = held
         self._bytes += held.nbytes
         self._device_bytes += held.device_nbytes
+        self._make_room()
+
+    def _make_room(self) -> None:
         while self._full() and len(self._snapshots) > 1:
             self.evict(*next(iter(self._snapshots)))
             self._counters.evictions += 1

@@ -227,7 +227,7 @@ async def erase_tenant(pool: Pool, tenant: str, note: erasure.Note | None = None
     async def rest(connection: Connection) -> None:
         for table in (
             "llm_requests", "llm_usage", "llm_budgets", "extraction_ledger", "audit_logs",
-            "webhook_deliveries", "document_turns", "api_keys", "tenants",
+            "webhook_deliveries", "document_turns", "usage", "api_keys", "tenants",
         ):  # fmt: skip
             await connection.execute(f"delete from {table} where tenant_id = $1", tenant)
 

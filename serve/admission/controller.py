@@ -83,17 +83,19 @@ class AdmissionController:
         limits: AdmissionLimits | Callable[[str], Awaitable[AdmissionLimits]] = NO_LIMITS,
         share: Callable[[], LimitShare] = LimitShare,
         clock: Callable[[], float] = time.monotonic,
-        refused: Callable[[str], None] = lambda _reason: None,
+        refused: Callable[[str, str], None] = lambda _tenant, _reason: None,
+        visited: Callable[[str, float], None] = lambda _tenant, _seconds: None,
     ) -> None:
-        """`refused` hears of each refusal: `limit`, a tenant's own, or `full`."""
-        self._running_max = running_max
-        self._waiting_max = waiting_max
+        """`refused` hears of each refusal: the tenant, and `limit`, its own, or `full`; `visited`
+        of each visit that ended, and how long it was."""
         self._wait_max_s = wait_max_s
-        self._kept = kept if running_max > kept else 0
+        self._wanted_kept = kept
+        self._set(running_max, waiting_max)
         self._limits = limits
         self._share = share
         self._clock = clock
         self._refused = refused
+        self._visited = visited
         self._tenants: dict[str, TenantQueue] = {}
         self._lines: dict[str, TenantQueue] = {}  # those with somebody waiting
         self._active = 0  # tenants with something running
@@ -113,17 +115,30 @@ class AdmissionController:
             else:
                 await self._wait(tenant, queue, deadline)
         except RateLimited:
-            self._refused("limit")
+            self._refused(tenant, "limit")
             raise
         except Overloaded:
-            self._refused("full")
+            self._refused(tenant, "full")
             raise
         started = self._clock()
         try:
             yield
         finally:
-            queue.mean_s += 0.1 * (self._clock() - started - queue.mean_s)
+            seconds = self._clock() - started
+            queue.mean_s += 0.1 * (seconds - queue.mean_s)
             self._end(queue)
+            self._visited(tenant, seconds)
+
+    def resize(self, running_max: int, waiting_max: int) -> None:
+        """From now on so many run, and so many of each tenant wait. Who is inside stays, and so
+        does who stands in line."""
+        self._set(running_max, waiting_max)
+        self._call_next()
+
+    def _set(self, running_max: int, waiting_max: int) -> None:
+        self._running_max = running_max
+        self._waiting_max = waiting_max
+        self._kept = self._wanted_kept if running_max > self._wanted_kept else 0
 
     def _has_place(self, queue: TenantQueue) -> bool:
         kept = self._kept if queue.running else 0

@@ -1,5 +1,5 @@
 """The `fourfold` command: serve, import, recall, reflect, bank, erase, backup, restore,
-after-restore, mcp, bench, doctor, migrate, epoch, reembed, reindex, keys, tenants, openapi,
+after-restore, mcp, bench, doctor, migrate, epoch, reembed, reindex, keys, tenants, hot, openapi,
 metrics, top."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 import orjson
 import typer
 
-from serve.cli import backups, banks, erase, keys, maintain, monitor, schema, tenants
+from serve.cli import backups, banks, erase, hot, keys, maintain, monitor, schema, tenants
 from serve.cli.options import DEFAULT_DATA, DEFAULT_URL, Config, Data, Key, Url
 from serve.mcp import command as mcp_command
 from serve.settings import Settings, SettingsError, load, load_file
@@ -349,9 +349,10 @@ banks.add_to(app, _with_pool, _fail)
 backups.add_to(app, _with_pool, _with_database, _fail)
 keys.add_to(app, _with_pool)
 tenants.add_to(app, _with_pool)
+hot.add_to(app, _with_pool)
 schema.add_to(app, _settings, _fail, _with_pool)
 mcp_command.add_to(app, DEFAULT_URL)
-monitor.add_to(app)
+monitor.add_to(app, _with_pool)
 
 
 def main() -> None:

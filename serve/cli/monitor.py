@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from serve.cli.options import DEFAULT_URL, Key, Url
+from retrieval.store.usage import Usage
+from serve.cli.options import DEFAULT_DATA, DEFAULT_URL, Config, Data, Key, Url, WithPool
 
 _LINE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -18,7 +19,7 @@ _LABEL = re.compile(r'(\w+)="([^"]*)"')
 Series = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-def add_to(app: typer.Typer) -> None:
+def add_to(app: typer.Typer, with_pool: WithPool) -> None:
     """Adds the commands."""
 
     @app.command("metrics")
@@ -47,12 +48,19 @@ def add_to(app: typer.Typer) -> None:
         api_key: Key = None,
         every: Annotated[float, typer.Option(min=0.5, help="Seconds between two updates.")] = 2.0,
         once: Annotated[bool, typer.Option(help="Print once and exit.")] = False,
+        tenants: Annotated[
+            bool, typer.Option(help="The loudest tenants as well, from the database.")
+        ] = False,
+        config: Config = None,
+        data: Data = DEFAULT_DATA,
     ) -> None:
         """Show what a node is doing, until Ctrl-C.
 
         --api-key is what the server knows as METRICS_API_KEY.
         """
         import httpx
+
+        from retrieval.store import usage
 
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         with httpx.Client(base_url=url, headers=headers, timeout=10) as http:
@@ -63,7 +71,10 @@ def add_to(app: typer.Typer) -> None:
                     now = parsed(http.get("/metrics").raise_for_status().text)
                     if not once:
                         typer.echo("\x1b[2J\x1b[H", nl=False)
-                    typer.echo("\n".join(shown(before, now, every)))
+                    lines = shown(before, now, every)
+                    if tenants:
+                        lines += loudest(with_pool(config, data, usage.loudest))
+                    typer.echo("\n".join(lines))
                     if once:
                         return
                     before = now
@@ -150,4 +161,18 @@ def shown(before: Series, now: Series, seconds: float) -> list[str]:
         f" {look.total('fourfold_process_memory_bytes') / 1e6:.0f} MB; oldest operation"
         f" {look.total('fourfold_operations_oldest_seconds'):.0f} s"
     )
+    return lines
+
+
+def loudest(found: Sequence[tuple[str, Usage]]) -> list[str]:
+    """The lines of the loudest tenants of the last ten minutes."""
+    if not found:
+        return ["", "no tenant did anything in the last ten minutes"]
+    lines = ["", f"{'loudest of 10 min':32} {'busy s':>8} {'recalls':>8} {'writes':>8} {'reads':>8}"
+             f" {'refused':>8} {'degraded':>8}"]  # fmt: skip
+    for tenant, own in found:
+        lines.append(
+            f"{tenant[:32]:32} {own.busy_ms / 1000:8.1f} {own.recalls:8} {own.writes:8}"
+            f" {own.reads:8} {own.refused:8} {own.degraded:8}"
+        )
     return lines

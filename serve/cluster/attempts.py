@@ -122,7 +122,10 @@ def _started(call: Awaitable[T]) -> asyncio.Task[T]:
 
 
 def _of_the_replica(error: BaseException) -> bool:
-    """Whether another replica may do better: this one died, or could not be reached."""
-    from ray.exceptions import RayActorError
+    """Whether another replica may do better: this one died, could not be reached, or is of a
+    release that does not understand the call."""
+    from ray.exceptions import RayActorError, RaySystemError
+    from ray.serve.exceptions import RayServeException
 
-    return isinstance(error, errors.Unavailable) and isinstance(error.__cause__, RayActorError)
+    causes = RayActorError | RaySystemError | RayServeException
+    return isinstance(error, errors.Unavailable) and isinstance(error.__cause__, causes)

@@ -8,7 +8,7 @@ is is passed over for the next, and a bank comes back to its first replica when 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,7 @@ class Members:
     slot, and the older one is the next best to hold its banks."""
 
     replicas: list[RunningReplica]
+    shares: Mapping[int, float] = field(default_factory=dict)
     by_slot: dict[int, list[RunningReplica]] = field(init=False)
     ranking: Ranking = field(init=False)
 
@@ -66,7 +67,20 @@ class Members:
         self.by_slot = {}
         for slot, _, _, replica in sorted(claims, key=lambda claim: claim[:3]):
             self.by_slot.setdefault(slot, []).append(replica)
-        self.ranking = Ranking([*self.by_slot])
+        self.ranking = Ranking([*self.by_slot], self.shares)
+
+
+_shares: dict[str, Mapping[int, float]] = {}
+
+
+def even_out(stage: str, shares: Mapping[int, float]) -> None:
+    """From now on, all routers of this process to `stage` (a deployment) let each slot take this
+    share of its banks (`retrieval.bank.shards.evenness`)."""
+    if shares != _shares.get(stage):
+        _shares[stage] = dict(shares)
+
+
+_ALL: Mapping[int, float] = {}
 
 
 class BankRouter(RequestRouter):
@@ -78,11 +92,16 @@ class BankRouter(RequestRouter):
         self._clock: Callable[[], float] = options.get("clock", time.monotonic)
         self._traffic = Traffic()
         self._copies = Copies()
-        self._members = Members([])
+        self._members = Members([], _ALL)
         self._asked: dict[str, ReplicaID] = {}
         self._first: dict[str, set[ReplicaID]] = {}
         self._silent: dict[ReplicaID, float] = {}
         self._total, self._summed_at = 0.0, float("-inf")
+
+    @property
+    def slots(self) -> list[int]:
+        """Those that calls went to lately."""
+        return [slot for slot in self._members.by_slot if slot < UNNAMED]
 
     async def choose_replicas(
         self,
@@ -98,8 +117,9 @@ class BankRouter(RequestRouter):
         routing.should_backoff = True  # where all are full
         now = self._clock()
         share = self._traffic.share(bank) if again else self._traffic.seen(bank, now)
-        if candidate_replicas != self._members.replicas:
-            self._members = Members([*candidate_replicas])
+        shares = _shares.get(self._deployment_id.name, _ALL)
+        if candidate_replicas != self._members.replicas or shares is not self._members.shares:
+            self._members = Members([*candidate_replicas], shares)
             self._summed_at = float("-inf")
         if now - self._summed_at >= TOTAL_S:
             self._total, self._summed_at = sum(map(self._load, candidate_replicas)), now

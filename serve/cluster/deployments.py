@@ -16,7 +16,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ray import serve
@@ -28,6 +28,7 @@ from serve.cluster import autoscaling, remote, slots
 from serve.cluster.bank_router import BankRouter
 from serve.cluster.portions import portion
 from serve.cluster.remote import Handle, outcome
+from serve.cluster.remote_writer import RemoteWriter
 from serve.cluster.signals import BankSignals, LineGauge, LoopGauge, ModelSignals
 from serve.settings import Settings, SettingsError, parse, secrets
 from serve.settings.model import Stage
@@ -187,7 +188,7 @@ class RangesReplica(_Holder):
 
         super().__init__(told)
         self.ranges = await banks.open_ranges(self.settings, self._stack)
-        self._signals = BankSignals(self.ranges, self.settings.banks.bank_memory_bytes)
+        self._signals = BankSignals(self.ranges)
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         return self._signals.report(self._loop)
@@ -215,7 +216,7 @@ class RetrieverReplica(_Holder):
         settings = self.settings
         stages = composition.Stages(embedder=_embedder(embedder, settings), ranges=_ranges(ranges))
         self.retriever = await composition.open_retriever_alone(settings, stages, self._stack)
-        self._signals = BankSignals(self.retriever.residency, settings.banks.bank_memory_bytes)
+        self._signals = BankSignals(self.retriever.residency)
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         return self._signals.report(self._loop)
@@ -295,6 +296,7 @@ class RecallReplica(_Replica):
     ) -> None:
         from serve import app, composition
         from serve.cluster.accepting import accept_several
+        from serve.cluster.evening import Evener
 
         accept_several()
         super().__init__(told)
@@ -305,7 +307,7 @@ class RecallReplica(_Replica):
             retriever=None if retriever is None else remote.RemoteRetriever(retriever),
             embedder=_embedder(embedder, settings),
             reranker=_reranker(reranker, settings),
-            writer=None if ingest is None else remote.RemoteWriter(ingest),
+            writer=None if ingest is None else RemoteWriter(ingest),
             ranges=_ranges(ranges),
         )
         services = await composition.open_services(settings, elsewhere, self._stack)
@@ -323,6 +325,9 @@ class RecallReplica(_Replica):
             return [name for name, here in zip(away, there, strict=True) if not here]
 
         services = dataclasses.replace(services, absent=absent)
+        if retriever is not None and services.hot is not None:
+            slots = partial(remote.known_slots, retriever)
+            Evener(services.pool, services.hot, slots, services.share).start(self._stack)
         for model in (elsewhere.embedder, elsewhere.reranker):
             if isinstance(model, remote.RemoteEmbedder | remote.RemoteReranker):
                 learning = asyncio.create_task(model.learn())

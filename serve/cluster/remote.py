@@ -9,21 +9,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from ray.exceptions import RayActorError
-from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
+from ray.exceptions import RayActorError, RaySystemError
+from ray.serve.exceptions import (
+    BackPressureError,
+    DeploymentUnavailableError,
+    RayServeException,
+)
 from ray.serve.handle import DeploymentHandle
 
 from models.types import Scores
 from retrieval import errors
-from retrieval.audit.recorder import noted
 from serve import metrics
 from serve.cluster.attempts import Attempts
 from serve.trace import NONE, Trace, current, span, within
@@ -32,9 +35,10 @@ if TYPE_CHECKING:  # the launcher, which reads this too, needs none of it
     from retrieval.bank.probe import Probe
     from retrieval.bank.shards.shard import RangeReading
     from retrieval.ranking.shortlist import Shortlist
-    from retrieval.store.answers import Key
     from retrieval.store.heads import BankHead
     from retrieval.types import Floats, Ints, RecallQuery
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Handle: TypeAlias = "DeploymentHandle[Any]"
@@ -99,10 +103,21 @@ async def call(stage: str, method: Callable[..., Any], *args: Any, left_s: float
     except (RayActorError, DeploymentUnavailableError) as error:
         metrics.HOP_FAILURES.labels(stage, "died").inc()
         raise errors.Unavailable(f"the {stage}", type(error).__name__) from error
+    except (RaySystemError, RayServeException) as error:
+        # What one side sent the other cannot read, or it has no such method: a roll from a release
+        # too far away. Who asks again soon meets another replica.
+        metrics.HOP_FAILURES.labels(stage, "skew").inc()
+        log.error("the %s is of another release: %s", stage, _cause(error))
+        raise errors.Unavailable(f"the {stage}", "another release of it runs") from error
     metrics.HOP_SECONDS.labels(stage).observe(time.perf_counter() - begin)
     if isinstance(answer, errors.FourfoldError):
         raise answer
     return answer
+
+
+def _cause(error: BaseException) -> str:
+    """The line of a remote traceback that says what is wrong."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 
 def left(deadline: float | None) -> float | None:
@@ -126,6 +141,15 @@ def known_replicas(handle: Handle) -> int | None:
         return len(handle._router._asyncio_router.request_router.curr_replicas)  # type: ignore[union-attr]
     except AttributeError:  # not public: without it, calls wait as long as they may
         return None
+
+
+def known_slots(handle: Handle) -> list[int]:
+    """The slots of a stage that this process calls; none before it called one."""
+    try:
+        slots: list[int] = handle._router._asyncio_router.request_router.slots  # type: ignore[union-attr]
+    except AttributeError:
+        return []
+    return slots
 
 
 class _Model(ABC):
@@ -403,121 +427,3 @@ class RemoteShards:
                 )
 
         return await self._attempts.read(ask)
-
-
-class RemoteWriter:
-    """A Writer behind a handle. A bank's writes go to the same replica while it is there: each
-    holds the banks that it writes.
-
-    A call that its stage does not answer ends after BULK_WAIT_S with Unavailable: what became of it
-    is not known, and a key (see `Key`) makes repeating it safe.
-    """
-
-    def __init__(self, handle: Handle) -> None:
-        self._handle = handle
-
-    async def _do(self, method: str, tenant: str, bank_id: str, *more: Any) -> dict[str, Any]:
-        near = self._handle.options(session_id=f"{tenant}/{bank_id}")
-        args = (tenant, bank_id, *more)
-        try:
-            entry = noted.get()
-            with_entry = {} if entry is None else {"noted": dataclasses.asdict(entry)}
-            answer: dict[str, Any] = await call(
-                "ingest", partial(near.do.remote, **with_entry), method, args, left_s=BULK_WAIT_S
-            )
-        except errors.DeadlineExceeded as error:
-            if error.stage != "ingest":  # its own, about a part of the work
-                raise
-            raise errors.Unavailable(
-                "the writer", "it does not answer: look before you repeat"
-            ) from error
-        return answer
-
-    async def retain(
-        self,
-        tenant: str,
-        bank_id: str,
-        items: Sequence[Mapping[str, Any]],
-        document_tags: Sequence[str],
-        key: Key | None = None,
-        left_s: float | None = None,
-        limit_s: float | None = None,
-    ) -> dict[str, Any]:
-        return await self._do("retain", tenant, bank_id, items, document_tags, key, left_s, limit_s)
-
-    async def retain_later(
-        self,
-        tenant: str,
-        bank_id: str,
-        items: Sequence[Mapping[str, Any]],
-        document_tags: Sequence[str],
-        operation_id: str | None,
-        key: Key | None = None,
-    ) -> dict[str, Any]:
-        return await self._do(
-            "retain_later", tenant, bank_id, items, document_tags, operation_id, key
-        )
-
-    async def import_memories(
-        self, tenant: str, bank_id: str, memories: Sequence[Mapping[str, Any]]
-    ) -> dict[str, Any]:
-        return await self._do("import_memories", tenant, bank_id, memories)
-
-    async def patch_memory(
-        self, tenant: str, bank_id: str, memory_id: str, changes: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        return await self._do("patch_memory", tenant, bank_id, memory_id, changes)
-
-    async def delete_memory(self, tenant: str, bank_id: str, memory_id: str) -> dict[str, Any]:
-        return await self._do("delete_memory", tenant, bank_id, memory_id)
-
-    async def delete_derived(self, tenant: str, bank_id: str, memory_id: str) -> dict[str, Any]:
-        return await self._do("delete_derived", tenant, bank_id, memory_id)
-
-    async def clear(self, tenant: str, bank_id: str, kind: str | None) -> dict[str, Any]:
-        return await self._do("clear", tenant, bank_id, kind)
-
-    async def delete_document(self, tenant: str, bank_id: str, document_id: str) -> dict[str, Any]:
-        return await self._do("delete_document", tenant, bank_id, document_id)
-
-    async def patch_document(
-        self,
-        tenant: str,
-        bank_id: str,
-        document_id: str,
-        tags: Sequence[str] | None,
-        observation_scopes: Any,
-    ) -> dict[str, Any]:
-        return await self._do(
-            "patch_document", tenant, bank_id, document_id, tags, observation_scopes
-        )
-
-    async def merge_entities(
-        self, tenant: str, bank_id: str, into: str, others: Sequence[str]
-    ) -> dict[str, Any]:
-        return await self._do("merge_entities", tenant, bank_id, into, others)
-
-    async def split_entity(
-        self,
-        tenant: str,
-        bank_id: str,
-        entity_id: str,
-        name: str,
-        memory_ids: Sequence[str] | None,
-    ) -> dict[str, Any]:
-        return await self._do("split_entity", tenant, bank_id, entity_id, name, memory_ids)
-
-    async def preview_erasure(
-        self, tenant: str, bank_id: str, selectors: Mapping[str, Any], observations: str
-    ) -> dict[str, Any]:
-        return await self._do("preview_erasure", tenant, bank_id, selectors, observations)
-
-    async def preview_consolidation(
-        self,
-        tenant: str,
-        bank_id: str,
-        scopes: Sequence[Sequence[str]] | None,
-        run: bool,
-        left_s: float | None = None,
-    ) -> dict[str, Any]:
-        return await self._do("preview_consolidation", tenant, bank_id, scopes, run, left_s)

@@ -108,11 +108,8 @@ class BankSignals:
     KEPT_S = 600.0
     """For how long bytes that had to go for want of room count as wanted."""
 
-    def __init__(
-        self, cache: Any, budget_bytes: int, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, cache: Any, clock: Callable[[], float] = time.monotonic) -> None:
         self._cache = cache
-        self._budget = float(budget_bytes)
         self._clock = clock
         self._evicted: list[tuple[float, int]] = []
 
@@ -128,5 +125,5 @@ class BankSignals:
         return {
             autoscaling.BUSY: loop.busy,
             autoscaling.WANTED: held.resident_bytes + lately * mean,
-            autoscaling.BUDGET: self._budget,
+            autoscaling.BUDGET: float(self._cache.budget_bytes),
         }

@@ -45,13 +45,13 @@ class SlowLog:
     MOST = 10
 
     def __init__(self, above_s: float) -> None:
-        self._above_s = above_s
+        self.above_s = above_s
         self._second, self._said = 0, 0
 
     def recalled(
         self, seconds: float, stages: dict[str, float], degraded: tuple[str, ...], results: int
     ) -> None:
-        if seconds < self._above_s:
+        if seconds < self.above_s:
             return
         now = int(time.monotonic())
         if now != self._second:

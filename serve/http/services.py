@@ -24,12 +24,14 @@ from retrieval.store.database.pool import Pool
 from retrieval.store.erasure import Note
 from retrieval.store.turns import Line
 from retrieval.webhooks.registry import Webhooks
-from serve.admission.controller import AdmissionController
+from serve.admission.controller import AdmissionController, LimitShare
 from serve.admission.wrong_keys import WrongKeys
 from serve.http import scopes
 from serve.http.activity import Activity
 from serve.http.errors import Unauthorized
 from serve.http.feed import OperationFeed
+from serve.opening.counting import Counting
+from serve.opening.hot import HotSettings
 from serve.opening.llm import LanguageModels
 from serve.settings import Settings
 
@@ -188,6 +190,12 @@ class Services:
     """Makes vectors for what the endpoints search themselves, where this process can."""
     reranker: Reranker | None = None
     """What orders results, for /health."""
+    counting: Counting = field(default_factory=Counting)
+    """What each tenant does."""
+    hot: HotSettings | None = None
+    """Settings that change while this process runs."""
+    share: Callable[[], LimitShare] = LimitShare
+    """This process among those with a door."""
     parts: tuple[Any, ...] = ()
     """Models that run in this process; each has `check_health`."""
     wrong_keys: WrongKeys = field(default_factory=lambda: WrongKeys(0))

@@ -28,6 +28,7 @@ from retrieval.store.database.pool import Pool
 from retrieval.store.tenants import DEFAULT_TENANT
 from serve import metrics
 from serve.opening.database import open_stage_database
+from serve.opening.hot import HotSettings, open_hot
 from serve.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,12 @@ async def open_residency(
     return residency
 
 
+def budgeted(cache: SnapshotCache[Any], hot: HotSettings, most: int = sys.maxsize) -> None:
+    """From now on `cache` may take what the settings say, `most` bytes at the most."""
+    started = cache.budget_bytes
+    hot.tell(lambda: cache.resize(min(most, hot.value("bank_memory_bytes", started))))
+
+
 async def open_ranges(settings: Settings, stack: AsyncExitStack) -> LocalShards:
     """Ranges of split banks, with their own database connections."""
     pool = await open_stage_database(settings, stack)
@@ -86,6 +93,7 @@ async def open_ranges(settings: Settings, stack: AsyncExitStack) -> LocalShards:
         settings.banks.bank_shard_rows,
         threads=ARRAY_THREADS,
     )
+    budgeted(ranges, await open_hot(pool, stack))
     _attend(ranges, stack)
     _sweep(pool, ranges, stack)
     return ranges

@@ -8,23 +8,29 @@ takes everything with it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
 import sys
+import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 STORE_BYTES = 80 * 2**20
 ROLE = "fourfold-role"
+NODE_S = 240.0
 
 
 class Ground:
     def __init__(self, folder: Path) -> None:
         from ray import cluster_utils
-        from ray._private import utils
+        from ray._private import services, utils
 
+        services.get_node = _patient(services.get_node)
         # Others' Ray on this machine goes by what this would write.
         utils.write_ray_address = lambda *_, **__: None
         self._common: dict[str, Any] = {
@@ -61,13 +67,35 @@ class Ground:
         )
         return {}
 
-    def deploy(self, tree: dict[str, Any], wait: bool = True) -> dict[str, Any]:
+    def deploy(
+        self,
+        tree: dict[str, Any],
+        wait: bool = True,
+        sources: dict[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """`sources`: where stages have their program from, by name, if not from here."""
         from ray import serve
 
-        from serve.cluster.deployments import APP, build
+        from serve.cluster import deployments
+        from serve.cluster.portions import portion
 
+        usual = deployments._deployed
+
+        def deployed(name: str, *args: Any) -> Any:
+            made = usual(name, *args)
+            # Without a version, every stage is rolled whatever changed.
+            told = [portion(tree, name.lower()), (sources or {}).get(name)]
+            made._version = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+            if (path := (sources or {}).get(name)) is None:
+                return made
+            own = {**(made.ray_actor_options or {})}
+            own["runtime_env"] = {"env_vars": {"PYTHONPATH": path}}
+            return made.options(ray_actor_options=own)
+
+        with mock.patch.object(deployments, "_deployed", deployed):
+            application = deployments.build(tree)
         run: Any = serve.run if wait else partial(serve._run, _blocking=False)
-        run(build(tree), name=APP, route_prefix="/")
+        run(application, name=deployments.APP, route_prefix="/")
         return {}
 
     def status(self) -> dict[str, Any]:
@@ -87,6 +115,22 @@ class Ground:
 
         ray.shutdown()
         self._cluster.shutdown()  # type: ignore[no-untyped-call]
+
+
+def _patient(get_node: Callable[..., Any]) -> Callable[..., Any]:
+    """A busy machine takes longer than the half minute that Ray gives a node to come up."""
+
+    def ask(*args: Any) -> Any:
+        give_up = time.monotonic() + NODE_S
+        while True:
+            try:
+                return get_node(*args)
+            except RuntimeError:
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(0.2)
+
+    return ask
 
 
 def main(folder: Path) -> None:

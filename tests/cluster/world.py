@@ -23,6 +23,7 @@ import psutil
 
 from retrieval.store.database.embedded import EmbeddedPostgres
 from serve.local import loopback
+from serve.local.environment import SHARED
 from serve.settings import parse
 from tests.serve.server import ROOT, free_port, until
 
@@ -68,13 +69,9 @@ class World:
         }
         env = {
             **inherited,
-            "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
-            "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
-            "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+            # All but the token: the raylets that the tests start ask nobody for one.
+            **{name: value for name, value in SHARED.items() if name != "RAY_AUTH_MODE"},
             **loopback.ENVIRONMENT,
-            "OMP_NUM_THREADS": "1",
-            "OMP_WAIT_POLICY": "passive",
             "FOURFOLD_DATABASE_URL": self._postgres.dsn,
             "PROMETHEUS_MULTIPROC_DIR": str(metrics),
             "PYTHONPATH": str(ROOT),
@@ -151,6 +148,30 @@ class World:
             ):
                 total += float(line.rsplit(" ", 1)[1])
         return total
+
+    def counters(self) -> dict[str, float]:
+        """Every counter of the page, by name and labels, summed over processes."""
+        text = httpx.get(f"{self.url}/metrics", timeout=60).text
+        return {
+            name: float(value)
+            for name, _, value in (line.rpartition(" ") for line in text.splitlines())
+            if re.match(r"fourfold_\w+_(total|count|sum|bucket)\b", name)
+        }
+
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        """Rows of a statement on the database."""
+        import asyncio
+
+        import asyncpg
+
+        async def ask() -> list[tuple[Any, ...]]:
+            connection = await asyncpg.connect(self._postgres.dsn)
+            try:
+                return [tuple(row) for row in await connection.fetch(statement)]
+            finally:
+                await connection.close()
+
+        return asyncio.run(ask())
 
     def end(self) -> None:
         import shutil

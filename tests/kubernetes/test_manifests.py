@@ -1,8 +1,7 @@
 """The manifests say what the API server knows, agree with our configuration, and keep our rules.
 
-An API server drops fields that it does not know in silence, so every field here is compared with
-those that RayService v1 and pods have. The lists hold what our manifests may use; they are not the
-operator's schema, which is a megabyte and not at hand.
+An API server drops fields that it does not know in silence, so every field here, at any depth, is
+held against `schema.yaml`: the part of RayService v1 and of pods that our manifests may use.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 from ray.serve.schema import ServeDeploySchema
 
 from serve.exporter import PORT
@@ -27,20 +27,14 @@ CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 KUBERNETES = CONFIGS / "kubernetes"
 OVERLAYS = ("cpu", "gpu", "tei")
 
-CLUSTER = {
-    "rayVersion", "enableInTreeAutoscaling", "autoscalerOptions", "authOptions",
-    "gcsFaultToleranceOptions", "headGroupSpec", "workerGroupSpecs",
-}  # fmt: skip
-GROUP = {"groupName", "replicas", "minReplicas", "maxReplicas", "rayStartParams", "template"}
-POD = {
-    "serviceAccountName", "automountServiceAccountToken", "terminationGracePeriodSeconds",
-    "securityContext", "topologySpreadConstraints", "containers", "volumes", "tolerations",
-    "restartPolicy",
-}  # fmt: skip
-CONTAINER = {
-    "name", "image", "command", "envFrom", "ports", "lifecycle", "resources", "securityContext",
-    "volumeMounts",
-}  # fmt: skip
+SCHEMA = yaml.safe_load((Path(__file__).parent / "schema.yaml").read_text())
+
+
+def wrong(document: Any, part: str = "rayService") -> list[str]:
+    """What the schema has against a document, or a part of one."""
+    schema = {**SCHEMA, "$ref": f"#/$defs/{part}"}
+    found = Draft202012Validator(schema).iter_errors(document)
+    return [f"{error.json_path}: {error.message}" for error in found]
 
 
 def documents(path: Path) -> list[Any]:
@@ -102,23 +96,41 @@ def test_every_file_is_named() -> None:
         assert named | {"kustomization.yaml"} == {path.name for path in folder.iterdir()}
 
 
+def test_the_schema_is_one() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+
+
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_only_known_fields(overlay: str) -> None:
-    whole = service(overlay)
-    assert whole["apiVersion"] == "ray.io/v1"
-    assert set(whole["spec"]) == {
-        "upgradeStrategy", "excludeHeadPodFromServeSvc", "rayClusterConfig", "serveConfigV2",
-    }  # fmt: skip
-    assert set(whole["spec"]["rayClusterConfig"]) == CLUSTER
-    for name, group in groups(overlay):
-        assert set(group) <= GROUP, name
-        assert set(group["template"]) == {"metadata", "spec"}
-    for name, pod in pods(overlay):
-        assert set(pod) <= POD, name
-        for container in pod["containers"]:
-            assert set(container) <= CONTAINER, name
+    assert not wrong(service(overlay))
+    assert not wrong(base("Job")["spec"]["template"], "template")
+    for _, pod in pods(overlay):
         mounted = {mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
         assert mounted == {volume["name"] for volume in pod["volumes"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("spec", "rayClusterConfig", "rayVersions"), "2.60.0"),
+        (("spec", "rayClusterConfig", "authOptions", "mode"), "tokens"),
+        (("spec", "rayClusterConfig", "autoscalerOptions", "idleTimeoutSeconds"), "600"),
+        (("spec", "rayClusterConfig", "headGroupSpec", "rayStartParams", "num-cpus"), 0),
+        (("spec", "rayClusterConfig", "headGroupSpec", "template", "spec", "volume"), []),
+        (("spec", "rayClusterConfig", "workerGroupSpecs", 0, "minReplica"), 2),
+        (("spec", "rayClusterConfig", "gcsFaultToleranceOptions", "redisPassword"), "word"),
+        (("spec", "upgradeStrategy", "type"), "Rolling"),
+        (("spec", "serveConfigV2"), {}),
+    ],
+    ids=str,
+)
+def test_a_mistake_is_seen(path: tuple[str | int, ...], value: Any) -> None:
+    whole = service("cpu")
+    place: Any = whole
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    assert len(wrong(whole)) == 1
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)

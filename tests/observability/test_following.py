@@ -196,6 +196,54 @@ async def test_unsampled_is_not_recorded_and_still_passed_on(spans: InMemorySpan
     assert not spans.get_finished_spans()
 
 
+@pytest.fixture
+def none_sampled(
+    spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> InMemorySpanExporter:
+    from opentelemetry import trace as api
+
+    monkeypatch.setattr(api, "_TRACER_PROVIDER", None)
+    monkeypatch.setattr(api, "_TRACER_PROVIDER_SET_ONCE", type(api._TRACER_PROVIDER_SET_ONCE)())
+    trace.export_to(SimpleSpanProcessor(spans), sampled=0.0)
+    return spans
+
+
+async def test_what_was_not_sampled_is_kept_where_somebody_will_ask(
+    none_sampled: InMemorySpanExporter,
+) -> None:
+    with within(Trace("mine", PARENT[:-2] + "00")):
+        with span("recall") as traced:
+            assert not traced
+        trace.keep("recall", "slow", 1.5, {"embed": 0.25, "search": 1.0})
+    embed, search, whole = none_sampled.get_finished_spans()
+    assert [one.name for one in (embed, search, whole)] == ["embed", "search", "recall"]
+    for one, seconds in ((embed, 0.25), (search, 1.0), (whole, 1.5)):
+        assert one.start_time is not None
+        assert one.end_time is not None
+        assert one.end_time - one.start_time == pytest.approx(seconds * 1e9)
+        assert dict(one.attributes or {}) == {trace.KEPT: "slow"}
+    assert whole.context is not None
+    assert f"{whole.context.trace_id:032x}" == PARENT.split("-")[1]
+    assert embed.parent == search.parent
+    assert embed.parent is not None
+    assert embed.parent.span_id == whole.context.span_id
+
+
+async def test_others_are_not_kept(none_sampled: InMemorySpanExporter) -> None:
+    with span("recall") as traced:
+        assert not traced
+    assert not none_sampled.get_finished_spans()
+
+
+async def test_what_is_sampled_says_so(spans: InMemorySpanExporter) -> None:
+    with span("recall") as traced:
+        assert traced
+
+
+def test_without_an_exporter_nothing_is_kept() -> None:
+    trace.keep("recall", "slow", 1.5, {"embed": 0.25})
+
+
 def test_without_an_exporter_a_span_changes_nothing() -> None:
     with within(Trace("mine")), span("recall"):
         assert current.get() == Trace("mine")

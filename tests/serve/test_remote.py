@@ -10,9 +10,12 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
-from ray.exceptions import RayActorError
+import ray.exceptions
+from ray.exceptions import RayActorError, RayError
+from ray.serve.exceptions import RayServeException
 
 from retrieval.errors import DeadlineExceeded, NotFound, Unavailable
+from retrieval.messages import WrongProtocol
 from retrieval.types import RecallQuery
 from serve.cluster.attempts import SECOND
 from serve.cluster.remote import Handle, RemoteRetriever
@@ -51,7 +54,7 @@ class Fake:
                 end = fake._ends.pop(0)
 
                 def answer() -> Any:
-                    if isinstance(end, RayActorError):
+                    if isinstance(end, RayError | RayServeException):
                         raise end
                     return end
 
@@ -79,6 +82,29 @@ async def test_a_second_death_is_told() -> None:
     remote, fake = retriever(RayActorError(), RayActorError())
     with pytest.raises(Unavailable, match="the retriever is not available"):
         await remote.retrieve(QUERY, texts=True)
+    assert len(fake.calls) == 2
+
+
+RAY: Any = ray.exceptions
+NOT_READ = RAY.RaySystemError(WrongProtocol("Shortlist of protocol 3, this program has 1"), "…")
+SKEWED = {
+    "its answer is not read here": NOT_READ,
+    "the question is not read there": RAY.RayTaskError(
+        "retrieve", "…", NOT_READ
+    ).as_instanceof_cause(),
+    "it has no such method": RayServeException("Tried to call a method that does not exist"),
+}
+
+
+@pytest.mark.parametrize("error", SKEWED.values(), ids=list(SKEWED))
+async def test_a_replica_of_a_release_too_far_away_is_passed_over(error: Exception) -> None:
+    remote, fake = retriever(error, "shortlist")
+    found: object = await remote.retrieve(QUERY, texts=True)
+    assert found == "shortlist"
+    remote, fake = retriever(error, error)
+    with pytest.raises(Unavailable, match="another release of it runs") as told:
+        await remote.retrieve(QUERY, texts=True)
+    assert told.value.retry_after_s > 0  # the door answers 503 with it
     assert len(fake.calls) == 2
 
 

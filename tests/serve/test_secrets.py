@@ -167,7 +167,13 @@ def test_on_one_machine_they_move_to_files_that_nobody_else_reads(tmp_path: Path
         ({"limits": {"recall_queue_max": 9}}, {"Recall"}),
         ({"server": {"max_body_bytes": 99_999}}, {"Recall"}),
         ({"stages": {**STAGES, "embedder": {**STAGES["embedder"], "replicas": 5}}}, set()),
+        ({"stages": {**STAGES, "embedder": {**STAGES["embedder"], "cpus": 5}}}, {"Embedder"}),
+        ({"stages": {**STAGES, "retriever": {**STAGES["retriever"], "cpus": 5}}}, set()),
+        ({"stages": {**STAGES, "recall": {"cpus": 5}}}, set()),
         ({"stages": {**STAGES, "ranges": {**STAGES["ranges"], "max_ongoing": 5}}}, set()),
+        ({"webhooks": {"webhook_retention_days": 5}}, {"Recall", "Ingest"}),
+        ({"erasure": {"erase_after_s": 5}}, {"Recall", "Ingest"}),
+        ({"transfer": {"export_max_s": 5}}, {"Recall", "Ingest"}),
         ({"banks": {"bank_memory_bytes": 2**30}}, {"Recall", "Retriever", "Ingest", "Ranges"}),
         ({"rerankers": {"members": [{"provider": "rrf"}]}}, {"Recall", "Reranker"}),
     ],
@@ -181,6 +187,12 @@ def test_a_change_restarts_the_stages_that_read_it(
     assert {name for name in before if before[name] != after[name]} == restarted
 
 
+def test_the_threads_of_a_model_inside_its_caller_follow_the_ingress() -> None:
+    tree = {"stages": {"recall": {"cpus": 3}, "retriever": {"placement": "deployment", "cpus": 2}}}
+    assert parse(portion(tree, "retriever"), {}).stages.recall.cpus == 3
+    assert parse(portion(tree, "recall"), {}).stages.recall.cpus == 3
+
+
 def test_a_stage_reads_the_settings_that_the_file_has_for_it() -> None:
     """What a portion leaves out is nothing that its stage reads."""
     tree: dict[str, Any] = {
@@ -188,9 +200,18 @@ def test_a_stage_reads_the_settings_that_the_file_has_for_it() -> None:
         "limits": {"embed_wait_s": 0.3, "read_queue_max": 7},
         "banks": {"bank_memory_bytes": 12345},
         "embeddings": {"embeddings_cached_queries": 3},
+        "transfer": {"export_max_s": 7},
+        "webhooks": {"webhook_retention_days": 7},
+        "erasure": {"erase_after_s": 7},
+        "audit": {"audit_log_retention_days": 7},
+        "worker": {"worker_max_slots": 7},
+        "mental_models": {"mental_model_history_max_entries": 7},
         "stages": STAGES,
     }
     whole = parse(tree, {})
+    writing = parse(portion(tree, "ingest"), {})
+    for section in ("transfer", "webhooks", "erasure", "audit", "worker", "llm", "mental_models"):
+        assert getattr(writing, section) == getattr(whole, section)
     told = parse(portion(tree, "retriever"), {})
     for section in ("database", "banks", "embeddings", "recall", "retain"):
         assert getattr(told, section) == getattr(whole, section)

@@ -10,7 +10,8 @@ import pytest
 from models.passthrough import Passthrough
 from retrieval.errors import DeadlineExceeded, Unavailable
 from serve.cluster import remote
-from serve.cluster.remote import RemoteEmbedder, RemoteReranker, RemoteWriter
+from serve.cluster.remote import RemoteEmbedder, RemoteReranker
+from serve.cluster.remote_writer import RemoteWriter
 from serve.settings import Settings, parse
 from tests.retrieval.store.servers import HashEmbedder
 from tests.serve import stages

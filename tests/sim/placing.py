@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from retrieval.bank.shards.evenness import shares
 from retrieval.bank.shards.placement import Ranking
 from serve.cluster.slots import Claim, claim
 from tests.sim.banks import Banks
@@ -45,25 +46,31 @@ class Claims:
         return {slot: each.holder for slot, each in newest.items()}
 
 
+def evened(banks: Banks, replicas: int) -> dict[int, float]:
+    return shares(range(replicas), banks.keys, banks.bytes)
+
+
 def bytes_spread(banks: Banks, replicas: int) -> float:
     """Bytes of the fullest replica over the mean."""
-    at = Ranking(range(replicas)).winners(banks.keys)
+    at = Ranking(range(replicas), evened(banks, replicas)).winners(banks.keys)
     held = np.bincount(at, weights=banks.bytes, minlength=replicas)
     return float(held.max() / held.mean())
 
 
 def moved(banks: Banks, replicas: int) -> tuple[float, float, float]:
-    """Banks that move, as multiples of a replica's fair share: one added, one lost (beyond its
-    own), one replaced."""
-    before = Ranking(range(replicas)).winners(banks.keys)
-    added = Ranking(range(replicas + 1)).winners(banks.keys)
-    lost = Ranking(range(1, replicas)).winners(banks.keys)
+    """Banks that move, as multiples of a replica's fair share: one added (with what is evened out
+    after it), one lost (beyond its own), one replaced."""
+    told = evened(banks, replicas)
+    before = Ranking(range(replicas), told).winners(banks.keys)
+    after = shares(range(replicas + 1), banks.keys, banks.bytes, told)
+    added = Ranking(range(replicas + 1), after).winners(banks.keys)
+    lost = Ranking(range(1, replicas), told).winners(banks.keys)
     claims = Claims()
     for number in range(replicas):
         claims.start(f"old-{number}", "one")
     claims.alive.remove("old-1")
     claims.start("new", "one")
-    replaced = Ranking([*claims.holders()]).winners(banks.keys)
+    replaced = Ranking([*claims.holders()], told).winners(banks.keys)
     count = len(banks.keys)
     return (
         float((added != before).sum() / (count / (replicas + 1))),
@@ -75,7 +82,7 @@ def moved(banks: Banks, replicas: int) -> tuple[float, float, float]:
 def roll(banks: Banks, replicas: int, surge: float = 0.25) -> float:
     """Loads a bank while every replica is replaced by one of another release, as Serve does it with
     `max_surge_percent`: all banks are asked for between any two steps."""
-    claims = Claims()
+    claims, told = Claims(), evened(banks, replicas)
     names = np.arange(len(banks.keys))
     for number in range(replicas):
         claims.start(f"old-{number}", "one")
@@ -86,7 +93,7 @@ def roll(banks: Banks, replicas: int, surge: float = 0.25) -> float:
     def ask() -> None:
         nonlocal loads
         holders = claims.holders()
-        at = Ranking([*holders]).winners(banks.keys)
+        at = Ranking([*holders], told).winners(banks.keys)
         owner = np.asarray([identity[holders[slot]] for slot in at.tolist()])
         pairs = set(zip(names.tolist(), owner.tolist(), strict=True))
         loads += len(pairs - held)

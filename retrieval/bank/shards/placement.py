@@ -5,13 +5,17 @@ router ranks the slots for a bank the same way without talking to the others. Wh
 goes, only the banks that it wins or held move (Thaler and Ravishankar 1998). One above its bound is
 passed over for the next in rank (Mirrokni, Thorup, Zadimoghaddam 2016), so one hot bank does not
 bury its neighbours.
+
+A slot that would hold too many bytes takes only a share of the banks that rank it first: which,
+another hash of bank and slot says, so that a smaller share moves only the banks that it drops (see
+`evenness`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
-from math import ceil, inf, sqrt
+from math import ceil, inf, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +42,10 @@ DEPTH = 8
 REMEMBERED = 16_384
 """Banks whose ranks are remembered, about 5 MB."""
 
+AT_ONCE = 1000
+"""Banks that are ranked at once: their scores take 8 bytes for each slot."""
+
+_ALL = 2.0**64
 _SCALE = 2.0**20
 _FORGOTTEN = 0.01
 
@@ -55,13 +63,20 @@ def key_of(bank: str) -> int:
 
 
 class Ranking:
-    """The order of `slots` for every bank. The same in every process that knows the same slots."""
+    """The order of `slots` for every bank. The same in every process that knows the same slots and
+    the same `shares`: the part of its banks that a slot takes. One that is not named takes as much
+    as the others on average."""
 
-    def __init__(self, slots: Sequence[int]) -> None:
+    def __init__(self, slots: Sequence[int], shares: Mapping[int, float] | None = None) -> None:
         self.slots = sorted(slots)
         golden = np.uint64(0x9E3779B97F4A7C15)
         self._slots = np.asarray(self.slots, dtype=np.uint64)
         self._seeds = _mixed((self._slots + np.uint64(1)) * golden)
+        self._other = _mixed(self._seeds)
+        usual = sum(shares.values()) / len(shares) if shares else 1.0
+        taken = [shares.get(slot, usual) if shares else 1.0 for slot in self.slots]
+        self.shares = np.asarray(taken, dtype=np.float64)
+        self._some = bool((self.shares < 1.0).any())
         self._known: dict[str, list[int]] = {}
 
     def first(self, bank: str, count: int = DEPTH) -> list[int]:
@@ -75,24 +90,47 @@ class Ranking:
             known = self._known[bank] = self._ranked(bank, DEPTH)
         return known[:count]
 
+    def places(self, keys: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Of each of many banks, given by `key_of`, the first DEPTH slots as places in `slots`,
+        whatever share of it they take. Banks x DEPTH, or x slots where there are fewer."""
+        depth = min(DEPTH, len(self.slots))
+        found = np.empty((len(keys), depth), dtype=np.intp)
+        for begin in range(0, len(keys), AT_ONCE):
+            scores = _mixed(keys[begin : begin + AT_ONCE, None] ^ self._seeds)
+            best = np.argpartition(scores, len(self.slots) - depth, axis=1)[:, -depth:]
+            order = np.argsort(np.take_along_axis(scores, best, 1), axis=1)[:, ::-1]
+            found[begin : begin + AT_ONCE] = np.take_along_axis(best, order, 1)
+        return found
+
+    def draws(self, keys: NDArray[np.uint64], places: NDArray[np.intp]) -> NDArray[np.float64]:
+        """In [0, 1): the slot at a place takes the bank where this is below its share. Shapes
+        follow `places`; `keys` has one for each of its rows."""
+        return np.asarray(_mixed(keys[:, None] ^ self._other[places]) / _ALL, dtype=np.float64)
+
     def winners(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
         """First slot of each of many banks, given by `key_of`."""
-        best = np.zeros(len(keys), dtype=np.int64)
-        top = np.zeros(len(keys), dtype=np.uint64)
-        for slot, seed in zip(self.slots, self._seeds, strict=True):
-            score = _mixed(keys ^ seed)
-            won = score > top
-            best[won], top[won] = slot, score[won]
-        return best
+        places = self.places(keys)
+        taken = self.draws(keys, places) < self.shares[places]
+        first = taken.argmax(axis=1)  # the best where none takes it
+        slots = np.asarray(self.slots, dtype=np.int64)
+        return np.asarray(slots[places[np.arange(len(keys)), first]], dtype=np.int64)
 
     def _ranked(self, bank: str, count: int) -> list[int]:
-        scores = _mixed(self._seeds ^ np.uint64(key_of(bank)))
-        if count < len(scores):
-            places = np.argpartition(scores, len(scores) - count)[-count:]
+        key = np.uint64(key_of(bank))
+        scores = _mixed(self._seeds ^ key)
+        # Those that do not take the bank go behind, so a few more are looked at.
+        looked = count if count <= DEPTH or not self._some else 2 * count
+        if looked < len(scores):
+            places = np.argpartition(scores, len(scores) - looked)[-looked:]
         else:
             places = np.arange(len(scores))
         order = places[np.argsort(scores[places])[::-1]]
-        return [self.slots[place] for place in order.tolist()]
+        if self._some:
+            shares = self.shares[order]
+            if (shares < 1.0).any():
+                dropped = _mixed(key ^ self._other[order]) / _ALL >= shares
+                order = np.concatenate((order[~dropped], order[dropped]))
+        return [self.slots[place] for place in order[:count].tolist()]
 
 
 def within_bound(
@@ -115,10 +153,12 @@ def within_bound(
 def copies_for(share: float, replicas: int, known: float = inf) -> int:
     """How many replicas a bank with this share (0..1) of all load needs to stay under the mean.
 
-    `known` is how many requests the share was seen in: what chance alone may have added, two
-    deviations of it, calls for no copy.
+    `known` is how many requests the share was seen in: what chance alone may have added calls for
+    no copy. That is two deviations, and more among many replicas: so many more routers look, and
+    the largest error of all of them counts.
     """
-    sure = max(0.0, share - 2.0 * sqrt(share / known))
+    deviations = max(2.0, sqrt(2.0 * log(max(1, replicas))))
+    sure = max(0.0, share - deviations * sqrt(share / known))
     return max(1, min(replicas, ceil(round(sure * replicas, 9))))
 
 

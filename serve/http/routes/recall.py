@@ -13,7 +13,7 @@ from fastapi import Header, Request
 from starlette.responses import Response
 
 from retrieval import zones
-from retrieval.errors import InvalidInput, Overloaded, RateLimited
+from retrieval.errors import DeadlineExceeded, InvalidInput, Overloaded, RateLimited, Unavailable
 from retrieval.store import banks
 from serve import metrics, trace
 from serve.http.following import SlowLog
@@ -45,19 +45,29 @@ async def recall(
     now = asked_at(body.query_timestamp)
     query = body.to_query(tenant, bank_id, now=now, deadline=deadline)
     begin = time.perf_counter()
-    with metrics.measured("recall"), trace.span("recall"):
-        async with recalling(services, tenant, deadline):
-            if body.nothing_asked:
-                await banks.head(services.pool, tenant, bank_id)
-                return Response(b'{"results":[]}', media_type="application/json")
-            result = await services.recaller.recall(query)
+    slow_log: SlowLog = request.app.state.slow_log
+    with metrics.measured("recall"), trace.span("recall") as traced:
+        try:
+            async with recalling(services, tenant, deadline):
+                if body.nothing_asked:
+                    await banks.head(services.pool, tenant, bank_id)
+                    return Response(b'{"results":[]}', media_type="application/json")
+                result = await services.recaller.recall(query)
+        except (DeadlineExceeded, Unavailable) as error:
+            if not traced:
+                finished = getattr(error, "finished", {})
+                trace.keep("recall", "failed", time.perf_counter() - begin, finished)
+            raise
         content = orjson.dumps(result.body, option=orjson.OPT_SERIALIZE_NUMPY)
     spent, served = time.perf_counter() - begin, len(result.body["results"])
     services.activity.finished(
         tenant, bank_id, spent, result.seconds, served, bool(result.degraded)
     )
-    slow_log: SlowLog = request.app.state.slow_log
+    if result.degraded:
+        services.counting.tenant(tenant).degraded += 1
     slow_log.recalled(spent, dict(result.seconds), result.degraded, served)
+    if not traced and (result.degraded or spent >= slow_log.above_s):
+        trace.keep("recall", "degraded" if result.degraded else "slow", spent, result.seconds)
     metrics.recalled(result.seconds, result.degraded, len(result.body["results"]))
     headers = dict(result.headers)
     if result.degraded:
