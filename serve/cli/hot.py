@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from serve.cli.options import DEFAULT_DATA, Config, Data, WithPool
+
+Name = Annotated[str, typer.Argument(help="Of a setting that `fourfold hot list` shows.")]
 
 
 def add_to(app: typer.Typer, with_pool: WithPool) -> None:
@@ -29,8 +31,16 @@ def add_to(app: typer.Typer, with_pool: WithPool) -> None:
             typer.echo(f"{name:24} {said}")
 
     @commands.command("set")
-    def set_hot(name: str, value: str, config: Config = None, data: Data = DEFAULT_DATA) -> None:
-        """Set NAME to VALUE for all servers of this database, whatever they were started with."""
+    def set_hot(
+        name: Name,
+        value: Annotated[str, typer.Argument(help="Its value: a number.")],
+        config: Config = None,
+        data: Data = DEFAULT_DATA,
+    ) -> None:
+        """Set NAME to VALUE for all servers of this database.
+
+        Whatever each of them was started with.
+        """
         from retrieval.errors import InvalidInput
         from retrieval.store import hot_settings
         from serve.opening.hot import checked
@@ -44,7 +54,7 @@ def add_to(app: typer.Typer, with_pool: WithPool) -> None:
         typer.echo(f"{name} {json.dumps(given)}, in force within 5 s")
 
     @commands.command("unset")
-    def unset_hot(name: str, config: Config = None, data: Data = DEFAULT_DATA) -> None:
+    def unset_hot(name: Name, config: Config = None, data: Data = DEFAULT_DATA) -> None:
         """Return NAME to what each server was started with."""
         from retrieval.store import hot_settings
 
