@@ -15,11 +15,10 @@ from retrieval.settings import RecallSettings
 from retrieval.topk import places
 from retrieval.types import Bools, Doubles, FactType, Ints, RecallQuery, microseconds
 
-ECHO = 0.1
-"""An observation below everything that it was made of tells nothing new, and keeps so much of its
-score. Where it was made of one memory, that memory takes the better place of the two. With as much
-as its own, two places of the first ten told one thing (LoCoMo, part: R@10 0.857, without any
-observation 0.867)."""
+ECHO = 1e-4
+"""An observation tells nothing new where the one memory that it was made of was found, too, or
+where it stands below everything that it was made of. It then keeps so much of its score, and comes
+behind what tells something: with its own, two places of the first ten told one thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +92,7 @@ def rank(
     near = np.where(np.isnan(shortlist.proximity), scoring.NEUTRAL, shortlist.proximity)
     proven = scoring.proof(facts.proof)
     combined = weight = base
+    told = np.zeros(len(base), np.bool_)
     steps = [("base", base)]
     if scores.member != "interleave":
         steps = scoring.steps(base, recent, near, proven)
@@ -105,12 +105,9 @@ def rank(
         if strategy:
             weight = combined + boosts.addends(shortlist.found, strategy)
             steps.append(("boosts", weight))
-        alone, of = _alone(shortlist)
-        led_by = weight.copy()
-        np.maximum.at(led_by, of, weight[alone])
-        told = _told(shortlist, led_by)
+        told = _told(shortlist, weight)
         if told.any():
-            weight = np.where(told, led_by * ECHO, led_by)
+            weight = np.where(told, weight * ECHO, weight)
             steps.append(("echo", weight))
     first = np.argsort(-base, kind="stable")
     order = first[np.argsort(-weight[first], kind="stable")].astype(np.int32)
@@ -128,7 +125,7 @@ def rank(
     if floors.final is not None:
         order = _floor(order, weight >= floors.final, "min_scores.final", dropped)
     if scores.member != "interleave":
-        weight, order, led = _led(weight, order, shortlist)
+        weight, order, led = _led(weight, order, leaders.first(shortlist.found.ranks, told))
         lifted |= led
     if lifted.any():
         steps.append(("place", weight))
@@ -138,36 +135,24 @@ def rank(
     )  # fmt: skip
 
 
-def _alone(shortlist: Shortlist) -> tuple[Ints, Ints]:
-    """Positions of observations that rest on one memory of the shortlist alone, and of that."""
-    alone = np.flatnonzero(np.diff(shortlist.source_ptr) == 1).astype(np.int32)
-    if not len(alone):
-        return alone, alone
-    source = shortlist.source_ordinals[shortlist.source_ptr[alone]]
-    of = places(shortlist.found.ordinals, source).astype(np.int32)
-    return alone[of >= 0], of[of >= 0]
-
-
 def _told(shortlist: Shortlist, weight: Doubles) -> Bools:
-    """Which observations are made of nothing but memories that weigh at least as much."""
+    """Which observations are made of one memory that was found, too, or of nothing but memories
+    that weigh at least as much."""
     counts = np.diff(shortlist.source_ptr)
     told: Bools = counts > 0
     if told.any():
         of = places(shortlist.found.ordinals, shortlist.source_ordinals)
-        least = np.where(of >= 0, weight[of], -np.inf)
+        alone = np.repeat(counts == 1, counts)
+        least = np.where(of < 0, -np.inf, np.where(alone, np.inf, weight[of]))
         starts = shortlist.source_ptr[:-1][told]
         told[told] = np.minimum.reduceat(least, starts) >= weight[told]
     return told
 
 
-def _led(weight: Doubles, order: Ints, shortlist: Shortlist) -> tuple[Doubles, Ints, Bools]:
+def _led(weight: Doubles, order: Ints, leads: Bools) -> tuple[Doubles, Ints, Bools]:
     """(weight, order, lifted) with every arm's first near the top; whatever is lifted weighs as
     much as what it stands behind."""
     lifted: Bools = np.zeros(len(weight), np.bool_)
-    leads = leaders.first(shortlist.found.ranks)
-    alone, of = _alone(shortlist)
-    leads[of] |= leads[alone]
-    leads[alone] = False
     led = leaders.kept(order, leads)
     if led is order:
         return weight, order, lifted
