@@ -4,7 +4,8 @@ Adding calibrated scores keeps what ranks throw away: by how much a memory is be
 and Ingber, An Analysis of Fusion Functions for Hybrid Retrieval, 2023). The fused score is
 
     score = sum of what the signals of a memory are worth to this question (scoring_model.py)
-          + 7.5 if the question asks for all that happened in its window, and it touches that
+          + 0.6 if it touches the time window of the question
+          + 18 if the question asks for all that happened in its window, and it touches that
           - 2.5 if the question asks about now and the memory does not hold now
           - 6.0 if it is known not to hold at the time that the question means
           + what the graph walk handed to it, which lifts it to a step behind the memory that it
@@ -28,7 +29,8 @@ from retrieval.topk import places
 from retrieval.types import Doubles
 
 _LONGEST_PATH = 3
-_HAPPENED = 7.5
+_TIMELY = 0.6
+_HAPPENED = 18.0
 _SUPERSEDED = 2.5
 _OUTSIDE = 6.0
 _SHARPNESS = 0.5
@@ -95,8 +97,8 @@ def by_hand(pool: Pool) -> Doubles:
 
 def _by_hand(pool: Pool) -> tuple[Doubles, Doubles]:
     happened, invalid = np.zeros(len(pool)), np.zeros(len(pool))
-    if pool.timely is not None and pool.happened:
-        happened += _HAPPENED * pool.timely
+    if pool.timely is not None:
+        happened += (_TIMELY + _HAPPENED * pool.happened) * pool.timely
     if pool.superseded is not None:
         invalid -= _SUPERSEDED * pool.superseded
     if pool.outside is not None:

@@ -16,7 +16,6 @@ in an article the paragraph beside it is another one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,7 +134,7 @@ def signals(pool: Pool) -> tuple[Doubles, Doubles]:
             np.maximum(words - 0.5, 0.0),
             held,
             share(_covered(terms) - own_words, best),
-            *(near * (values - _mean(values, pool)) for values in (*lead, *beside, *further)),
+            *(near * (values - values.mean()) for values in (*lead, *beside, *further)),
             pool.named,
             np.log((1 + np.minimum(pool.tokens, _FULL_LENGTH)) / (1 + _FULL_LENGTH)),
             pool.asks[:, 1].astype(np.float64) - pool.asks[:, 0],
@@ -146,13 +145,6 @@ def signals(pool: Pool) -> tuple[Doubles, Doubles]:
     return columns, _context(pool, held)
 
 
-def _mean(values: NDArray[Any], pool: Pool) -> float:
-    """Over the candidates that are parts of documents, if any are: what was concluded from them
-    lies in none, and says nothing about how they are written."""
-    parts = pool.document >= 0
-    return float(values.mean(where=parts if parts.any() else True))
-
-
 def _context(pool: Pool, held: Doubles) -> Doubles:
     """How the question stands to this bank; 0 for a usual entry."""
     usual, distance = np.array([*_USUAL.values()]).T
@@ -160,7 +152,7 @@ def _context(pool: Pool, held: Doubles) -> Doubles:
         [
             usual[0] if pool.legible is None else pool.legible,
             held.max(),
-            _mean(pool.asks[:, 0], pool),
+            pool.asks[:, 0].mean(),
             np.log(1 + len(pool.terms)),
         ]
     )

@@ -15,11 +15,6 @@ from retrieval.settings import RecallSettings
 from retrieval.topk import places
 from retrieval.types import Bools, Doubles, FactType, Ints, RecallQuery, microseconds
 
-ECHO = 1e-4
-"""An observation tells nothing new where the one memory that it was made of was found, too, or
-where it stands below everything that it was made of. It then keeps so much of its score, and comes
-behind what tells something: with its own, two places of the first ten told one thing."""
-
 
 @dataclass(frozen=True, slots=True)
 class RerankScores:
@@ -62,8 +57,8 @@ class Ranked:
 def rank(
     query: RecallQuery, shortlist: Shortlist, scores: RerankScores, settings: RecallSettings
 ) -> Ranked:
-    """Base score x recency x proximity x proof, plus strategy boosts; echoes; floors; best first,
-    the first of every arm among the first ten. What was interleaved keeps its order, whatever the
+    """Base score x recency x proximity x proof, plus strategy boosts; floors; best first, the
+    first of every arm among the first ten. What was interleaved keeps its order, whatever the
     signals say."""
     facts = shortlist.facts
     raw: Doubles | None = None
@@ -92,7 +87,6 @@ def rank(
     near = np.where(np.isnan(shortlist.proximity), scoring.NEUTRAL, shortlist.proximity)
     proven = scoring.proof(facts.proof)
     combined = weight = base
-    told = np.zeros(len(base), np.bool_)
     steps = [("base", base)]
     if scores.member != "interleave":
         steps = scoring.steps(base, recent, near, proven)
@@ -105,10 +99,6 @@ def rank(
         if strategy:
             weight = combined + boosts.addends(shortlist.found, strategy)
             steps.append(("boosts", weight))
-        told = _told(shortlist, weight)
-        if told.any():
-            weight = np.where(told, weight * ECHO, weight)
-            steps.append(("echo", weight))
     first = np.argsort(-base, kind="stable")
     order = first[np.argsort(-weight[first], kind="stable")].astype(np.int32)
     lifted: Bools = np.zeros(len(shortlist), np.bool_)
@@ -125,7 +115,7 @@ def rank(
     if floors.final is not None:
         order = _floor(order, weight >= floors.final, "min_scores.final", dropped)
     if scores.member != "interleave":
-        weight, order, led = _led(weight, order, leaders.first(shortlist.found.ranks, told))
+        weight, order, led = _led(weight, order, shortlist)
         lifted |= led
     if lifted.any():
         steps.append(("place", weight))
@@ -135,25 +125,11 @@ def rank(
     )  # fmt: skip
 
 
-def _told(shortlist: Shortlist, weight: Doubles) -> Bools:
-    """Which observations are made of one memory that was found, too, or of nothing but memories
-    that weigh at least as much."""
-    counts = np.diff(shortlist.source_ptr)
-    told: Bools = counts > 0
-    if told.any():
-        of = places(shortlist.found.ordinals, shortlist.source_ordinals)
-        alone = np.repeat(counts == 1, counts)
-        least = np.where(of < 0, -np.inf, np.where(alone, np.inf, weight[of]))
-        starts = shortlist.source_ptr[:-1][told]
-        told[told] = np.minimum.reduceat(least, starts) >= weight[told]
-    return told
-
-
-def _led(weight: Doubles, order: Ints, leads: Bools) -> tuple[Doubles, Ints, Bools]:
+def _led(weight: Doubles, order: Ints, shortlist: Shortlist) -> tuple[Doubles, Ints, Bools]:
     """(weight, order, lifted) with every arm's first near the top; whatever is lifted weighs as
     much as what it stands behind."""
     lifted: Bools = np.zeros(len(weight), np.bool_)
-    led = leaders.kept(order, leads)
+    led = leaders.kept(order, leaders.first(shortlist.found.ranks))
     if led is order:
         return weight, order, lifted
     lifted[np.setdiff1d(led[: leaders.PLACES], order[: leaders.PLACES])] = True

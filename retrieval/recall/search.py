@@ -31,7 +31,6 @@ from retrieval.recall import event, features, intent, validity
 from retrieval.settings import RecallSettings
 from retrieval.stopwatch import Span, passed
 from retrieval.text.subject import ASKS
-from retrieval.topk import places
 from retrieval.types import (
     Arm,
     Bools,
@@ -159,8 +158,6 @@ def searched(bank: ResidentBank, plan: Plan) -> Searched:
     cap = settings.recall_max_candidates_per_source
     arms = [fusion.cap_per_source(hits, cap) for hits in arms]
     found = lists.timed("rrf_merge", lambda: _merged(senses, plan, arms, walked))
-    if len(found) > plan.cap and settings.fusion != "interleave":
-        found = _echoes_last(bank, found)
     strategy = boosts.parse(settings.recall_strategy_boosts)
     by_rank = settings.fusion == "rrf"
     kept = lists.timed(
@@ -377,18 +374,6 @@ def _merged(
     found = fusion.gather(arms)
     evidence, support = features.evidence(found.ordinals, walked)
     return fusion.by_score(found, _fused(senses, plan, found, evidence, support).score)
-
-
-def _echoes_last(bank: ResidentBank, found: Candidates) -> Candidates:
-    """The same, observations of one memory that was found as well behind all others: what they say
-    it says, and a shortlist of them holds half as much."""
-    ptr, source = features.sources(bank, found.ordinals)
-    alone = np.diff(ptr) == 1
-    if not alone.any():
-        return found
-    echo = alone.copy()
-    echo[alone] = places(found.ordinals, source[ptr[:-1][alone]]) >= 0
-    return found.take(np.argsort(echo, kind="stable").astype(np.int32))
 
 
 def _fused(

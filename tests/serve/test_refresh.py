@@ -369,7 +369,7 @@ async def until(holds: Callable[[], Any]) -> None:
 
 async def test_after_a_consolidation(rules: Live) -> None:
     """However much was written, one refresh; none while a consolidation waits, none for nothing."""
-    bank, pool = "after", rules.services.pool
+    bank, pool = "consolidated", rules.services.pool
     await bench(rules, bank, mode="full")
     trigger = {"refresh_after_consolidation": True}
     await ask(rules, "PATCH", f"{bank}/mental-models/ann", json={"trigger": trigger})

@@ -23,7 +23,9 @@ from tests.serve.conftest import settings_for
 
 pytestmark = pytest.mark.integration
 
-NOW = datetime.now(UTC).replace(second=0, microsecond=0)
+
+def this_minute() -> datetime:
+    return datetime.now(UTC).replace(second=0, microsecond=0)
 
 
 @pytest_asyncio.fixture
@@ -36,11 +38,12 @@ async def pool(dsn: str) -> AsyncIterator[Pool]:
 
 
 async def test_what_processes_count_adds_up(pool: Pool) -> None:
-    await usage.add(pool, NOW, {"a": Usage(1, 2, 3, 4, 5, 6.5), "b": Usage(recalls=9)})
-    await usage.add(pool, NOW, {"a": Usage(recalls=1, busy_ms=0.5), "c": Usage(refused=7)})
-    await usage.add(pool, NOW - timedelta(minutes=1), {"b": Usage(recalls=1)})
-    await usage.add(pool, NOW - timedelta(minutes=30), {"d": Usage(busy_ms=1e6)})
-    await usage.add(pool, NOW, {})
+    now = this_minute()
+    await usage.add(pool, now, {"a": Usage(1, 2, 3, 4, 5, 6.5), "b": Usage(recalls=9)})
+    await usage.add(pool, now, {"a": Usage(recalls=1, busy_ms=0.5), "c": Usage(refused=7)})
+    await usage.add(pool, now - timedelta(minutes=1), {"b": Usage(recalls=1)})
+    await usage.add(pool, now - timedelta(minutes=30), {"d": Usage(busy_ms=1e6)})
+    await usage.add(pool, now, {})
     found = await usage.loudest(pool)
     assert found == [
         ("a", Usage(2, 2, 3, 4, 5, 7.0)),
@@ -53,8 +56,9 @@ async def test_what_processes_count_adds_up(pool: Pool) -> None:
 
 
 async def test_days_are_kept_and_nothing_of_a_tenant_that_is_erased(pool: Pool) -> None:
-    await usage.add(pool, NOW - timedelta(days=KEPT_DAYS + 1), {"a": Usage(recalls=1)})
-    await usage.add(pool, NOW - timedelta(days=KEPT_DAYS - 1), {"a": Usage(recalls=1)})
+    now = this_minute()
+    await usage.add(pool, now - timedelta(days=KEPT_DAYS + 1), {"a": Usage(recalls=1)})
+    await usage.add(pool, now - timedelta(days=KEPT_DAYS - 1), {"a": Usage(recalls=1)})
     await usage.forget(pool)
     assert await pool.fetchval("select count(*) from usage") == 1
     await erase_tenant(pool, "a")

@@ -21,7 +21,7 @@ from retrieval.bank.vectors.flat import FlatBackend
 from retrieval.keyword.analyser import Query
 from retrieval.ranking import score_fusion
 from retrieval.ranking.shortlist import Question, Shortlist
-from retrieval.ranking.weights import ECHO, Ranked, RerankScores, rank
+from retrieval.ranking.weights import Ranked, RerankScores, rank
 from retrieval.recall import explain, search
 from retrieval.recall.search import Plan
 from retrieval.settings import RecallSettings
@@ -215,34 +215,3 @@ def test_only_what_is_asked_for_is_searched() -> None:
     shortlist = run(given, query=replace(QUERY, filters=others))
     assert shortlist.found.ordinals.tolist() == [1]
     assert shortlist.facts.ids[0].tobytes() == id_of(1)
-
-
-@pytest.mark.parametrize(
-    ("sources", "echo"),
-    [((0,), True), ((3,), True), ((0, 3), True), ((9,), False), ((0, 9), False)],
-    ids=["one", "another", "two above it", "one that was not found", "one of two that was found"],
-)
-def test_an_observation_that_tells_nothing_new_makes_room(
-    sources: tuple[int, ...], echo: bool
-) -> None:
-    made = {"fact_type": FactType.OBSERVATION, "sources": tuple(id_of(i) for i in sources)}
-    shortlist = run(memories(m1=made))
-    at = {ordinal: place for place, ordinal in enumerate(shortlist.found.ordinals.tolist())}
-    ranked = by_fused(shortlist)
-    fused, weight = shortlist.fused, ranked.weight
-    assert weight[at[1]] == pytest.approx(fused[at[1]] * (ECHO if echo else 1))
-    facts = [at[i] for i in (0, 2, 3)]
-    assert weight[facts] == pytest.approx(fused[facts])
-    assert ("echo" in ranked.contributions.at(at[1])) == echo
-    assert ranked.order.tolist()[-1] == at[1] or not echo
-
-
-def test_an_observation_leads_no_arm_that_its_only_source_can_lead() -> None:
-    """The second by meaning of ten equals, all better by words: eleven stand before it."""
-    alike = {f"m{i}": {"terms": (1,)} for i in range(2, 10)}
-    made = {"fact_type": FactType.OBSERVATION, "sources": (id_of(1),)}
-    shortlist = run(memories(m0=made, **alike))
-    at = {ordinal: place for place, ordinal in enumerate(shortlist.found.ordinals.tolist())}
-    assert shortlist.found.ranks[at[0], Arm.SEMANTIC] == 1
-    ranked = by_fused(shortlist)
-    assert ranked.order.tolist()[-1] == at[0]

@@ -20,7 +20,7 @@ from retrieval.ingest.retain import retain
 from retrieval.store import banks
 from retrieval.store.database.pool import Pool
 from retrieval.transfer import jobs
-from retrieval.transfer.archive import BANK, MANIFEST, Include, Manifest
+from retrieval.transfer.archive import BANK, BLOBS, MANIFEST, Include, Manifest
 from retrieval.transfer.exporting import Wanted
 from retrieval.transfer.jobs import Asked
 from retrieval.transfer.packing import Packer
@@ -261,6 +261,9 @@ async def forged(pool: Pool, archive: Path, change: Callable[[str, list[Any]], l
         if part.name.endswith(".ndjson"):
             packer.add(change(part.kind, list(unpacker.lines(part))))
             packer.part(part.kind)
+        elif part.name.startswith(BLOBS):
+            with packer.blob(part.name) as write:
+                write(unpacker.array(part, 0, part.bytes))
         elif part.name != BANK:
             data = unpacker.array(part, 0, part.bytes)
             packer.array(part.kind, data, part.rows, **part.details)
@@ -325,7 +328,8 @@ async def test_rows_that_cannot_be(pool: Pool, tmp_path: Path) -> None:
         made = await jobs.submit_import(
             pool, "default", source, data, Asked(target=f"h{uuid4().hex}")
         )
-        assert (await world.finished(context, source, made))["status"] == "completed"
+        done = await world.finished(context, source, made)
+        assert done["status"] == "completed", done["error_message"]
 
 
 async def test_what_is_said_before_anything_is_queued(pool: Pool, tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ export const PARTS = {
   recency: ["recency", "var(--grey1)", "how old it is"],
   proof: ["proof", "var(--grey2)", "how often it was said"],
   boosts: ["boosts", "var(--accent)", "arms that the operator prefers"],
-  echo: ["echo", "var(--grey2)", "an observation of one memory that is in the answer, too"],
   place: ["place", "var(--graph)", "lifted behind what leads to it, or as the first of an arm"],
 };
 const known = (name) => PARTS[name] ?? [name, "var(--grey2)", ""];
