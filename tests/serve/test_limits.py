@@ -56,6 +56,7 @@ async def served(
         live.services.reflector,
         controller,
         writes or AdmissionController(4, 4),
+        explainer=live.services.explainer,
     )
     async with AsyncExitStack() as stack:
         transport = httpx.ASGITransport(app.create(settings, services))
