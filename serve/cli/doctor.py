@@ -266,9 +266,13 @@ def _data(_settings: Settings, data: Path) -> Iterator[Finding]:
         yield state, "data", f"{data.resolve()}, {free / 2**30:.1f} GiB free"
 
 
+ROOT = Path(__file__).resolve().parents[2]
+"""Of the checkout, where this is one."""
+
+
 def benchmarks() -> list[str]:
     """Names of the benchmarks in this checkout."""
-    folder = Path(__file__).resolve().parents[2] / "tests" / "bench"
+    folder = ROOT / "tests" / "bench"
     return sorted(
         path.stem
         for path in folder.glob("*.py")

@@ -236,11 +236,12 @@ def bench(
     name: Annotated[str, typer.Argument(help="A benchmark in tests/bench.")],
 ) -> None:
     """Run a benchmark. Arguments after its name are passed on to it."""
-    from serve.cli.doctor import benchmarks
+    from serve.cli.doctor import ROOT, benchmarks
 
     known = benchmarks()
     if name not in known:
         raise _fail(f"no benchmark {name!r}; available: {', '.join(known) or 'none'}")
+    sys.path.insert(0, str(ROOT))  # a checkout's tests are not installed
     module = importlib.import_module(f"tests.bench.{name}")
     raise typer.Exit(module.main(context.args) or 0)
 

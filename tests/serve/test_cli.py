@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,3 +86,14 @@ def test_every_argument_and_option_says_what_it_is() -> None:
         for parameter in command.params
         if not parameter.help
     ] == []
+
+
+def test_a_benchmark_runs_from_any_folder(tmp_path: Path) -> None:
+    command = Path(sys.executable).with_name("fourfold")
+    if not command.exists():
+        pytest.skip("the command is not installed")
+    done = subprocess.run(
+        [command, "bench", "retain", "--help"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "bench retain" in done.stdout
