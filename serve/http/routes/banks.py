@@ -131,6 +131,5 @@ async def bank_stats(
     bank_id: str, tenant: Reader, services: Given, refresh: bool = False
 ) -> Response:
     """Counts of a bank's contents. `refresh` is accepted: they are always new."""
-    await banks.head(services.pool, tenant, bank_id)
     held = await looking(services).look("counts", {"tenant": tenant, "bank_id": bank_id})
     return json_response(await stats.stats(services.pool, tenant, bank_id, held))
