@@ -22,7 +22,7 @@ from tests.retrieval.store.servers import database, deps
 
 pytestmark = pytest.mark.integration
 
-LONGEST_S = 1.0
+LONGEST_S = 0.5
 """Far below the seconds that such writes take; a busy machine stretches what is 20 ms on an idle
 one, and a thread that has the interpreter may wait for a processor itself."""
 
