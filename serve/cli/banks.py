@@ -68,11 +68,7 @@ def add_to(app: typer.Typer, with_pool: WithPool, fail: Any) -> None:
             file, bank = Path(bank), None  # the one argument is the folder
         if every == (bank is not None):
             raise fail("name a bank, or give --all")
-        flags = {
-            "include_data": not no_data,
-            "include_bank_config": not no_config,
-            "include_history": history,
-        }
+        flags = _included(no_data, no_config, history)
         try:
             if tenant is not None:
                 target = file or Path(".")
@@ -128,12 +124,7 @@ def add_to(app: typer.Typer, with_pool: WithPool, fail: Any) -> None:
             if merge:
                 query["document_conflict"] = conflict
             else:
-                query |= {
-                    "target_bank_id": target,
-                    "include_data": not no_data,
-                    "include_bank_config": not no_config,
-                    "include_history": history,
-                }
+                query |= {"target_bank_id": target, **_included(no_data, no_config, history)}
             with Api(url, api_key) as api:
                 made = api.upload(target, "transfer/import", file, query)
                 done = _wait(api, target, made["operation_id"])
@@ -155,12 +146,7 @@ def add_to(app: typer.Typer, with_pool: WithPool, fail: Any) -> None:
         """Copy a bank on its server; nothing is embedded again."""
         from serve.cli.client import Api, ApiError
 
-        query = {
-            "target_bank_id": target,
-            "include_data": not no_data,
-            "include_bank_config": not no_config,
-            "include_history": history,
-        }
+        query = {"target_bank_id": target, **_included(no_data, no_config, history)}
         try:
             with Api(url, api_key) as api:
                 made = api.post(bank, "clone", None, query)
@@ -231,6 +217,15 @@ def checked(unpacker: Unpacker) -> dict[str, Any]:
         "counts": dict(manifest.counts),
         "parts": len(manifest.parts),
         "vectors": manifest.vectors,
+    }
+
+
+def _included(no_data: bool, no_config: bool, history: bool) -> dict[str, bool]:
+    """What of a bank goes along, as the routes name it."""
+    return {
+        "include_data": not no_data,
+        "include_bank_config": not no_config,
+        "include_history": history,
     }
 
 
