@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from retrieval import timex, zones
 from retrieval.errors import InvalidInput
 from retrieval.ingest.entities.mentions import NAME_LIMIT, distinct
-from retrieval.ingest.extract import labels
+from retrieval.ingest.extract import dates, labels
 from retrieval.ingest.facts import ExtractedFact, Mention
 from retrieval.llm.grounding import invented_numbers
 from retrieval.llm.reading import Unreadable, json_object, list_of, text_of
@@ -126,7 +125,7 @@ class Reader:
     def _only(self, fact: ExtractedFact) -> ExtractedFact:
         """The only fact of a content that names one time happened then, whatever date it was given,
         unless its own words say when."""
-        if self._spoken(fact.text):
+        if dates.spoken(fact.text, self.timestamp):
             return fact
         start, end = self._by_grammar(self.content, fact.occurred_start, fact.occurred_end)
         return replace(fact, occurred_start=start, occurred_end=end)
@@ -160,40 +159,30 @@ class Reader:
         """The days that a relative word in the text means: dates, whatever the content's offset."""
         if self.timestamp is None:
             return end, end
-        for words, days in _RELATIVE:
+        for words, away in _RELATIVE:
             if words.search(text):
-                day = self.timestamp + timedelta(days=days)
+                day = self.timestamp + timedelta(days=away)
                 return datetime(day.year, day.month, day.day, tzinfo=UTC), end
-        spoken = self._spoken(text)
-        if len(spoken) == 1:
-            dates = self._dated(spoken[0])
-            if dates.start and dates.end and dates.end - dates.start < INFERRED:
-                return dates.start, end or _last(dates.start, dates.end)
+        window = dates.the_one(dates.spoken(text, self.timestamp))
+        if window is not None:
+            days = dates.dated(window, self.timestamp)
+            if days.start and days.end and days.end - days.start < INFERRED:
+                return days.start, end or _last(days.start, days.end)
         return end, end
-
-    def _spoken(self, text: str) -> list[Window]:
-        """The times that our own grammar reads in a text."""
-        if self.timestamp is None:
-            found = timex.explicit_dates(text, datetime.now(UTC))
-        else:
-            found = timex.find(text, self.timestamp)
-        return [*dict.fromkeys(one.window for one in found)]
-
-    def _dated(self, window: Window) -> Window:
-        """Whole days of the content's offset as dates."""
-        return zones.calendar(window, self.timestamp.tzinfo if self.timestamp else UTC)
 
     def _by_grammar(
         self, text: str, start: datetime | None, end: datetime | None
     ) -> tuple[datetime | None, datetime | None]:
         """Where the text holds exactly one time that our own grammar reads, and the given one lies
         outside it, the grammar wins."""
-        spoken = self._spoken(text) if start is not None else []
-        if start is None or len(spoken) != 1:
+        if start is None:
             return start, end
-        instants, dates = spoken[0], self._dated(spoken[0])
-        first, last = dates.start, dates.end
-        if first is None or last is None or _holds(instants, start) or _holds(dates, start):
+        window = dates.the_one(dates.spoken(text, self.timestamp))
+        if window is None:
+            return start, end
+        days = dates.dated(window, self.timestamp)
+        first, last = days.start, days.end
+        if first is None or last is None or _holds(window, start) or _holds(days, start):
             return start, end
         return first, _last(first, last)
 
@@ -202,8 +191,8 @@ class Reader:
         single digit may be a word of the content."""
         if self.translated:
             return
-        dates = (start, end, self.timestamp)
-        found = invented_numbers(text, [self.sources], reference_time=self.timestamp, dates=dates)
+        known = (start, end, self.timestamp)
+        found = invented_numbers(text, [self.sources], reference_time=self.timestamp, dates=known)
         if wrong := sorted(number for number in found if len(number) > 1):
             raise Unreadable(f"says {wrong[0]}, which the content does not")
 

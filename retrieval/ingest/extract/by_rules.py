@@ -13,10 +13,10 @@ from datetime import datetime
 
 import orjson
 
-from retrieval import timex, zones
 from retrieval.ingest.documents.chunking import chunk as cut
 from retrieval.ingest.entities import naming
 from retrieval.ingest.entities.mentions import distinct
+from retrieval.ingest.extract import dates
 from retrieval.ingest.extract.by_model import Chunk, Job, Outcome
 from retrieval.ingest.facts import ExtractedFact, Mention
 from retrieval.types import FactType
@@ -95,9 +95,9 @@ def _fact(
 ) -> ExtractedFact:
     start = end = None
     if timestamp is not None:
-        windows = {one.window for one in timex.find(sentence, timestamp)}
-        if len(windows) == 1:
-            window = zones.calendar(windows.pop(), timestamp.tzinfo)
+        window = dates.the_one(dates.spoken(sentence, timestamp))
+        if window is not None:
+            window = dates.dated(window, timestamp)
             start, end = window.start, window.end
     own = speaker.casefold() in ("assistant", narrator.casefold()) if speaker else bool(narrator)
     names = [*([speaker] if speaker and speaker.casefold() not in ("user", "assistant") else []),

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
-from retrieval import timex, zones
+from retrieval import timex
 from retrieval.ingest.entities import naming
 from retrieval.ingest.entities.mentions import distinct
+from retrieval.ingest.extract import dates
 from retrieval.ingest.extract.by_model import Chunk, Job, Outcome
 from retrieval.ingest.extract.section import Section
 from retrieval.ingest.facts import ExtractedFact, Mention
@@ -101,10 +102,10 @@ def _dated(
     """The one date or period that the chunk names in full; none if it names several."""
     if not settings.retain_date_text or section.timestamp is None:
         return None, None
-    found = {e.window for e in timex.explicit_dates(chunk, section.timestamp)}
-    if len(found) != 1:
+    window = dates.the_one(timex.explicit_dates(chunk, section.timestamp))
+    if window is None:
         return None, None
-    window = zones.calendar(found.pop(), section.timestamp.tzinfo)
+    window = dates.dated(window, section.timestamp)
     return window.start, window.end
 
 
