@@ -227,9 +227,13 @@ async def test_what_goes_wrong_at_hosted_embedders(provider: str) -> None:
         wrong = build_embedder(EmbedderSettings(provider=provider, url=server.url, api_key="no"))
         with pytest.raises(RemoteError, match="401 invalid api token"):
             await wrong.start()
-        elsewhere = EmbedderSettings(provider=provider, url=f"{server.url}/x", api_key=KEY)
+        await wrong.close()
+        elsewhere = build_embedder(
+            EmbedderSettings(provider=provider, url=f"{server.url}/x", api_key=KEY)
+        )
         with pytest.raises(RemoteError, match="no route"):
-            await build_embedder(elsewhere).start()
+            await elsewhere.start()
+        await elsewhere.close()
         right = build_embedder(EmbedderSettings(provider=provider, url=server.url, api_key=KEY))
         await right.start()
         server.failures = [400]
