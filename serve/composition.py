@@ -25,6 +25,7 @@ from retrieval.ingest.context import WriteContext
 from retrieval.ingest.extract.by_batch import BatchExtractor
 from retrieval.ingest.operations.worker import HANDLERS, SLOTS, Worker
 from retrieval.keyword.analysers import analyser_of
+from retrieval.lifecycle.transfer import jobs
 from retrieval.maintenance.upkeep import Upkeep, UpkeepSettings
 from retrieval.mental import schedule
 from retrieval.mental.by_reflect import ReflectWriter, StoredDirectives, StoredModels
@@ -44,7 +45,6 @@ from retrieval.store.database.pool import Connection, Pool
 from retrieval.store.heads import BankHead
 from retrieval.store.refreshes import REFRESH
 from retrieval.store.turns import Line
-from retrieval.transfer import jobs
 from retrieval.types import RecallQuery
 from serve.admission.controller import AdmissionController
 from serve.admission.membership import Membership

@@ -8,14 +8,14 @@ from typing import Any
 
 from retrieval.consolidation import preview
 from retrieval.consolidation.deps import ConsolidationDeps
-from retrieval.erasure import removal
-from retrieval.erasure.removal import Observations
-from retrieval.erasure.selection import Selectors
 from retrieval.ingest import curation, importing
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.entities import curation as entity_curation
 from retrieval.ingest.operations import worker
 from retrieval.ingest.retain import retain
+from retrieval.lifecycle.erasure import removal
+from retrieval.lifecycle.erasure.removal import Observations
+from retrieval.lifecycle.erasure.selection import Selectors
 from retrieval.store import backlog
 from retrieval.store.answers import Key
 

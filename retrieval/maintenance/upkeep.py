@@ -19,11 +19,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 
-from retrieval.erasure.settling import settle
 from retrieval.errors import Conflict, FourfoldError, NotFound
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.entities.curation import prune_entities
 from retrieval.keyword.backends.backend import Progress
+from retrieval.lifecycle.erasure.settling import settle
 from retrieval.maintenance import jobs
 from retrieval.maintenance.health import BankHealth, examine
 from retrieval.maintenance.reembed import reembed

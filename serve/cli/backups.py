@@ -13,9 +13,9 @@ from serve.cli.options import DEFAULT_DATA, Config, Data, WithPool
 from serve.settings import Settings, load
 
 if TYPE_CHECKING:
+    from retrieval.lifecycle.transfer.afterwards import Replay
+    from retrieval.lifecycle.transfer.backup import Backup
     from retrieval.store.database.pool import Pool
-    from retrieval.transfer.afterwards import Replay
-    from retrieval.transfer.backup import Backup
 
 File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True, help="A backup.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -40,7 +40,7 @@ def add_to(app: typer.Typer, with_pool: WithPool, with_database: Any, fail: Any)
 
         The server keeps running.
         """
-        from retrieval.transfer.backup import backup
+        from retrieval.lifecycle.transfer.backup import backup
 
         async def work(pool: Pool, settings: Settings) -> Backup:
             return await backup(pool, _dsn(settings), file)
@@ -68,7 +68,7 @@ def add_to(app: typer.Typer, with_pool: WithPool, with_database: Any, fail: Any)
         Its hash and table of contents; with --restore-to all that it holds.
         """
         from retrieval.errors import FourfoldError
-        from retrieval.transfer import backup
+        from retrieval.lifecycle.transfer import backup
 
         try:
             found = backup.verify(file)
@@ -96,8 +96,8 @@ def add_to(app: typer.Typer, with_pool: WithPool, with_database: Any, fail: Any)
 
         All of it, or nothing; no server may be running on that database.
         """
+        from retrieval.lifecycle.transfer import afterwards, backup
         from retrieval.store.database.migrate import migrate
-        from retrieval.transfer import afterwards, backup
 
         async def work(pool: Pool, settings: Settings) -> dict[str, Any]:
             found = await backup.restore(file, pool, _dsn(settings), replace=replace)
@@ -111,7 +111,7 @@ def add_to(app: typer.Typer, with_pool: WithPool, with_database: Any, fail: Any)
         as_json: AsJson = False, config: Config = None, data: Data = DEFAULT_DATA
     ) -> None:
         """Repair a database that other means restored."""
-        from retrieval.transfer import afterwards
+        from retrieval.lifecycle.transfer import afterwards
 
         replay = _replay(load(config))
         done = with_pool(config, data, lambda pool: afterwards.mend(pool, replay))
@@ -129,7 +129,7 @@ class _Backup(typer.core.TyperGroup):
 
 def _replay(settings: Settings) -> Replay | None:
     """What erases again what was erased since, by the ledger of the settings; None without one."""
-    from retrieval.erasure import ledger
+    from retrieval.lifecycle.erasure import ledger
 
     path = settings.erasure.erasure_ledger
     if path is None or not Path(path).exists():
@@ -167,9 +167,9 @@ def _restored(file: Path, dsn: str) -> dict[str, Any]:
     import asyncio
 
     from retrieval.errors import InvalidInput
+    from retrieval.lifecycle.transfer import afterwards, backup, trial
     from retrieval.store.database.migrate import migrate
     from retrieval.store.database.pool import PoolSettings, open_pool
-    from retrieval.transfer import afterwards, backup, trial
 
     async def work() -> dict[str, Any]:
         schema = backup.opened(file).schema

@@ -18,8 +18,8 @@ from retrieval.errors import InvalidInput
 from serve.cli.options import DEFAULT_DATA, DEFAULT_URL, Config, Data, Key, Url, WithPool
 
 if TYPE_CHECKING:
+    from retrieval.lifecycle.transfer.unpacking import Unpacker
     from retrieval.store.database.pool import Pool
-    from retrieval.transfer.unpacking import Unpacker
     from serve.cli.client import Api
 
 POLL_S = 0.5
@@ -113,7 +113,7 @@ def add_to(app: typer.Typer, with_pool: WithPool, fail: Any) -> None:
 
         With --merge into a bank that exists.
         """
-        from retrieval.transfer.unpacking import Unpacker
+        from retrieval.lifecycle.transfer.unpacking import Unpacker
         from serve.cli.client import Api, ApiError
 
         try:
@@ -180,7 +180,7 @@ def add_to(app: typer.Typer, with_pool: WithPool, fail: Any) -> None:
 
         Its directory, its manifest, each part.
         """
-        from retrieval.transfer.unpacking import Unpacker
+        from retrieval.lifecycle.transfer.unpacking import Unpacker
 
         try:
             unpacker = Unpacker(file)
@@ -240,7 +240,7 @@ def _banks(api: Api) -> Iterator[str]:
 
 
 def _place(bank: str, file: Path | None, every: bool) -> Path:
-    from retrieval.transfer.jobs import safe
+    from retrieval.lifecycle.transfer.jobs import safe
 
     name = f"{safe(bank)}-{hashlib.sha256(bank.encode()).hexdigest()[:8]}.zip"
     if every:
@@ -321,12 +321,12 @@ async def _from_database(
     format: str,
 ) -> list[dict[str, Any]]:
     """Archives of a tenant's banks, written straight into files."""
+    from retrieval.lifecycle.transfer.archive import Include
+    from retrieval.lifecycle.transfer.exporting import Outlet, Wanted
+    from retrieval.lifecycle.transfer.exporting import export as ours
+    from retrieval.lifecycle.transfer.hindsight.writing import export as theirs
     from retrieval.store.database.pool import read
     from retrieval.store.edge import one_of
-    from retrieval.transfer.archive import Include
-    from retrieval.transfer.exporting import Outlet, Wanted
-    from retrieval.transfer.exporting import export as ours
-    from retrieval.transfer.hindsight.writing import export as theirs
 
     make = ours if one_of(format, ("fourfold", "hindsight"), "format") == "fourfold" else theirs
     names = [bank]

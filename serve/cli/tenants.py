@@ -97,7 +97,7 @@ def _delete(commands: typer.Typer, with_pool: WithPool) -> None:
         data: Data = DEFAULT_DATA,
     ) -> None:
         """Delete a tenant and everything that it owns. Its keys stop working within 5 seconds."""
-        from retrieval.erasure.running import erase_tenant
+        from retrieval.lifecycle.erasure.running import erase_tenant
         from retrieval.store.tenants import DEFAULT_TENANT
         from serve.opening.erasure import open_ledger
         from serve.settings import load

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ray import serve
 from ray.serve.config import RequestRouterConfig
 
-from retrieval.audit.recorder import noting
+from retrieval.lifecycle.audit.recorder import noting
 from retrieval.store.audit import Entry
 from serve.cluster import autoscaling, remote, slots
 from serve.cluster.bank_router import BankRouter

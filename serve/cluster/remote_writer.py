@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from retrieval import errors
-from retrieval.audit.recorder import noted
+from retrieval.lifecycle.audit.recorder import noted
 from serve.cluster import remote
 from serve.cluster.remote import Handle, call
 

@@ -11,8 +11,8 @@ from uuid import uuid4
 from fastapi import Request
 from starlette.responses import Response
 
-from retrieval.audit import redaction
-from retrieval.audit.recorder import Recorder
+from retrieval.lifecycle.audit import redaction
+from retrieval.lifecycle.audit.recorder import Recorder
 from retrieval.store.audit import Entry
 from serve.http.services import TENANT, bearer
 

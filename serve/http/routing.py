@@ -22,9 +22,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from retrieval.audit.recorder import Recorder, noting
-from retrieval.audit.redaction import BODY_BYTES
 from retrieval.errors import FourfoldError, Overloaded
+from retrieval.lifecycle.audit.recorder import Recorder, noting
+from retrieval.lifecycle.audit.redaction import BODY_BYTES
 from retrieval.store import aliases, answers
 from retrieval.store.audit import Entry
 from serve.http import auditing, scopes, structure

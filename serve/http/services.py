@@ -10,8 +10,9 @@ from typing import Annotated, Any, Protocol
 from fastapi import Depends, Request
 from starlette.types import Scope
 
-from retrieval.audit.recorder import Recorder
 from retrieval.errors import NeedsModel, Unavailable
+from retrieval.lifecycle.audit.recorder import Recorder
+from retrieval.lifecycle.webhooks.registry import Webhooks
 from retrieval.mental.schedule import Documents
 from retrieval.pacing import Pace
 from retrieval.protocols import Embedder, Reranker
@@ -23,7 +24,6 @@ from retrieval.store.answers import Key
 from retrieval.store.database.pool import Pool
 from retrieval.store.erasure import Note
 from retrieval.store.turns import Line
-from retrieval.webhooks.registry import Webhooks
 from serve.admission.controller import AdmissionController, LimitShare
 from serve.admission.wrong_keys import WrongKeys
 from serve.http import scopes

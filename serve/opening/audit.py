@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-from retrieval.audit.recorder import AuditSettings, Recorder
+from retrieval.lifecycle.audit.recorder import AuditSettings, Recorder
 from retrieval.store.database.pool import Pool
 from serve.settings import Settings
 

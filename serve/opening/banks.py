@@ -21,8 +21,8 @@ from retrieval.bank.vectors.flat import FlatBackend, VectorBackend
 from retrieval.bank.vectors.gpu import GpuBackend
 from retrieval.bank.vectors.ivf import IvfBackend
 from retrieval.bank.vectors.partitioned import PartitionedBackend
-from retrieval.erasure.replicas import Sweeper
 from retrieval.errors import FourfoldError
+from retrieval.lifecycle.erasure.replicas import Sweeper
 from retrieval.store import banks
 from retrieval.store.database.pool import Pool
 from retrieval.store.tenants import DEFAULT_TENANT

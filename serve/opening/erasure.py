@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from retrieval.erasure.ledger import Ledger
-from retrieval.erasure.running import Eraser, handlers
 from retrieval.ingest.operations.worker import Handler
+from retrieval.lifecycle.erasure.ledger import Ledger
+from retrieval.lifecycle.erasure.running import Eraser, handlers
 from serve.settings import Settings
 
 

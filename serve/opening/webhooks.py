@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 
 from retrieval.errors import FourfoldError
+from retrieval.lifecycle.webhooks.delivery import Deliverer
+from retrieval.lifecycle.webhooks.guard import Guard
+from retrieval.lifecycle.webhooks.registry import OfAll, Webhooks
+from retrieval.lifecycle.webhooks.vault import Vault
 from retrieval.store.database.pool import Pool
-from retrieval.webhooks.delivery import Deliverer
-from retrieval.webhooks.guard import Guard
-from retrieval.webhooks.registry import OfAll, Webhooks
-from retrieval.webhooks.vault import Vault
 from serve.settings import Settings
 
 log = logging.getLogger(__name__)

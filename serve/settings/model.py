@@ -11,12 +11,12 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from retrieval.lifecycle.webhooks.guard import Guard
 from retrieval.settings import RecallSettings, ReflectSettings, RetainSettings
 from retrieval.settings.consolidation import ConsolidationSettings
 from retrieval.settings.mental import MentalSettings
 from retrieval.settings.transfer import TransferSettings
 from retrieval.store.outbox import EVENTS
-from retrieval.webhooks.guard import Guard
 from serve.settings.fields import (
     Count,
     Count64,

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from retrieval.audit.recorder import noting
 from retrieval.errors import Unavailable
+from retrieval.lifecycle.audit.recorder import noting
 from retrieval.store.audit import Entry
 from retrieval.store.database.pool import write
 from tests.serve.conftest import B, Live

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import pytest_asyncio
 
-from retrieval.erasure.running import erase_tenant
 from retrieval.errors import RateLimited
+from retrieval.lifecycle.erasure.running import erase_tenant
 from retrieval.store import limits, tenants, usage
 from retrieval.store.database.migrate import migrate
 from retrieval.store.database.pool import Pool, PoolSettings, open_pool

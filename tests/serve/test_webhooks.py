@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from retrieval.webhooks.guard import Guard
-from retrieval.webhooks.registry import Webhooks
-from retrieval.webhooks.vault import Vault
+from retrieval.lifecycle.webhooks.guard import Guard
+from retrieval.lifecycle.webhooks.registry import Webhooks
+from retrieval.lifecycle.webhooks.vault import Vault
 from tests.serve.conftest import B, Live
 from tests.serve.test_mental_models import ask, ended
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from retrieval.erasure import running
+from retrieval.lifecycle.erasure import running
 from serve.http.errors import json_response
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router

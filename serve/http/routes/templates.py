@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
-from retrieval.transfer import templates
+from retrieval.lifecycle.transfer import templates
 from serve.http.errors import json_response
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router

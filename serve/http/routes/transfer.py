@@ -10,12 +10,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from retrieval.errors import InvalidInput, NotFound
+from retrieval.lifecycle.transfer import jobs
+from retrieval.lifecycle.transfer.archive import Include
+from retrieval.lifecycle.transfer.exporting import Wanted
+from retrieval.lifecycle.transfer.jobs import Asked
 from retrieval.store import stored_files as files
 from retrieval.store.edge import one_of
-from retrieval.transfer import jobs
-from retrieval.transfer.archive import Include
-from retrieval.transfer.exporting import Wanted
-from retrieval.transfer.jobs import Asked
 from serve.http.downloads import Download, answer, named
 from serve.http.errors import json_response
 from serve.http.routes.recall import BANK

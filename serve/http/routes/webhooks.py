@@ -8,7 +8,7 @@ from fastapi import Query
 from starlette.responses import Response
 
 from retrieval.errors import NotFound
-from retrieval.webhooks import registry
+from retrieval.lifecycle.webhooks import registry
 from serve.http.errors import json_response
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router

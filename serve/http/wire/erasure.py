@@ -8,7 +8,7 @@ from uuid import UUID
 import orjson
 from pydantic import AfterValidator, Field, model_validator
 
-from retrieval.erasure.selection import Selectors
+from retrieval.lifecycle.erasure.selection import Selectors
 from serve.http.wire.common import Body, Tag
 
 MOST = 10_000

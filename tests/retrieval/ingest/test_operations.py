@@ -13,17 +13,17 @@ from uuid import uuid4
 import pytest
 
 from retrieval.consolidation import queue
-from retrieval.erasure import running
 from retrieval.errors import Conflict, InvalidInput
 from retrieval.ingest import curation
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.operations import worker
 from retrieval.ingest.operations.isolation import Child, Died
+from retrieval.lifecycle.erasure import running
+from retrieval.lifecycle.transfer import jobs
 from retrieval.settings.transfer import TransferSettings
 from retrieval.store import banks, documents, memories, operation_views, operations, payloads
 from retrieval.store.database.pool import Pool
 from retrieval.store.refreshes import REFRESH
-from retrieval.transfer import jobs
 from tests.retrieval.store.servers import HashEmbedder, database, deps, server
 
 pytestmark = pytest.mark.integration
@@ -63,7 +63,7 @@ import asyncio, os, signal, sys
 from retrieval.ingest import retain
 from retrieval.ingest.operations import worker
 from retrieval.store.database.pool import PoolSettings, open_pool
-from retrieval.transfer import jobs
+from retrieval.lifecycle.transfer import jobs
 from tests.retrieval.store.servers import HashEmbedder, deps
 
 class Deadly(HashEmbedder):
