@@ -67,7 +67,7 @@ class BadEncoding(errors.FourfoldError):
 
 
 class Misdirected(errors.FourfoldError):
-    """The request is for a host that is not this server (421)."""
+    """The request is for a host that is not this server (403)."""
 
 
 class HeadersTooLarge(errors.FourfoldError):
@@ -82,6 +82,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (BadEncoding, 400),
     (Unauthorized, 401),
     (ForeignOrigin, 403),
+    (Misdirected, 403),
     (scopes.Forbidden, 403),
     (errors.NotFound, 404),
     (SlowBody, 408),
@@ -89,7 +90,6 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (LengthRequired, 411),
     (TooLarge, 413),
     (UnsupportedEncoding, 415),
-    (Misdirected, 421),
     (HeadersTooLarge, 431),
     (errors.RateLimited, 429),
     (errors.ModelRefused, 422),

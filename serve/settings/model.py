@@ -79,7 +79,7 @@ class Server(Section):
     tenant may hold as many bytes as are left free, and is asked to come again (503) beyond."""
     allowed_hosts: Listed = ()
     """Without required keys, names under which the server may be asked beside its addresses and
-    localhost: `host`, `.domain` for all of a domain, `*` for any; with commas. Others get 421."""
+    localhost: `host`, `.domain` for all of a domain, `*` for any; with commas. Others get 403."""
     cors_origins: Listed = ()
     """Origins such as https://app.example.org whose pages may use the API, `*` for all; with
     commas. Empty: none."""
