@@ -23,7 +23,7 @@ _FENCE = re.compile(r"```[\w-]*[ \t]*\r?\n(.*?)(?:\r?\n```|\Z)", re.DOTALL)
 
 
 class Unreadable(ValueError):
-    """There is not JSON of the wanted kind in a text; str() says what is wrong, for the model."""
+    """There is no JSON of the wanted kind in a text; str() says what is wrong, for the model."""
 
 
 def thoughtless(text: str) -> str:
@@ -51,7 +51,7 @@ def _value(text: str) -> Any:
             continue
     start = min((at for at in (text.find("{"), text.find("[")) if at >= 0), default=-1)
     if start < 0:
-        raise Unreadable("there is not a JSON object in the answer")
+        raise Unreadable("there is no JSON object in the answer")
     rest = text[start:]
     if len(rest) > REPAIRED_BYTES:
         raise Unreadable("the answer is not valid JSON, and too long to repair")

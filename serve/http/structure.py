@@ -113,7 +113,7 @@ class _Pieces:
     """Parses parts of a text, none of them longer than a piece if it can be cut.
 
     Cuts are made at commas between the entries of a list or the members of an object. Each part is
-    then parsed as a list or object of its own, so what is not JSON as a whole is none in parts.
+    then parsed as a list or object of its own, so what is not JSON as a whole is not JSON in parts.
     """
 
     text: bytes
