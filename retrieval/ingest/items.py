@@ -106,7 +106,8 @@ def _item(
     if mode not in (None, "replace", "append"):
         raise fail(f"{where}.update_mode", "must be replace or append")
     if mode == "append" and document_id is None:
-        raise InvalidInput(f"{where}.document_id: is needed to append to a document", "document_id")
+        path = f"{where}.document_id"
+        raise InvalidInput(f"{path}: is needed to append to a document", path, together=True)
     time = item.get("timestamp")
     dated = time is not None and not (isinstance(time, str) and not time.strip())
     resolve = item.get("resolve_entities")

@@ -178,7 +178,7 @@ def wrong_at(top: str, *before: str) -> Iterator[None]:
     except errors.TooMuch:
         raise
     except errors.InvalidInput as error:
-        if error.field is None or not error.field.startswith(f"{top}["):
+        if error.together or error.field is None or not error.field.startswith(f"{top}["):
             raise
         place = [
             int(part[1:-1]) if part[0] == "[" else part
