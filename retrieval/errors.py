@@ -45,9 +45,14 @@ def _restored(kind: type[FourfoldError], args: tuple[Any, ...]) -> FourfoldError
 
 
 class InvalidInput(FourfoldError):
-    def __init__(self, message: str, field: str | None = None) -> None:
+    """`together`: each field is right by itself, and this one is wrong beside the others."""
+
+    together = False  # what a program of before sends does not have it
+
+    def __init__(self, message: str, field: str | None = None, *, together: bool = False) -> None:
         super().__init__(message)
         self.field = field
+        self.together = together
 
 
 class TooMuch(InvalidInput):

@@ -218,7 +218,7 @@ class Include:
 @message
 @dataclass(frozen=True, slots=True)
 class RecallQuery:
-    """One validated recall. `now` is the anchor of relative time and recency.
+    """One validated recall. `now` is the reference time of relative times and recency.
 
     Times given without an offset are naive until `zones.settled` places them: in `timezone` (an
     IANA name), else in the bank's. `from_clock`: no time was given, `now` is the clock's.

@@ -310,7 +310,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
         "write": services.write_admission,
         "read": services.read_admission,
     }
-    reports.doors(there, stack)
+    reports.controllers(there, stack)
     return services
 
 

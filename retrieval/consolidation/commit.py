@@ -435,7 +435,7 @@ async def _join(change: Change, gone: Sequence[tuple[UUID, UUID]]) -> None:
     rows = await connection.fetch(
         "delete from memory_units where bank = $1 and id = any($2) returning ordinal", bank, old
     )
-    change.bury(row["ordinal"] for row in rows)
+    change.tombstone(row["ordinal"] for row in rows)
 
 
 def _written(

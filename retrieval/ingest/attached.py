@@ -47,7 +47,7 @@ def unfold(blocks: Sequence[Any], where: str, longest: int) -> tuple[str, tuple[
         path = f"{where}.content[{i}]"
         kind = block.get("type") if isinstance(block, Mapping) else None
         if kind == "text":
-            texts.append(fields.text(block.get("text"), f"{path}.text", longest))
+            texts.append(_text(block.get("text"), f"{path}.text", longest))
         elif kind == "image" or kind == "file":
             one = _attached(kind, block, path)
             found.setdefault(one.id, one)
@@ -63,6 +63,12 @@ def unfold(blocks: Sequence[Any], where: str, longest: int) -> tuple[str, tuple[
             " are not read",
         )
     return "\n".join(texts), tuple(found.values())
+
+
+def _text(value: Any, path: str, longest: int) -> str:
+    if not isinstance(value, str):
+        raise fail(path, "must be a string")
+    return fields.short(value, path, longest)
 
 
 def _attached(kind: Kind, block: Mapping[str, Any], path: str) -> Attachment:

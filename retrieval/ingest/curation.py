@@ -65,10 +65,7 @@ async def patch_memory(
 
     async def look(connection: Connection) -> Stored:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
-        found = await stored.load(connection, bank, [id])
-        if not found:
-            raise NotFound(f"there is no memory {id}")
-        return found[0]
+        return await _one(connection, bank, id)
 
     for _ in range(_ATTEMPTS):
         before = await read(deps.pool, look)
@@ -154,6 +151,13 @@ def _edited(fact: Fact, wanted: Mapping[str, Any], resolve: bool) -> Fact:
     return edited
 
 
+async def _one(connection: Connection, bank: int, id: UUID) -> Stored:
+    found = await stored.load(connection, bank, [id])
+    if not found:
+        raise NotFound(f"there is no memory {id}")
+    return found[0]
+
+
 async def delete_memory(
     deps: WriteContext, tenant: str, bank_id: str, memory_id: str
 ) -> dict[str, Any]:
@@ -161,11 +165,9 @@ async def delete_memory(
     id = as_uuid(memory_id, "memory_id")
 
     async def work(change: Change) -> int:
-        found = await stored.load(change.connection, change.bank, [id])
-        if not found:
-            raise NotFound(f"there is no memory {id}")
+        found = await _one(change.connection, change.bank, id)
         count = await _end(change, [id])
-        await _note(change, found[0].fact, "fact_deleted", removed=1)
+        await _note(change, found.fact, "fact_deleted", removed=1)
         return count
 
     count = await write(deps, tenant, bank_id, work)
@@ -195,11 +197,9 @@ async def delete_derived(
     id = as_uuid(memory_id, "memory_id")
 
     async def work(change: Change) -> int:
-        found = await stored.load(change.connection, change.bank, [id])
-        if not found:
-            raise NotFound(f"there is no memory {id}")
+        found = await _one(change.connection, change.bank, id)
         count = await change.remove_derived([id])
-        await _note(change, found[0].fact, "observations_cleared")
+        await _note(change, found.fact, "observations_cleared")
         return count
 
     return {"success": True, "deleted_count": await write(deps, tenant, bank_id, work)}

@@ -49,7 +49,7 @@ def text(value: Any, path: str, limit: int = TEXT_LIMIT) -> str:
     """A string with something in it besides white space."""
     if not isinstance(value, str):
         raise fail(path, "must be a string")
-    found = _short(clean(value), path, limit)
+    found = short(clean(value), path, limit)
     if not found.strip():
         raise fail(path, "must not be blank")
     return found
@@ -61,11 +61,12 @@ def optional_text(value: Any, path: str, limit: int) -> str | None:
         return None
     if not isinstance(value, str):
         raise fail(path, "must be a string or null")
-    found = _short(clean(value), path, limit)
+    found = short(clean(value), path, limit)
     return found if found.strip() else None
 
 
-def _short(value: str, path: str, limit: int) -> str:
+def short(value: str, path: str, limit: int) -> str:
+    """The text; TooMuch where it is longer than `limit`."""
     if len(value) > limit:
         raise too_much(path, f"has {len(value)} characters, at most {limit} are allowed")
     return value

@@ -1,4 +1,8 @@
-"""The items of a retain, checked."""
+"""The items of a retain, read: the one place that checks what an item says.
+
+What comes over HTTP, from an agent's tool, with a file, out of a queued operation or out of a
+stored document gets here as it was sent.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from retrieval.ingest import fields
 from retrieval.ingest.attached import kept_file, unfold
 from retrieval.ingest.extract.section import Section
 from retrieval.ingest.fields import fail
+from retrieval.ingest.scopes import check_combinations
 from retrieval.store.attachments import Attachment
 
 CONTENT_LIMIT = 5_000_000  # characters of one item
@@ -88,7 +93,8 @@ def _item(
     now: datetime,
     longest: int,
 ) -> Item:
-    given = item.get("content")
+    if (given := item.get("content")) is None:
+        raise fail(f"{where}.content", "is missing")
     attached: tuple[Attachment, ...] = ()
     if isinstance(given, list):
         given, attached = unfold(given, where, longest)
@@ -100,21 +106,23 @@ def _item(
     if mode not in (None, "replace", "append"):
         raise fail(f"{where}.update_mode", "must be replace or append")
     if mode == "append" and document_id is None:
-        raise fail(f"{where}.document_id", "is needed to append to a document")
+        path = f"{where}.document_id"
+        raise InvalidInput(f"{path}: is needed to append to a document", path, together=True)
     time = item.get("timestamp")
-    dated = time is not None and time != ""
+    dated = time is not None and not (isinstance(time, str) and not time.strip())
     resolve = item.get("resolve_entities")
-    if resolve not in (None, True, False):
+    if not isinstance(resolve, bool | None):
         raise fail(f"{where}.resolve_entities", "must be true or false")
+    tags = tuple(dict.fromkeys((*_tags(item.get("tags"), f"{where}.tags"), *common)))
+    scopes = fields.scopes(item.get("observation_scopes"), f"{where}.observation_scopes")
+    check_combinations(scopes, tags, f"{where}.observation_scopes")
     section = Section(
         timestamp=fields.local_time(time, f"{where}.timestamp") if dated else now,
         context=fields.optional_text(item.get("context"), f"{where}.context", fields.CONTEXT_LIMIT),
         mentions=fields.mentions(item.get("entities"), f"{where}.entities", resolve is not False),
-        tags=tuple(dict.fromkeys((*_tags(item.get("tags"), f"{where}.tags"), *common))),
+        tags=tags,
         metadata=fields.metadata(item.get("metadata"), f"{where}.metadata"),
-        observation_scopes=fields.scopes(
-            item.get("observation_scopes"), f"{where}.observation_scopes"
-        ),
+        observation_scopes=scopes,
         assumed=not dated,
     )
     strategy = fields.optional_text(item.get("strategy"), f"{where}.strategy", fields.TAG_LIMIT)

@@ -23,7 +23,7 @@ from retrieval.ingest.extract.by_model import Chunk, Job
 from retrieval.ingest.extract.extraction import Extraction
 from retrieval.ingest.facts import Fact, Link, new_ids
 from retrieval.ingest.importing import settings_of
-from retrieval.ingest.items import CONTENT_LIMIT, DOCUMENT_LIMIT, Item, parse, placed
+from retrieval.ingest.items import CONTENT_LIMIT, Item, parse, placed
 from retrieval.ingest.write import stored as stored_facts
 from retrieval.ingest.write.enrich import prepare, together
 from retrieval.ingest.write.transaction import Change, write
@@ -47,7 +47,10 @@ cost (retrieval.ingest.extract.by_model.Outcome.metadata)."""
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """On whose behalf a retain is done; see there."""
+    """On whose behalf a retain is done. `also` runs inside its transaction; `operation`: the id of
+    the operation that it is. With `key` the usage is kept as the answer, and nothing is done where
+    there is one. Both times on time.monotonic()'s clock: until when to wait for others who write
+    the same documents, and for extraction."""
 
     also: Also | None = None
     operation: UUID | None = None
@@ -65,40 +68,45 @@ async def retain(
     document_tags: Sequence[str] | None = None,
     now: datetime | None = None,
     also: Also | None = None,
-    anew: Reprocess | None = None,
     operation: UUID | None = None,
     key: Key | None = None,
     deadline: float | None = None,
     until: float | None = None,
     longest: int = CONTENT_LIMIT,
 ) -> dict[str, int]:
-    """Stores the items and returns the tokens that extraction cost.
+    """Reads the items and stores them, as `store` does.
 
-    The bank is made if there is none. InvalidInput names the item and the field; then nothing
-    has changed. `now` is the time of items without one. `also` runs inside the same transaction;
-    `operation` is the id of the operation that this is. With `key` the usage is kept as the answer,
-    and nothing is done where there is one. Conflict if others write one of the documents until
-    `deadline` (time.monotonic()); with `anew` also if the document was changed since.
-    DeadlineExceeded where extraction is not done by `until`, on the same clock; None: as long as
-    the settings allow. `longest`: characters of one item.
+    InvalidInput names the item and the field; then nothing has changed. `now` is the time of items
+    without one. DeadlineExceeded where extraction is not done by `until` (time.monotonic()); None:
+    as long as the settings allow. `longest`: characters of one item.
     """
     banks.check_id(bank_id)
     last = time.monotonic() + deps.settings.retain_wall_timeout_s
     errand = Errand(also, operation, key, deadline, last if until is None else min(last, until))
-    checked = await deps.run(
-        parse,
-        items,
-        document_tags,
-        now or deps.clock(),
-        deps.settings.retain_max_items,
-        DOCUMENT_LIMIT if anew else longest,
-    )
+    most = deps.settings.retain_max_items
+    checked = await deps.run(parse, items, document_tags, now or deps.clock(), most, longest)
+    return await store(deps, tenant, bank_id, checked, errand)
+
+
+async def store(
+    deps: WriteContext,
+    tenant: str,
+    bank_id: str,
+    items: Sequence[Item],
+    errand: Errand,
+    anew: Reprocess | None = None,
+) -> dict[str, int]:
+    """Stores the items; the tokens that extraction cost. The bank is made if there is none.
+
+    Conflict if others write one of the documents until `errand.deadline`; with `anew` also if the
+    document was changed since.
+    """
 
     async def work() -> dict[str, Any]:
-        named = [item.document_id for item in checked if item.named]
+        named = [item.document_id for item in items if item.named]
         async with deps.documents.of(deps.pool, tenant, bank_id, named, errand.deadline):
-            with held_off(len(checked)):
-                return await _retain(deps, tenant, bank_id, checked, errand, anew)
+            with held_off(len(items)):
+                return await _retain(deps, tenant, bank_id, items, errand, anew)
 
     return await answers.once(deps.pool, tenant, bank_id, errand.key, work)
 

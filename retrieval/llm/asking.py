@@ -91,7 +91,7 @@ class Asker:
         for question in range(questions):
             answer = await self.chat(asked, max_tokens=max_tokens, schema=schema)
             try:
-                # In a thread: mending a long answer that is no JSON takes long.
+                # In a thread: mending a long answer that is not JSON takes long.
                 return await asyncio.to_thread(read, answer.text, question == questions - 1)
             except Unreadable as error:
                 problem = str(error)

@@ -141,7 +141,7 @@ class Upkeep:
             try:
                 await self.round()
             except FourfoldError as error:
-                log.warning("upkeep is held up: %s", error)
+                log.warning("upkeep is paused: %s", error)
             except Exception:
                 log.exception("upkeep failed")
             await asyncio.sleep(max(0.0, self._settings.period_s - (time.monotonic() - begin)))

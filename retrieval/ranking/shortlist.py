@@ -33,7 +33,7 @@ class Question:
 @message
 @dataclass(frozen=True, slots=True)
 class EventFound:
-    """The memory that an event-anchored window ("after the outage") was taken from."""
+    """The memory that a window beside an event ("after the outage") was taken from."""
 
     phrase: str
     relation: str

@@ -114,7 +114,7 @@ async def store(
             bank, operation, one.id,
         )  # fmt: skip
         if moved == "INSERT 0 0" and one.byte_size:
-            raise InvalidInput("the file is kept no more: send it again")
+            raise InvalidInput("the file is no longer kept: send it again")
         return
     data = one.data if isinstance(one.data, bytes) else await asyncio.to_thread(one.data)
     for part, begin in enumerate(range(0, len(data), PART_BYTES)):

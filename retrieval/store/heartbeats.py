@@ -6,8 +6,11 @@ from uuid import UUID
 
 from retrieval.store.database.pool import Connection, Pool, write
 
+INGRESS = "door"
+"""The role of processes that let requests in, by the name that it has always had in the table."""
 
-async def beat(pool: Pool, id: UUID, fresh_s: float, role: str = "door") -> tuple[int, int]:
+
+async def beat(pool: Pool, id: UUID, fresh_s: float, role: str = INGRESS) -> tuple[int, int]:
     """Says that the process `id` is there, for `fresh_s` seconds; (its rank from 0, how many there
     are) among those of its role.
 

@@ -14,8 +14,8 @@ KEPT_DAYS = 2
 
 @dataclass(slots=True)
 class Usage:
-    """`refused` ended at a door; `degraded` are recalls that lacked a part; `busy_ms` is time
-    inside doors."""
+    """`refused` were not admitted; `degraded` are recalls that lacked a part; `busy_ms` is time
+    in requests that were admitted."""
 
     recalls: int = 0
     writes: int = 0
@@ -48,7 +48,7 @@ async def forget(pool: Pool) -> None:
 
 
 async def loudest(pool: Pool, minutes: float = 10.0, count: int = 10) -> list[tuple[str, Usage]]:
-    """The tenants with most time inside doors lately, the first first."""
+    """The tenants with most time in requests lately, the most first."""
 
     async def find(connection: Connection) -> list[tuple[str, Usage]]:
         rows = await connection.fetch(_LOUDEST, minutes, count)

@@ -46,7 +46,6 @@ _SCRIPT_OF = {
     "tamil": "tamil",
 }  # fmt: skip
 
-ENGLISH = "english"
 NONE = "none"
 AUTO = "auto"
 

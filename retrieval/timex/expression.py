@@ -45,7 +45,7 @@ class TimeExpression:
     rule: the name of the rule that read it, for traces.
     confidence: 0-1; 1 for an explicit date, less the more was assumed.
     granularity: the finest unit that was named: hour, day, week, month, quarter, year ...
-    explicit: named in full, year and all, so that the anchor does not matter.
+    explicit: named in full, year and all, so that the reference time does not matter.
     maybe_name: one word with nothing beside it that makes it a time; where somebody is known who is
         called so, it is a name.
     """

@@ -36,7 +36,7 @@ class Membership:
         pool: Pool,
         beat_s: float = BEAT_S,
         fresh_s: float = FRESH_S,
-        role: str = "door",
+        role: str = heartbeats.INGRESS,
     ) -> None:
         """`role`: those of one role are counted together."""
         self._pool = pool

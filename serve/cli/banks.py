@@ -296,7 +296,7 @@ def _download(api: Api, bank: str, file: Path, query: Mapping[str, Any]) -> dict
         except ApiError:
             if attempt:
                 raise
-            result = None  # it is kept no more: make another
+            result = None  # it is no longer kept: make another
     digest = hashlib.sha256()
     with part.open("rb") as written:
         while block := written.read(_BLOCK):

@@ -135,10 +135,10 @@ def shown(before: Series, now: Series, seconds: float) -> list[str]:
             f" {ended[0]:8.1f} {ended[1]:6.1f} {ended[2]:6.1f}"
         )
     lines.append("")
-    for door in look.values("fourfold_admission_running", "controller"):
-        running = look.total("fourfold_admission_running", controller=door)
-        waiting = look.total("fourfold_admission_waiting", controller=door)
-        lines.append(f"{door + ' door':12} {running:.0f} running, {waiting:.0f} in line")
+    for name in look.values("fourfold_admission_running", "controller"):
+        running = look.total("fourfold_admission_running", controller=name)
+        waiting = look.total("fourfold_admission_waiting", controller=name)
+        lines.append(f"{name + ' admission':16} {running:.0f} running, {waiting:.0f} in line")
     hits = look.rate("fourfold_banks_events_total", event="hit")
     misses = look.rate("fourfold_banks_events_total", event="miss")
     opened = hits + misses

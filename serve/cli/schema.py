@@ -34,7 +34,7 @@ def add_to(
     ) -> None:
         """Bring the database's schema up to date.
 
-        Run it before the new version is started; servers of the version before go on meanwhile.
+        Run it before starting the new version; servers of the old version keep working.
         """
         from retrieval.errors import FourfoldError
         from serve.cli import launcher
@@ -61,7 +61,7 @@ def add_to(
         from retrieval.store import epoch as stored
 
         name = with_pool(config, data, stored.renew)
-        typer.echo(f"epoch {name}: replicas load banks anew as they are asked for")
+        typer.echo(f"epoch {name}: replicas reload each bank when it is next used")
 
 
 async def _missing(settings: Settings, to: int | None) -> list[str]:
@@ -83,4 +83,4 @@ async def _missing(settings: Settings, to: int | None) -> list[str]:
 def _bears(oldest: int | None) -> str:
     if oldest is None:
         return "older programs stop: no way back but a restore"
-    return f"programs from {oldest:04d} on go on"
+    return f"programs from {oldest:04d} on keep working"

@@ -20,7 +20,7 @@ busy; tokens of a call, the mean and the largest lately."""
 BUSY = "busy_loop_share"
 """Share of time in which the event loop of a process had something to do."""
 LINE_S = "line_seconds"
-"""For how long requests have been standing in line at a door."""
+"""For how long requests have been waiting for admission."""
 WANTED, BUDGET = "wanted_bytes", "budget_bytes"
 """Bytes of banks that a replica holds, and of those that it lately missed for want of room; what
 it may hold."""
@@ -76,7 +76,7 @@ def needed_by_work(work: Work, replicas: int, drain_s: float) -> int:
 
 
 def needed_by_loops(busy: float, line_s: float, replicas: int) -> int:
-    """`busy` is the sum of the loops' shares. A line at a door for a while calls for one more."""
+    """`busy` is the sum of the loops' shares. A lasting line for admission calls for one more."""
     wanted = max(1, math.ceil(round(busy / COMFORTABLE_LOOP, 6)))
     return max(wanted, replicas + 1) if line_s >= LINE_LIMIT_S else wanted
 

@@ -80,5 +80,5 @@ class Evener:
             return False
         stored = {str(slot): part for slot, part in told.items()}
         await hot_settings.put(self._pool, SHARES, {STAGE: stored})
-        log.info("the shares of %d slots were told anew", len(slots))
+        log.info("the shares of %d slots were updated", len(slots))
         return True

@@ -1,6 +1,6 @@
 """What each stage is told of the settings: the sections that it reads, and no secret.
 
-Serve starts a stage's replicas anew when what they are told changes. So a limit at the door is not
+Serve starts a stage's replicas anew when what they are told changes. So a limit of admission is not
 told to the stages behind it, how many replicas a stage has is told to none, and its CPUs only to
 where its threads are.
 """
@@ -24,7 +24,7 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
 }
 _MODELS = ("embedder", "reranker")
 _LIMITS = ("embed_wait_s", "rerank_wait_s", "write_max_concurrent")
-"""Of the limits, those that hold behind the door."""
+"""Of the limits, those that hold behind admission."""
 
 
 def portion(tree: Mapping[str, Any], stage: str) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class Activity:
         self._last.append(Finished(now, tenant, bank_id, total, stages, results, degraded))
 
     def refused(self, tenant: str) -> None:
-        """A recall that ended at the door."""
+        """A recall that was not admitted."""
         if len(self._refused) < 10_000 or tenant in self._refused:
             self._refused[tenant] += 1
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import orjson
@@ -165,6 +167,27 @@ _ALWAYS = {
     413: {"Connection": "close"},
     415: {"Accept-Encoding": "gzip, deflate"},
 }
+
+
+@contextmanager
+def wrong_at(top: str, *before: str) -> Iterator[None]:
+    """What is wrong with an entry of the list `top` of a body, as whoever stores the entries says,
+    is answered as what is wrong with the body: 422, with its place behind `before`."""
+    try:
+        yield
+    except errors.TooMuch:
+        raise
+    except errors.InvalidInput as error:
+        if error.together or error.field is None or not error.field.startswith(f"{top}["):
+            raise
+        place = [
+            int(part[1:-1]) if part[0] == "[" else part
+            for part in re.findall(r"\[\d+\]|[^.\[\]]+", error.field)
+        ]
+        said = str(error).removeprefix(f"{error.field}: ")
+        raise RequestValidationError(
+            [{"type": "value_error", "loc": (*before, *place), "msg": said}]
+        ) from None
 
 
 def problems(found: Sequence[Any]) -> Response:

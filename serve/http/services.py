@@ -195,7 +195,7 @@ class Services:
     hot: HotSettings | None = None
     """Settings that change while this process runs."""
     share: Callable[[], LimitShare] = LimitShare
-    """This process among those with a door."""
+    """This process among those that let requests in."""
     parts: tuple[Any, ...] = ()
     """Models that run in this process; each has `check_health`."""
     wrong_keys: WrongKeys = field(default_factory=lambda: WrongKeys(0))

@@ -55,7 +55,7 @@ class _Outline:
 
 def loads(text: bytes, bounds: Bounds) -> Any:
     """What a JSON text says. TooMuch where it goes beyond the bounds, which any bytes can: what is
-    no JSON is measured as if it were. orjson.JSONDecodeError where it is no JSON.
+    no JSON is measured as if it were. orjson.JSONDecodeError where it is not JSON.
 
     Best called in a thread where the text is long.
     """
@@ -113,7 +113,7 @@ class _Pieces:
     """Parses parts of a text, none of them longer than a piece if it can be cut.
 
     Cuts are made at commas between the entries of a list or the members of an object. Each part is
-    then parsed as a list or object of its own, so what is no JSON as a whole is none in parts.
+    then parsed as a list or object of its own, so what is not JSON as a whole is not JSON in parts.
     """
 
     text: bytes

@@ -71,7 +71,7 @@ class Bridge:
     async def take(self, given: SessionMessage | Exception) -> None:
         """One message from the client; its answer is sent when it is there."""
         if isinstance(given, Exception):
-            await self._fail(None, types.PARSE_ERROR, "the line is no JSON-RPC message")
+            await self._fail(None, types.PARSE_ERROR, "the line is not a JSON-RPC message")
             return
         message = given.message
         if isinstance(message, types.JSONRPCRequest):

@@ -160,11 +160,12 @@ def _check(body: bytes) -> None:
     except structure.TooMuch as error:
         raise _Malformed(400, f"the message {error}") from None
     except orjson.JSONDecodeError as error:
-        raise _Malformed(400, f"the message is no JSON: {error}") from None
+        raise _Malformed(400, f"the message is not JSON: {error}") from None
     asks = isinstance(found, dict) and isinstance(found.get("method"), str)
     if not asks or not isinstance(found.get("id", 0), str | int):
         raise _Malformed(
-            400, "the message is no JSON-RPC request: one object with `jsonrpc`, `id` and `method`"
+            400,
+            "the message is not a JSON-RPC request: one object with `jsonrpc`, `id` and `method`",
         )
 
 

@@ -43,7 +43,7 @@ def _sized(
     hot: HotSettings | None,
     counting: Counting | None,
 ) -> AdmissionController:
-    """The controller of a door, which at any time has the size that the settings say."""
+    """A controller that at any time has the size that the settings say."""
     most, line = f"{name}_max_concurrent", f"{name}_queue_max"
     counting = counting or Counting()
     controller = AdmissionController(

@@ -21,7 +21,7 @@ END_S = 2.0
 TENANTS_MAX = 10_000
 OTHERS = "(others)"
 """Stands for those beyond TENANTS_MAX in a minute."""
-DOORS = {"recall": "recalls", "write": "writes", "read": "reads"}
+OPERATIONS = {"recall": "recalls", "write": "writes", "read": "reads"}
 
 
 class Counting:
@@ -38,9 +38,9 @@ class Counting:
             found = self._of.setdefault(name, Usage())
         return found
 
-    def visited(self, door: str) -> Callable[[str, float], None]:
-        """What a door calls with the tenant of each visit and its seconds."""
-        field = DOORS[door]
+    def visited(self, controller: str) -> Callable[[str, float], None]:
+        """What a controller calls with the tenant of each visit and its seconds."""
+        field = OPERATIONS[controller]
 
         def count(tenant: str, seconds: float) -> None:
             own = self.tenant(tenant)
@@ -49,9 +49,9 @@ class Counting:
 
         return count
 
-    def refused(self, door: str) -> Callable[[str, str], None]:
-        """What a door calls with the tenant and the reason of each refusal."""
-        by_reason = metrics.refusals(door)
+    def refused(self, controller: str) -> Callable[[str, str], None]:
+        """What a controller calls with the tenant and the reason of each refusal."""
+        by_reason = metrics.refusals(controller)
 
         def count(tenant: str, reason: str) -> None:
             self.tenant(tenant).refused += 1

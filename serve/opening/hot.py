@@ -1,5 +1,5 @@
 """Settings that change while processes run: what the table `hot_settings` says, over what a process
-was started with. Doors, the common limits of tenants, and the memory for banks."""
+was started with. Admission, the common limits of tenants, and the memory for banks."""
 
 from __future__ import annotations
 

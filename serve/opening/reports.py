@@ -1,4 +1,4 @@
-"""What a process says of itself at intervals: doors, memory, background work."""
+"""What a process says of itself at intervals: admission, memory, background work."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _LIMITS = (
 )
 
 
-def doors(there: Mapping[str, AdmissionController], stack: AsyncExitStack) -> None:
+def controllers(there: Mapping[str, AdmissionController], stack: AsyncExitStack) -> None:
     """Keeps the gauges of admission until the stack closes, whoever asks for them."""
 
     async def report() -> None:
         while True:
-            for name, door in there.items():
-                metrics.RUNNING.labels(name).set(door.running)
-                metrics.WAITING.labels(name).set(door.waiting)
+            for name, controller in there.items():
+                metrics.RUNNING.labels(name).set(controller.running)
+                metrics.WAITING.labels(name).set(controller.waiting)
             await asyncio.sleep(DOORS_S)
 
     _until_closed(asyncio.create_task(report()), stack)

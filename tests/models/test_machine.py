@@ -139,14 +139,17 @@ async def test_the_owner_is_one_thread_and_says_when_it_is_gone() -> None:
 async def test_a_model_that_takes_too_long_to_load() -> None:
     engine = Engine("slow", Compute(init_timeout_s=0.05), batch_items=None)
 
+    late = threading.Event()
+
     def load(_: device.Machine) -> Loaded:
-        time.sleep(0.3)
+        assert late.wait(60)
         raise AssertionError("nobody waits for this")
 
     with pytest.raises(Unavailable, match=r"within 0\.05 s"):
         await engine.start(load)
     with pytest.raises(Unavailable):
         await engine.check_health()
+    late.set()
 
 
 @pytest.mark.parametrize("padded", [False, True])

@@ -72,6 +72,11 @@ class Server:
     def said(self) -> str:
         return self.log.read_text(errors="replace")
 
+    def logged(self) -> str:
+        """What its processes wrote into its log."""
+        log = self.data / "server.log"
+        return log.read_text(errors="replace") if log.exists() else ""
+
     def interrupt(self, number: int = signal.SIGINT) -> float:
         """Ctrl-C in a terminal: the whole process group gets it. Returns the seconds to the end."""
         assert self.process is not None

@@ -23,7 +23,7 @@ from ray.serve.request_router import PendingRequest, RunningReplica
 
 from retrieval.bank.shards.placement import DEPTH, Ranking
 from serve.cluster.bank_router import BankRouter
-from tests.serve.server import ROOT, Server
+from tests.serve.server import ROOT, Server, until
 
 BASE = "/v1/default/banks"
 DEPLOYMENT = DeploymentID("Retriever", "fourfold")
@@ -209,7 +209,8 @@ def test_banks_have_a_replica_and_outlive_it(server: Server) -> None:
         before = _held(http, server)
         for _ in range(3):
             assert [recall(bank) for bank in banks] == [200] * len(banks)
-        time.sleep(1.5)  # the metrics are a second old
+        # The metrics are a second old.
+        until(lambda: _held(http, server).total() - before.total() >= len(banks))
         held = _held(http, server)
         assert len(held) == 2
         assert held.total() - before.total() == len(banks), "a bank is held twice"

@@ -768,21 +768,24 @@ async def test_reflect_with_every_parameter(live: Live, address: str) -> None:
 
 async def test_it_waits_and_tries_again_when_told_to(live: Live, address: str) -> None:
     """A recall that meets a busy server is repeated by the client, and then answered."""
-    admission = live.services.recall_admission
-    before, admission._running_max, admission._waiting_max = (
-        (admission._running_max, admission._waiting_max),
-        1,
-        0,
-    )
+    admission, settings = live.services.recall_admission, live.services.settings
+
+    def refused() -> int:
+        return live.services.counting.tenant("default").refused
+
+    admission.resize(1, 0)
     client: Any = Hindsight(base_url=address, timeout=60)
     try:
         async with admission.enter("another"):
+            before = refused()
             asking = asyncio.create_task(client.arecall("sample", "flood"))
-            await asyncio.sleep(0.3)
+            async with asyncio.timeout(30):
+                while refused() == before:  # noqa: ASYNC110 - a client on another thread
+                    await asyncio.sleep(0.01)
             assert not asking.done()
         assert (await asking).results
     finally:
-        admission._running_max, admission._waiting_max = before
+        admission.resize(settings.recall.recall_max_concurrent, settings.limits.recall_queue_max)
         await client.aclose()
 
 

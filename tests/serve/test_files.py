@@ -149,7 +149,7 @@ async def test_an_upload_and_what_follows_keep_their_order(live: Live, bank: str
         ([("a", b"x")], {"files_metadata": [{"strategy": "none"}]}, 400, "strategy"),
         ([("a", b"x")], {"files_metadata": [{"timestamp": "soon"}]}, 422, "ISO 8601"),
         ([("a", b"x")], {"files_metadata": {"a": 1}}, 422, "list"),
-        ([("a", b"x")], "{", 422, "no JSON"),
+        ([("a", b"x")], "{", 422, "not JSON"),
         ([("a", b"x")], "[]", 422, "object|dictionary|instance"),
         ([("a.png", b"\x89PNG\r\n\x1a\n123")], None, 422, "a.png: is an image"),
         ([("a.mp3", b"ID3\x03\0\0")], None, 422, "recording"),

@@ -1,4 +1,4 @@
-"""Long JSON texts are parsed in pieces: they say the same, and what is no JSON is none."""
+"""Long JSON texts are parsed in pieces: they say the same, and what is not JSON is refused."""
 
 from __future__ import annotations
 

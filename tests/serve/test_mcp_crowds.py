@@ -131,7 +131,7 @@ async def test_the_bridge_says_what_is_wrong(live: Live) -> None:
         assert "not known" in said["error"]["message"]
     said = await over_stdio(bridge("http://127.0.0.1:9", "--bank", "x"))
     assert "no server answers" in said["error"]["message"]
-    said = await over_stdio(bridge("http://127.0.0.1:9"), b"this is no JSON\n")
+    said = await over_stdio(bridge("http://127.0.0.1:9"), b"this is not JSON\n")
     assert said["error"]["code"] == -32700
 
 

@@ -71,13 +71,13 @@ async def test_one_that_died_is_missed(pool: Pool) -> None:
 
 async def test_roles_are_counted_apart(pool: Pool) -> None:
     async with AsyncExitStack() as stack:
-        doors = [Membership(pool, beat_s=0.05) for _ in range(2)]
+        ingresses = [Membership(pool, beat_s=0.05) for _ in range(2)]
         keeper = Membership(pool, beat_s=0.05, role="ingest")
-        for member in (*doors, keeper):
+        for member in (*ingresses, keeper):
             await member.join(stack)
-        await soon(lambda: all(member.share().world_size == 2 for member in doors))
+        await soon(lambda: all(member.share().world_size == 2 for member in ingresses))
         assert keeper.place() == (0, 1)
-        assert sorted(member.part(9) for member in doors) == [4, 5]
+        assert sorted(member.part(9) for member in ingresses) == [4, 5]
         assert keeper.part(9) == 9
 
 
@@ -91,18 +91,23 @@ async def test_a_large_company_counts_itself_less_often(
         for member in members:
             await member.join(stack)
         await soon(lambda: all(member.share().world_size == 8 for member in members))
-        beats = 0
+        beats = ticks = 0
         there = heartbeats.beat
 
         async def counted(*given: Any) -> tuple[int, int]:
-            nonlocal beats
-            beats += 1
-            assert given[2] == 4.0, "and each says that it will be silent for longer"
+            nonlocal beats, ticks
+            if given[3] == "alone":
+                ticks += 1
+            else:
+                beats += 1
+                assert given[2] == 4.0, "and each says that it will be silent for longer"
             return await there(*given)
 
         monkeypatch.setattr(heartbeats, "beat", counted)
-        await asyncio.sleep(1.0)
-        assert 0 < beats <= 8 * 8  # one each 0.2 s; without, 160
+        alone = Membership(pool, beat_s=0.05, fresh_s=1.0, role="alone")
+        await alone.join(stack)
+        await soon(lambda: ticks >= 20)
+        assert 0 < beats <= 8 * 8  # each a fourth as often; without, 160
         assert {member.share().world_size for member in members} == {8}
         monkeypatch.undo()
 
@@ -151,7 +156,11 @@ async def test_who_was_not_heard_does_not_take_the_others_for_gone(
             return await there(*given)
 
         monkeypatch.setattr(heartbeats, "beat", slow)  # none of them gets through
-        await asyncio.sleep(1.0)
+        while await pool.fetchval(  # noqa: ASYNC110
+            "select count(*) from ingress_heartbeats"
+            " where fresh_until > now() - interval '0.1 second'"
+        ):
+            await asyncio.sleep(0.02)
         sizes = []
         back.set()
         for _ in range(100):

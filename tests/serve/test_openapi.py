@@ -116,4 +116,4 @@ async def fits(live: Live, case: Any) -> int:
 
 
 def _no_constant(name: str) -> None:
-    raise AssertionError(f"{name} is no JSON")
+    raise AssertionError(f"{name} is not JSON")

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -391,7 +391,11 @@ def test_a_killed_server_starts_again_and_says_farewell(server: Server) -> None:
 
 
 def test_a_signal_while_it_starts(tmp_path: Path) -> None:
-    for number, seconds in ((signal.SIGTERM, 1.5), (signal.SIGINT, 6.0)):
+    states: tuple[tuple[signal.Signals, Callable[[Server], object]], ...] = (
+        (signal.SIGTERM, lambda server: server.process and server.process.poll() is None),
+        (signal.SIGINT, lambda server: server.named("postgres")),
+    )
+    for number, state in states:
         server = Server(tmp_path / f"d{number}")
         command = [sys.executable, "-m", "serve.cli.main", "serve", "--port", str(server.port)]
         with server.log.open("wb") as out:
@@ -404,7 +408,7 @@ def test_a_signal_while_it_starts(tmp_path: Path) -> None:
                 start_new_session=True,
             )
         try:
-            time.sleep(seconds)
+            until(lambda: bool(state(server)), 60)  # noqa: B023
             spent = server.interrupt(number)
             assert spent < 20, server.said()
             early = server.process.returncode == -number or "Aborted" in server.said()

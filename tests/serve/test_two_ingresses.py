@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from serve.admission.membership import BEAT_S
-from tests.serve.server import Server
+from tests.serve.server import Server, until
 
 pytestmark = [pytest.mark.serve, pytest.mark.timeout(240)]
 BURST = 6
@@ -31,7 +29,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def test_two_replicas_let_in_what_one_would(server: Server) -> None:
-    time.sleep(BEAT_S + 1)  # until the first one has noticed the second
+    until(lambda: server.logged().count("limits are shared by 2 processes") >= 2)
     url = f"{server.url}/v1/default/banks/sample/memories/recall"
     statuses, said = [], set()
     for _ in range(6 * BURST):

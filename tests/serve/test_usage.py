@@ -65,19 +65,19 @@ async def test_days_are_kept_and_nothing_of_a_tenant_that_is_erased(pool: Pool) 
     assert await pool.fetchval("select count(*) from usage") == 0
 
 
-async def test_a_door_counts_visits_and_refusals(pool: Pool, dsn: str) -> None:
+async def test_admission_counts_visits_and_refusals(pool: Pool, dsn: str) -> None:
     await tenants.create_key(pool, "t", "test")
     await limits.change(pool, "t", {"recalls_at_once": 1})
     counted = Counting()
     before = _refused()
     async with AsyncExitStack() as stack:
         keep(pool, counted, lambda: True, stack)
-        door = admission.recall_admission(settings_for(dsn), pool, counting=counted)
-        async with door.enter("t"):
+        controller = admission.recall_admission(settings_for(dsn), pool, counting=counted)
+        async with controller.enter("t"):
             with pytest.raises(RateLimited):
-                async with door.enter("t"):
+                async with controller.enter("t"):
                     pass
-        async with door.enter("u"):
+        async with controller.enter("u"):
             pass
     found = dict(await usage.loudest(pool))  # kept when the process ends
     assert (found["t"].recalls, found["t"].refused) == (1, 1)

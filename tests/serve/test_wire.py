@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from retrieval.store.tag_groups import tag_groups
 from retrieval.types import FactType, TagAll, TagLeaf, TagNot, TagsMatch
 from serve.http.wire.recall import RecallBody
-from serve.http.wire.writes import ItemBody, MemoryPatch
+from serve.http.wire.writes import MemoryPatch, RetainBody
 
 pytestmark = pytest.mark.unit
 NOW = datetime(2025, 6, 1, tzinfo=UTC)
@@ -167,39 +167,12 @@ def test_too_much_is_refused_before_any_work(field: str, value: object) -> None:
     assert caught.value.error_count() == 1
 
 
-def test_items_of_a_retain() -> None:
-    item = ItemBody.model_validate(
-        {
-            "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
-            "tags": '["x", "y"]',
-            "metadata": {"n": 1, "gone": None, "yes": True},
-            "timestamp": "Unset",
-            "update_mode": None,
-            "strategy": None,
-        }
-    )
-    assert item.content == "a\nb"
-    assert item.tags == ["x", "y"]
-    assert item.metadata == {"n": "1", "yes": "true"}
-    assert item.timestamp == "unset"
-    assert item.update_mode == "replace"
-    assert ItemBody.model_validate({"content": "c", "tags": "plain"}).tags == ["plain"]
-
-
-@pytest.mark.parametrize(
-    "item",
-    [
-        {},
-        {"content": "  "},
-        {"content": [{"type": "image", "source": {}}]},
-        {"content": "c", "timestamp": "soon"},
-        {"content": "c", "update_mode": "merge"},
-        {"content": "c", "metadata": {"a": [1]}},
-    ],
-)
-def test_items_that_are_refused(item: dict[str, object]) -> None:
-    with pytest.raises(ValidationError):
-        ItemBody.model_validate(item)
+def test_items_of_a_retain_are_taken_as_they_were_sent() -> None:
+    sent = {"content": ["?"], "tags": 1, "timestamp": "soon", "context": None, "kept_file": {}}
+    body = RetainBody.model_validate({"items": [sent]})
+    assert body.items == [{"content": ["?"], "tags": 1, "timestamp": "soon"}]
+    with pytest.raises(ValidationError, match="must be an object"):
+        RetainBody.model_validate({"items": [7]})
 
 
 def test_a_patch_says_what_was_given() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
 
+from retrieval import zones
 from tests.serve.conftest import B, Live
 
 pytestmark = pytest.mark.integration
@@ -118,6 +121,31 @@ async def test_the_same_operation_id_in_two_banks(live: Live, url: str) -> None:
     for bank in (url, url + "2", url):
         answer = await live.http.post(f"{bank}/memories", json=body)
         assert (answer.status_code, answer.json()["operation_id"]) == (200, id)
+
+
+async def test_an_item_is_read_once(live: Live, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted by its time: what reads items anywhere reads that. A queued item is read once where
+    it is accepted and once by the worker, which has it from the database."""
+    read: Counter[str] = Counter()
+    written = zones.written
+
+    def counted(value: str) -> datetime:
+        read[value] += value.startswith("2031-")
+        return written(value)
+
+    monkeypatch.setattr(zones, "written", counted)
+    times = [f"2031-01-{day}T10:00:00+02:00" for day in (11, 12, 13)]
+    items = [{"content": f"Seen at {time}.", "timestamp": time} for time in times]
+    answer = await live.http.post(f"{url}/memories", json={"items": items})
+    assert answer.status_code == 200, answer.text
+    assert +read == dict.fromkeys(times, 1)
+    answer = await live.http.post(f"{url}/memories", json={"items": items, "async": True})
+    operation = f"{url}/operations/{answer.json()['operation_id']}"
+    assert read.total() == 6
+    async with asyncio.timeout(30):
+        while (await live.http.get(operation)).json()["status"] != "completed":  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert +read == dict.fromkeys(times, 3)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ metadata; where they are cut otherwise, the document's own count.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from retrieval.ingest.context import WriteContext
 from retrieval.ingest.documents.planning import Reprocess
 from retrieval.ingest.extract.section import Section
 from retrieval.ingest.items import DOCUMENT_LIMIT, parse
-from retrieval.ingest.retain import Also, retain
+from retrieval.ingest.retain import Also, Errand, store
 from retrieval.store import banks, documents
 from retrieval.store.database.pool import Connection, read
 
@@ -51,25 +52,20 @@ async def reprocess(
     document is changed meanwhile.
     """
 
-    async def look(connection: Connection) -> tuple[list[dict[str, Any]], Reprocess]:
+    banks.check_id(bank_id)
+    until = time.monotonic() + deps.settings.retain_wall_timeout_s
+
+    async def look(connection: Connection) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
         row = await require_text(connection, bank, document_id)
-        items = _items(row)
-        common = parse(items[:1], None, row["updated_at"], 1, DOCUMENT_LIMIT)[0].section
-        sections = await _sections(connection, bank, document_id, common)
-        return items, Reprocess(row["updated_at"], sections)
+        return row, await _chunks(connection, bank, document_id)
 
-    items, anew = await read(deps.pool, look)
-    return await retain(
-        deps,
-        tenant,
-        bank_id,
-        items,
-        also=also,
-        anew=anew,
-        operation=operation,
-        deadline=deadline,
-    )
+    row, chunks = await read(deps.pool, look)
+    given, then = _items(row), row["updated_at"]
+    items = await deps.run(parse, given, None, then, len(given), DOCUMENT_LIMIT)
+    anew = Reprocess(then, _sections(chunks, items[0].section))
+    errand = Errand(also, operation, deadline=deadline, until=until)
+    return await store(deps, tenant, bank_id, items, errand, anew)
 
 
 def _items(row: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -90,11 +86,11 @@ def _items(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     return items
 
 
-async def _sections(
-    connection: Connection, bank: int, document_id: str, common: Section
-) -> dict[int, Section]:
-    """By chunk index, what the first memory of each chunk says about its part of the text."""
-    rows = await connection.fetch(
+async def _chunks(
+    connection: Connection, bank: int, document_id: str
+) -> Sequence[Mapping[str, Any]]:
+    """The first memory of each chunk."""
+    rows: Sequence[Mapping[str, Any]] = await connection.fetch(
         "select distinct on (c.chunk_index) c.chunk_index, m.mentioned_at, m.context, m.tags,"
         " m.metadata, m.observation_scopes from chunks c join memory_units m"
         "  on m.bank = c.bank and m.document_id = c.document_id and m.chunk_id = c.chunk_id"
@@ -102,6 +98,11 @@ async def _sections(
         bank,
         document_id,
     )
+    return rows
+
+
+def _sections(rows: Sequence[Mapping[str, Any]], common: Section) -> dict[int, Section]:
+    """By chunk index, what the first memory of each chunk says about its part of the text."""
     return {
         row["chunk_index"]: Section(
             timestamp=row["mentioned_at"],

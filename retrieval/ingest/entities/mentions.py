@@ -23,7 +23,7 @@ _REMEMBERED = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class FactMentions:
     """The names of one fact and when it happened."""
 
     mentions: Sequence[Mention]
@@ -49,20 +49,20 @@ def distinct(mentions: Sequence[Mention]) -> tuple[Mention, ...]:
     return tuple(found.values())
 
 
-class Book:
+class EntityIndex:
     """The names of a write, by their folded keys."""
 
-    def __init__(self, sightings: Sequence[Sighting]) -> None:
-        keys = {m.name: folding.key(m.name) for s in sightings for m in s.mentions}
+    def __init__(self, named_facts: Sequence[FactMentions]) -> None:
+        keys = {m.name: folding.key(m.name) for s in named_facts for m in s.mentions}
         self.counts: Counter[str] = Counter()
         self.labels: set[str] = set()
-        self.named = [[(keys[m.name], m.name) for m in s.mentions] for s in sightings]
-        self._dates = [sighting.date for sighting in sightings]
+        self.named = [[(keys[m.name], m.name) for m in s.mentions] for s in named_facts]
+        self._dates = [named_fact.date for named_fact in named_facts]
         self._facts: dict[str, list[int]] = defaultdict(list)
         spellings: dict[str, Counter[str]] = defaultdict(Counter)
         literal: set[str] = set()
-        for fact, sighting in enumerate(sightings):
-            for mention in sighting.mentions:
+        for fact, named_fact in enumerate(named_facts):
+            for mention in named_fact.mentions:
                 key = keys[mention.name]
                 self.counts[key] += 1
                 spellings[key][mention.name] += 1

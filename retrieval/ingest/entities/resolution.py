@@ -22,7 +22,7 @@ from typing import ParamSpec, TypeVar
 from retrieval.ingest.entities import candidates
 from retrieval.ingest.entities import keys as entity_keys
 from retrieval.ingest.entities.candidates import Candidate, slices
-from retrieval.ingest.entities.mentions import Book, Counts, Sighting
+from retrieval.ingest.entities.mentions import Counts, EntityIndex, FactMentions
 from retrieval.ingest.entities.similarity import (
     ACCEPT,
     SAME,
@@ -54,7 +54,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Per sighting the distinct (entity_no, name as given), in the order of first mention."""
+    """Per fact the distinct (entity_no, name as given), in the order of first mention."""
 
     entities: Sequence[Sequence[tuple[int, str]]]
     next_entity: int
@@ -65,27 +65,29 @@ async def resolve(
     bank: int,
     version: int,
     next_entity: int,
-    sightings: Sequence[Sighting],
+    named_facts: Sequence[FactMentions],
     settings: RetainSettings,
 ) -> Resolution:
-    """Finds or makes the entities of the sightings and counts them in. The bank is locked."""
-    size = sum(len(sighting.mentions) for sighting in sightings)
+    """Finds or makes the entities of the facts and counts them in. The bank is locked."""
+    size = sum(len(named_fact.mentions) for named_fact in named_facts)
     if not size:
-        return Resolution([()] * len(sightings), next_entity)
+        return Resolution([()] * len(named_facts), next_entity)
     await entity_keys.renew(connection, bank, version)
-    book = await _run(size, Book, sightings)
-    chosen = await _known(connection, bank, list(book.spelling), book.resolvable)
-    open_keys = [key for key in book.resolvable if key not in chosen][:EVIDENCED]
-    by_evidence = await _by_evidence(connection, bank, open_keys, book, chosen, settings)
+    index = await _run(size, EntityIndex, named_facts)
+    chosen = await _known(connection, bank, list(index.spelling), index.resolvable)
+    open_keys = [key for key in index.resolvable if key not in chosen][:EVIDENCED]
+    by_evidence = await _by_evidence(connection, bank, open_keys, index, chosen, settings)
     chosen.update(by_evidence)
-    new = [key for key in book.spelling if key not in chosen]
+    new = [key for key in index.spelling if key not in chosen]
     made, next_entity = await _create(
-        connection, bank, version, next_entity, new, open_keys, book, settings
+        connection, bank, version, next_entity, new, open_keys, index, settings
     )
     chosen.update(made.numbers)
     await _remember(connection, bank, {**by_evidence, **made.aliases})
-    resolved = await _run(size, book.resolved, chosen)
-    await _count(connection, bank, await _run(size, Counts, resolved, [s.date for s in sightings]))
+    resolved = await _run(size, index.resolved, chosen)
+    await _count(
+        connection, bank, await _run(size, Counts, resolved, [s.date for s in named_facts])
+    )
     return Resolution(resolved, next_entity)
 
 
@@ -126,7 +128,7 @@ async def _by_evidence(
     connection: Connection,
     bank: int,
     keys: Sequence[str],
-    book: Book,
+    index: EntityIndex,
     chosen: Mapping[str, int],
     settings: RetainSettings,
 ) -> dict[str, int]:
@@ -146,7 +148,7 @@ async def _by_evidence(
     numbers = {pair.candidate.entity_no for pair in likely}
     aliases = await candidates.aliases(connection, bank, numbers)
     company = await candidates.company(connection, bank, numbers, set(chosen.values()))
-    return await _run(len(likely), _decide, likely, aliases, company, book, chosen)
+    return await _run(len(likely), _decide, likely, aliases, company, index, chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,7 @@ def _decide(
     likely: Sequence[_Likely],
     aliases: Mapping[int, Sequence[str]],
     company: Mapping[int, set[int]],
-    book: Book,
+    index: EntityIndex,
     chosen: Mapping[str, int],
 ) -> dict[str, int]:
     by_key: dict[str, list[_Likely]] = defaultdict(list)
@@ -187,7 +189,7 @@ def _decide(
     known_as = {number: [Form.of(name) for name in names] for number, names in aliases.items()}
     decided: dict[str, int] = {}
     for key, pairs in by_key.items():
-        facts, beside = book.facts(key), book.beside(key, chosen)
+        facts, beside = index.facts(key), index.beside(key, chosen)
         ranked: list[tuple[float, int, int]] = []
         for pair in pairs:
             candidate, number = pair.candidate, pair.candidate.entity_no
@@ -212,7 +214,7 @@ def _decide(
         )
         if sure:
             decided[key] = -ranked[0][2]
-    return _one_per_fact(decided, book)
+    return _one_per_fact(decided, index)
 
 
 def _contradicted(form: Form, aliases: Sequence[Form]) -> bool:
@@ -229,7 +231,7 @@ def _contradicted(form: Form, aliases: Sequence[Form]) -> bool:
     )
 
 
-def _one_per_fact(decided: dict[str, int], book: Book) -> dict[str, int]:
+def _one_per_fact(decided: dict[str, int], index: EntityIndex) -> dict[str, int]:
     """Two names of one fact that lead to one entity: neither is sure enough."""
     by_number: dict[int, list[str]] = defaultdict(list)
     for key, number in decided.items():
@@ -238,7 +240,7 @@ def _one_per_fact(decided: dict[str, int], book: Book) -> dict[str, int]:
         key
         for keys in by_number.values()
         for pair in combinations(keys, 2)
-        if book.apart(*pair)
+        if index.apart(*pair)
         for key in pair
     }
     return {key: number for key, number in decided.items() if key not in unsure}
@@ -269,7 +271,7 @@ async def _create(
     next_entity: int,
     keys: Sequence[str],
     loose: Sequence[str],
-    book: Book,
+    index: EntityIndex,
     settings: RetainSettings,
 ) -> tuple[_Made, int]:
     """New entities for `keys`; those of `loose` among them may share one."""
@@ -282,7 +284,7 @@ async def _create(
             len(keys),
             _clustered,
             [key for key in loose if key in new],
-            book,
+            index,
             settings.entity_intrabatch_merge_similarity,
         )
     )
@@ -299,21 +301,21 @@ async def _create(
             version,
             [numbers[key] for key in leaders[part]],
             new_ids(len(leaders[part])),
-            [book.spelling[key] for key in leaders[part]],
+            [index.spelling[key] for key in leaders[part]],
             leaders[part],
             plains[part],
-            ["label" if key in book.labels else "regular" for key in leaders[part]],
+            ["label" if key in index.labels else "regular" for key in leaders[part]],
         )
     every = {key: numbers[leader[key]] for key in keys}
     aliases = {key: number for key, number in every.items() if leader[key] != key}
     return _Made(every, aliases), next_entity + len(leaders)
 
 
-def _clustered(keys: Sequence[str], book: Book, threshold: float) -> dict[str, str]:
+def _clustered(keys: Sequence[str], index: EntityIndex, threshold: float) -> dict[str, str]:
     """New names of one write that mean one thing, with the write itself as evidence."""
 
     def evidence(a: str, b: str) -> tuple[float, float]:
-        of_a, of_b = book.facts(a), book.facts(b)
+        of_a, of_b = index.facts(a), index.facts(b)
         beside = {other for others, _ in of_b for other in others}
         share = max(
             (
@@ -326,7 +328,7 @@ def _clustered(keys: Sequence[str], book: Book, threshold: float) -> dict[str, s
         return share, max(recency(date, other) for _, date in of_a for _, other in of_b)
 
     forms = {key: Form.of(key) for key in keys}
-    return cluster(forms, book.counts, book.apart, threshold, evidence)
+    return cluster(forms, index.counts, index.apart, threshold, evidence)
 
 
 async def _remember(connection: Connection, bank: int, aliases: Mapping[str, int]) -> None:
@@ -341,7 +343,7 @@ async def _remember(connection: Connection, bank: int, aliases: Mapping[str, int
 
 
 async def _count(connection: Connection, bank: int, counts: Counts) -> None:
-    """Adds the sightings to the entities' counts, times and company."""
+    """Adds the facts to the entities' counts, times and company."""
     numbers = list(counts.mentions)
     for part in slices(len(numbers)):
         rows = numbers[part]

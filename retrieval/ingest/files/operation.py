@@ -77,7 +77,8 @@ async def submit(
             parse([{**item, "content": "x"}], None, now, 1)
         except InvalidInput as error:
             where = f"files_metadata[{place}]"
-            raise InvalidInput(str(error).replace("items[0]", where), where) from None
+            field = (error.field or where).replace("items[0]", where)
+            raise type(error)(str(error).replace("items[0]", where), field) from None
         items.append(item)
     named = [item["document_id"] for item in items]
     if len(set(named)) < len(named):
@@ -125,7 +126,7 @@ async def convert_retain(deps: WriteContext, claimed: Claim) -> None:
     deps.progress.at("converting", 0, 1)
     with tempfile.TemporaryFile() as held:
         if not await files.fetch(pool, bank.bank, claimed.operation_id, held):
-            raise NotFound("the file is kept no more: send it again")
+            raise NotFound("the file is no longer kept: send it again")
         digest = await asyncio.to_thread(_digest, held) if payload.get("keeps") else None
         try:
             content = await converted(held, payload["kind"])
@@ -141,7 +142,6 @@ async def convert_retain(deps: WriteContext, claimed: Claim) -> None:
         item["kept_file"] = attached.told(
             payload["name"], payload["media_type"], digest, payload["bytes"]
         )
-    await deps.run(parse, [item], None, deps.clock(), 1, DOCUMENT_LIMIT)
     retaining = {"items": [item], "document_tags": [], "now": payload["now"]}
     id = uuid4()
 

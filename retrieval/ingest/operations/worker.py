@@ -111,7 +111,7 @@ async def _submit(
 ) -> dict[str, Any]:
     now = deps.clock()
     checked = await deps.run(parse, items, document_tags, now, deps.settings.retain_max_items)
-    given = [item.get("document_id") for item in items if item.get("document_id") is not None]
+    given = [item.document_id for item in checked if item.named]
     if len(set(given)) != len(given):
         raise InvalidInput("two items have the same document_id", "items")
     if id is not None and len({item.strategy for item in checked}) > 1:
@@ -136,7 +136,7 @@ async def _submit(
             operation_id=id or uuid4(),
             items_count=len(items),
             document_id=checked[0].document_id if len(given) == 1 and len(checked) == 1 else None,
-            lanes=[item.document_id for item in checked if item.named],
+            lanes=given,
         )
         answer: dict[str, Any] = {"operation_id": str(made), "items_count": len(items)}
         if len({item.strategy for item in checked}) > 1:
@@ -287,7 +287,7 @@ class Worker:
                     await tidy(self._deps.pool)
                 claimed = await self._claim()
             except FourfoldError as error:
-                log.warning("background work is held up: %s", error)
+                log.warning("background work is paused: %s", error)
                 claimed = None
             except Exception:
                 log.exception("background work failed")

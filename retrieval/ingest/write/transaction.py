@@ -2,7 +2,7 @@
 
 `write` locks the bank's row, gives a `Change` to the caller, and commits: rows, segments,
 tombstones and the bank's new version, or nothing. Embedding and analysing come before
-(`augment.prepare`). Writers of one bank take turns; readers are never held up.
+(`enrich.prepare`). Writers of one bank take turns; readers are never held up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from retrieval.ingest.collecting import held_off
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.entities import resolution as entities
-from retrieval.ingest.entities.mentions import Sighting
+from retrieval.ingest.entities.mentions import FactMentions
 from retrieval.ingest.facts import Fact, Link, Prepared
 from retrieval.ingest.scopes import scope_key
 from retrieval.ingest.write import links, numbering, references, rows
@@ -157,7 +157,7 @@ class Change:
         """Says that rows were changed which replicas read by version."""
         self._touched = True
 
-    def bury(self, ordinals: Iterable[int | None]) -> None:
+    def tombstone(self, ordinals: Iterable[int | None]) -> None:
         """Marks ordinals as dead from this version on."""
         self._touched = True
         self._dead += [ordinal for ordinal in ordinals if ordinal is not None]
@@ -201,7 +201,7 @@ class Change:
         return count
 
     async def _after_removal(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        self.bury(row["ordinal"] for row in rows)
+        self.tombstone(row["ordinal"] for row in rows)
         made = [(row, source) for row in rows for source in row["source_ids"]]
         if not made:
             return
@@ -243,7 +243,7 @@ class Change:
             id,
             reason,
         )
-        self.bury([ordinal])
+        self.tombstone([ordinal])
         await self.remove_derived([id])
 
     # Adding
@@ -365,7 +365,7 @@ class Change:
         await self.connection.execute(
             "delete from memory_units where bank = $1 and id = any($2)", self.bank, list(old)
         )
-        self.bury(before.ordinal for before in old.values())
+        self.tombstone(before.ordinal for before in old.values())
         changed = [
             fact.id
             for fact in facts
@@ -427,18 +427,20 @@ class Change:
         self, facts: Sequence[Fact], known: Mapping[UUID, Sequence[tuple[int, str]]]
     ) -> list[Sequence[tuple[int, str]]]:
         open_facts = [fact for fact in facts if fact.id not in known]
-        found = await self._entities([Sighting(f.mentions, f.event_date) for f in open_facts])
+        found = await self._entities([FactMentions(f.mentions, f.event_date) for f in open_facts])
         every = {**known, **dict(zip((f.id for f in open_facts), found, strict=True))}
         return [every[fact.id] for fact in facts]
 
-    async def _entities(self, sightings: Sequence[Sighting]) -> Sequence[Sequence[tuple[int, str]]]:
-        if not any(sighting.mentions for sighting in sightings):
-            return [()] * len(sightings)
+    async def _entities(
+        self, named_facts: Sequence[FactMentions]
+    ) -> Sequence[Sequence[tuple[int, str]]]:
+        if not any(named_fact.mentions for named_fact in named_facts):
+            return [()] * len(named_facts)
         next_entity = await self.connection.fetchval(
             "select next_entity from banks where bank = $1", self.bank
         )
         resolution = await entities.resolve(
-            self.connection, self.bank, self.version, next_entity, sightings, self.settings
+            self.connection, self.bank, self.version, next_entity, named_facts, self.settings
         )
         if resolution.next_entity != next_entity:
             await self.connection.execute(

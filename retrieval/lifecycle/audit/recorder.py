@@ -8,12 +8,13 @@ import logging
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
 from retrieval.errors import FourfoldError, NotFound
 from retrieval.lifecycle.audit.redaction import Bodies
+from retrieval.pacing import Background
 from retrieval.store import audit, banks
 from retrieval.store.audit import Entry
 from retrieval.store.database.pool import Connection, Pool, with_writes, write
@@ -73,19 +74,14 @@ class Recorder:
         self._waiting: list[Entry] = []
         self._banks: dict[tuple[str, str], tuple[float, bool]] = {}
         self._key: bytes | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._background = Background("audit", self._run)
 
     def start(self) -> None:
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="audit")
+        self._background.start()
 
     async def close(self) -> None:
         """Writes what waits, and stops."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        await self._background.close()
         await self.flush()
 
     async def wants(self, tenant: str, bank_id: str, action: str) -> bool:

@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 
 from retrieval.errors import FourfoldError
 from retrieval.lifecycle.erasure import words
+from retrieval.pacing import Background
 from retrieval.store.database.pool import Connection, Pool, read, write
 
 log = logging.getLogger(__name__)
@@ -47,18 +48,13 @@ class Sweeper:
         self._pool, self._holders, self._period_s = pool, tuple(holders), period_s
         self._id: UUID = uuid4()
         self._erasures = -1
-        self._task: asyncio.Task[None] | None = None
+        self._background = Background("sweeping", self._run)
 
     def start(self) -> None:
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="sweeping")
+        self._background.start()
 
     async def close(self) -> None:
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        await self._background.close()
         with suppress(FourfoldError, OSError):
             await write(
                 self._pool,
@@ -110,7 +106,7 @@ class Sweeper:
             try:
                 await self.sweep()
             except FourfoldError as error:
-                log.warning("sweeping is held up: %s", error)
+                log.warning("sweeping is paused: %s", error)
             except Exception:
                 log.exception("sweeping failed")
             await asyncio.sleep(self._period_s)

@@ -403,7 +403,7 @@ async def _local(pool: Pool, home: int, claimed: Claim) -> AsyncIterator[Path]:
     """The archive of an import as a local file. InvalidInput where it is gone."""
     stored = await files.of_operation(pool, home, claimed.operation_id)
     if stored is None:
-        raise InvalidInput("the archive is kept no more: send it again")
+        raise InvalidInput("the archive is no longer kept: send it again")
     with tempfile.TemporaryDirectory(prefix="fourfold-import-") as folder:
         path = Path(folder) / "archive.zip"
         with path.open("wb") as out:

@@ -4,8 +4,8 @@ transaction of its own that notes that it is done. Entities are joined by name, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 from uuid import UUID, uuid5
 
@@ -19,6 +19,7 @@ from retrieval.ingest.write.transaction import Change, write
 from retrieval.lifecycle.transfer import arriving, storing
 from retrieval.lifecycle.transfer.archive import BadArchive, Include
 from retrieval.lifecycle.transfer.bundles import Bundle, Incoming, Kept, Source
+from retrieval.lifecycle.transfer.merged import Done
 from retrieval.lifecycle.transfer.restoring import REFUSED, dress, kind_of
 from retrieval.lifecycle.transfer.storing import Target
 from retrieval.store import attachments, banks, building, operations
@@ -32,35 +33,7 @@ from retrieval.types import LinkType
 Conflict: TypeAlias = Literal["skip", "replace", "new-id"]
 """What becomes of a document whose id the bank has already."""
 
-_IDS_MOST: Final = 10_000
-"""Ids of documents that an account of a merge names."""
 _LINK_TYPES: Final = {kind.wire: kind for kind in LinkType}
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """How far a merge has come, as the operation keeps it."""
-
-    bundles: int = 0
-    observations: int = 0
-    counts: Mapping[str, int] = field(default_factory=dict)
-    skipped: Sequence[str] = ()
-    remapped: Mapping[str, str] = field(default_factory=dict)
-
-    def plus(self, **more: int) -> Done:
-        found = dict(self.counts)
-        for name, count in more.items():
-            found[name] = found.get(name, 0) + count
-        return replace(self, counts=found)
-
-    def kept(self) -> dict[str, Any]:
-        return {
-            "bundles": self.bundles,
-            "observations": self.observations,
-            "counts": dict(self.counts),
-            "skipped": list(self.skipped[:_IDS_MOST]),
-            "remapped": dict(self.remapped),
-        }
 
 
 async def merge(
@@ -418,7 +391,7 @@ class _Merge:
     async def _finish(self, done: Done, kept: Kept) -> None:
         async def work(connection: Connection) -> Any:
             added = await self._keep(connection, kept)
-            result = _result(self._bank_id, done.plus(**added))
+            result = done.plus(**added).result(self._bank_id)
             await operations.finish(connection, self._claimed, result)
             await connection.execute(
                 "update memory_units m set superseded_by = null from banks b"
@@ -493,21 +466,3 @@ class _Gone(Exception):
 
 def _plain(lines: Sequence[Any]) -> list[Any]:
     return [{**line, "citations": [str(id) for id in line["citations"]]} for line in lines]
-
-
-_COUNTED: Final = (
-    "documents", "facts", "observations", "attachments", "operations", "maintenance_queue_rows",
-    "invalidated_memories", "mental_models", "mental_model_history", "knowledge_pages",
-    "directives", "webhooks", "history_rows",
-)  # fmt: skip
-
-
-def _result(bank_id: str, done: Done) -> dict[str, Any]:
-    names = [f"{name}_imported" for name in _COUNTED]
-    names += ["documents_skipped", "observations_skipped"]
-    return {
-        "bank_id": bank_id,
-        **{name: done.counts.get(name, 0) for name in names},
-        "skipped_document_ids": list(done.skipped),
-        "remapped_document_ids": dict(done.remapped),
-    }

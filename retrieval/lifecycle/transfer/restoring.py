@@ -181,7 +181,7 @@ class _Restore:
         except orjson.JSONDecodeError:
             own = None
         if not isinstance(own, dict):
-            raise BadArchive(f"{BANK} is no JSON object")
+            raise BadArchive(f"{BANK} is not a JSON object")
         return own
 
     async def _verify(self, part: Part) -> None:

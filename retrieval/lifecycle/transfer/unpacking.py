@@ -173,7 +173,7 @@ class Unpacker:
             except orjson.JSONDecodeError:
                 row = None
             if not isinstance(row, dict):
-                raise BadArchive(f"line {number} of {part.name[:80]!r} is no JSON object")
+                raise BadArchive(f"line {number} of {part.name[:80]!r} is not a JSON object")
             yield row
 
     def array(self, part: Part, begin: int, size: int) -> bytes:

@@ -11,7 +11,6 @@ import email.utils
 import logging
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -24,6 +23,7 @@ from retrieval.lifecycle.webhooks import signing
 from retrieval.lifecycle.webhooks.guard import Blocked, Guard
 from retrieval.lifecycle.webhooks.registry import DEFAULT_HTTP
 from retrieval.lifecycle.webhooks.vault import Sealed, Vault
+from retrieval.pacing import Background
 from retrieval.store.database.pool import Connection, Pool, read, write
 
 log = logging.getLogger(__name__)
@@ -101,21 +101,16 @@ class Deliverer:
         self._pool, self._vault, self._guard = pool, vault, guard
         self._keeps_bodies, self._poll_s, self._waits_s = keeps_bodies, poll_s, waits_s
         self._kept_days, self._clock = kept_days, clock
-        self._task: asyncio.Task[None] | None = None
+        self._background = Background("webhooks", self._run)
         self._tls = ssl.create_default_context()
         self._tidy_at = 0.0
 
     def start(self) -> None:
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="webhooks")
+        self._background.start()
 
     async def close(self) -> None:
         """Stops; attempts under way are given up, and made again when their leases are over."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        await self._background.close()
 
     async def step(self) -> int:
         """Attempts what is due, to the end; how many."""
@@ -137,7 +132,7 @@ class Deliverer:
                         running.add(task)
                         task.add_done_callback(running.discard)
                 except FourfoldError as error:
-                    log.warning("webhooks are held up: %s", error)
+                    log.warning("webhooks are paused: %s", error)
                 except Exception:
                     log.exception("webhooks failed")
                 await asyncio.sleep(self._poll_s)
@@ -224,7 +219,7 @@ class Deliverer:
             outcome = await self._attempt(one)
             await self._note(one, outcome)
         except FourfoldError as error:
-            log.warning("webhooks are held up: %s", error)
+            log.warning("webhooks are paused: %s", error)
 
     # One attempt
 

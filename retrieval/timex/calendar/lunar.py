@@ -1,6 +1,7 @@
 """Rules for dates in the Chinese calendar, as they are said in Chinese: 正月十五, 农历八月初一.
 
-A date without a year is its latest instance up to the anchor; a year is the one that began then.
+A date without a year is its latest instance up to the reference time; a year is the one that began
+then.
 """
 
 from __future__ import annotations

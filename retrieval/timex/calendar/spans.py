@@ -1,4 +1,4 @@
-"""Spans told from the anchor: counted units, calendar periods around it, and parts of a period."""
+"""Spans told from the reference time: counted units, calendar periods, and parts of a period."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNITS = {
 
 _UNIT_OF = {char: unit for kind, unit in UNITS.items() for char in chars_of(kind)}
 
-# "A couple of days ago" and "a few days ago" are spans, not days: (from, to) back from the anchor.
+# "A couple of days ago" and "a few days ago" are spans, not days: (from, to) counted back.
 LOOSE = {COUPLE: (3, 1), FEW: (5, 2)}
 
 
@@ -168,8 +168,9 @@ def bounds(span: Span) -> tuple[date, date]:
 def cut(context: Context, span: Span, part: str) -> Span | None:
     """The early, middle or late part of a period.
 
-    A named year has thirds, a year told from the anchor halves, a month 1-15, 10-20 and 16 to its
-    end (in Chinese tens of days), a week Monday-Wednesday, Tuesday-Friday and Thursday-Sunday.
+    A named year has thirds, a year told from the reference time halves, a month 1-15, 10-20 and 16
+    to its end (in Chinese tens of days), a week Monday-Wednesday, Tuesday-Friday and
+    Thursday-Sunday.
     """
     if span.part:
         return None
@@ -248,5 +249,5 @@ def later_in(context: Context, span: Span) -> Span | None:
 
 
 def plausible(context: Context, year: int) -> bool:
-    """Whether a lone number can be meant as a year, seen from the anchor."""
+    """Whether a lone number can be meant as a year, seen from the reference time."""
     return max(1, context.today.year - 120) <= year <= context.today.year + 20

@@ -148,7 +148,7 @@ def _never(place: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What every rule may look at: the anchor, in its own offset, and how words are to be read."""
+    """What every rule may look at: the reference time, in its own offset; how words are read."""
 
     now: datetime
     settings: Settings

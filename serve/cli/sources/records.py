@@ -118,7 +118,7 @@ def files(path: Path, *suffixes: str, names: str = "") -> Iterator[tuple[str, IO
 
 def objects(name: str, file: IO[bytes], *keys: str, listed: bool = True) -> Iterator[Any]:
     """The objects of a JSON file, one at a time: of its list, of a list under one of `keys`, or of
-    its lines. `listed`: its outer list counts. ValueError where it is no JSON."""
+    its lines. `listed`: its outer list counts. ValueError where it is not JSON."""
     stream: Any = gzip.GzipFile(fileobj=file) if name.endswith(".gz") else file
     if name.removesuffix(".gz").endswith((".jsonl", ".ndjson")):
         for line in stream:

@@ -54,18 +54,23 @@ async def explain(
                 await banks.head(services.pool, tenant, bank_id)
                 return await compressed(request, b'{"answer":{"results":[]}}')
             result, account = await looking(services).explain(query, asked)
-    account["spans"] = _with_the_door(account["spans"], waited)
+    account["spans"] = _with_admission(account["spans"], waited)
     account["made_at"] = datetime.now(UTC)
     return await compressed(request, _within({"answer": result.body, **account}))
 
 
-def _with_the_door(spans: list[dict[str, Any]], waited: float) -> list[dict[str, Any]]:
+def _with_admission(spans: list[dict[str, Any]], waited: float) -> list[dict[str, Any]]:
     """The spans behind the wait for a turn."""
     later = [{**span, "start": round(span["start"] + waited, 7)} for span in spans]
     root = next(span for span in later if span["parent"] is None)
     root["start"], root["seconds"] = 0.0, round(root["seconds"] + waited, 7)
-    door = {"name": "admission", "parent": root["name"], "start": 0.0, "seconds": round(waited, 7)}
-    return [root, door, *(span for span in later if span is not root)]
+    admission = {
+        "name": "admission",
+        "parent": root["name"],
+        "start": 0.0,
+        "seconds": round(waited, 7),
+    }
+    return [root, admission, *(span for span in later if span is not root)]
 
 
 def _within(body: dict[str, Any]) -> bytes:

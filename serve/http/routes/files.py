@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import IO, Any
 
@@ -22,11 +22,11 @@ from retrieval.ingest.files.detection import LOOKED_AT, Kind, Unread, detect, mi
 from retrieval.ingest.files.operation import Upload
 from serve import metrics
 from serve.http.bodies import Bodies
-from serve.http.errors import TooLarge, json_response
+from serve.http.errors import TooLarge, json_response, wrong_at
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router, streamed
 from serve.http.services import Given, Services, Tenant
-from serve.http.wire.files import FileBody, FilesBody, Parser
+from serve.http.wire.files import FilesBody
 
 router = Router(tags=["memory"])
 
@@ -77,15 +77,16 @@ async def retain_files(bank_id: str, request: Request, tenant: Tenant, services:
         async with _form(request, tenant, services) as form:
             uploads = await _uploads(form, settings.file_conversion_max_batch_size)
             async with services.write_admission.enter(tenant):
-                made = await operation.submit(
-                    services.pool,
-                    tenant,
-                    bank_id,
-                    uploads,
-                    services.settings.retain,
-                    waiting_bytes=settings.file_waiting_mb << 20,
-                    keeps=not settings.file_delete_after_retain,
-                )
+                with wrong_at("files_metadata", "body", "request"):
+                    made = await operation.submit(
+                        services.pool,
+                        tenant,
+                        bank_id,
+                        uploads,
+                        services.settings.retain,
+                        waiting_bytes=settings.file_waiting_mb << 20,
+                        keeps=not settings.file_delete_after_retain,
+                    )
     return json_response({"operation_ids": made})
 
 
@@ -154,12 +155,12 @@ async def _uploads(form: FormData, most: int) -> list[Upload]:
     body = _body(form.get("request"))
     said = body.files_metadata
     if said is None:
-        said = [FileBody()] * len(files)
+        said = [{}] * len(files)
     if len(said) != len(files):
         raise InvalidInput(
             f"files_metadata: {len(said)} entries for {len(files)} files", "files_metadata"
         )
-    for parser in (body.parser, *(one.parser for one in said)):
+    for parser in (body.parser, *(one.pop("parser", None) for one in said)):
         _check_parser(parser)
     uploads = []
     for place, (file, one) in enumerate(zip(files, said, strict=True)):
@@ -172,9 +173,7 @@ async def _uploads(form: FormData, most: int) -> list[Upload]:
             raise HTTPException(
                 501, f"{name}: reading {kind} needs the extra: pip install 'fourfold[files]'"
             )
-        uploads.append(
-            Upload(file.file, name, file.size or 0, kind, one.item, file.content_type or "")
-        )
+        uploads.append(Upload(file.file, name, file.size or 0, kind, one, file.content_type or ""))
     return uploads
 
 
@@ -194,7 +193,7 @@ def _body(given: Any) -> FilesBody:
     try:
         return FilesBody.model_validate(orjson.loads(given.replace("\\u0000", "")))
     except orjson.JSONDecodeError as error:
-        raise _wrong(f"request is no JSON: {error.msg}", "body", "request") from None
+        raise _wrong(f"request is not JSON: {error.msg}", "body", "request") from None
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)[:100]
         raise RequestValidationError(
@@ -202,10 +201,11 @@ def _body(given: Any) -> FilesBody:
         ) from None
 
 
-def _check_parser(given: Parser | None) -> None:
-    names: Sequence[str] = [given] if isinstance(given, str) else given or ()
+def _check_parser(given: object) -> None:
+    names = given if isinstance(given, list) else [] if given is None else [given]
     for name in names:
-        if name not in PARSERS:
+        if not isinstance(name, str) or name not in PARSERS:
             raise InvalidInput(
-                f"parser {name[:60]!r} is not known here: {', '.join(sorted(PARSERS))}", "parser"
+                f"parser {str(name)[:60]!r} is not known here: {', '.join(sorted(PARSERS))}",
+                "parser",
             )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ from starlette.responses import Response
 from retrieval.errors import InvalidInput, TooMuch
 from retrieval.store import answers
 from serve import metrics
-from serve.http.errors import json_response
+from serve.http.errors import json_response, wrong_at
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router
 from serve.http.services import Given, Tenant, most_items
@@ -65,10 +65,9 @@ async def retain(
         raise TooMuch(f"items: {len(body.items)} items, at most {most} at once", "items")
     if not services.settings.retain.attachments_enabled:
         _texts_only(body)
-    items = await asyncio.to_thread(_items, body)
-    tags = body.document_tags or []
-    named = [] if body.is_async else [i["document_id"] for i in items if "document_id" in i]
-    with metrics.measured("retain"):
+    items, tags = body.items, body.document_tags or []
+    named = [] if body.is_async else _named(items)
+    with wrong_at("items", "body"), metrics.measured("retain"):
         # Whoever waits for others who write the same document has no place that others need.
         async with services.line.of(tenant, bank_id, named, until), AsyncExitStack() as places:
             deadline = time.monotonic() + services.settings.database.db_acquire_timeout_s
@@ -102,8 +101,10 @@ async def retain(
 
 def _texts_only(body: RetainBody) -> None:
     for i, item in enumerate(body.items):
-        if not isinstance(item.content, str):
-            kind = next(block.type for block in item.content if block.type != "text")
+        content = item.get("content")
+        blocks = content if isinstance(content, list) else ()
+        kinds = (block.get("type") for block in blocks if isinstance(block, dict))
+        if kind := next((kind for kind in kinds if kind in ("image", "file")), None):
             said = (
                 f"a content block of type {kind!r}: only text blocks are stored here"
                 " (ATTACHMENTS_ENABLED keeps images and files)"
@@ -112,8 +113,9 @@ def _texts_only(body: RetainBody) -> None:
             raise RequestValidationError([{"type": "value_error", "loc": where, "msg": said}])
 
 
-def _items(body: RetainBody) -> list[dict[str, Any]]:
-    return [item.model_dump(exclude_none=True) for item in body.items]
+def _named(items: Sequence[Mapping[str, Any]]) -> list[str]:
+    ids = (item.get("document_id") for item in items)
+    return [id for id in ids if isinstance(id, str)]
 
 
 @router.post(f"{BANK}/memories/import", operation_id="import_memories")

@@ -6,6 +6,7 @@ Unknown fields are ignored here and named in a response header (serve/http/routi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -37,6 +38,19 @@ LocalMoment = Annotated[datetime, BeforeValidator(_written, json_schema_input_ty
 """As written: aware where an offset was given."""
 Zone = Annotated[str, StringConstraints(max_length=100), AfterValidator(zones.canonical)]
 """An IANA name such as Europe/Berlin."""
+
+
+def fields_of(described: type[BaseModel]) -> Callable[[Any], dict[str, Any]]:
+    """Takes an object as it was sent, less what `described` does not name and what is null. The
+    values are for whoever stores the object to check."""
+    names = tuple(described.model_fields)
+
+    def taken(value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise ValueError("must be an object")
+        return {name: value[name] for name in names if value.get(name) is not None}
+
+    return taken
 
 
 class Body(BaseModel):

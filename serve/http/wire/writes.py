@@ -6,15 +6,19 @@ from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import orjson
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    model_validator,
+)
 
 from retrieval import zones
 from retrieval.errors import InvalidInput
 from retrieval.ingest.scopes import check_combinations
-from serve.http.wire.common import Body, Name
-
-METADATA_MAX = 1_000
-"""Entries of one memory's metadata."""
+from serve.http.wire.common import Body, Name, fields_of
 
 
 def text_of(content: Any) -> Any:
@@ -55,18 +59,6 @@ class FileBlock(BaseModel):
 Block = Annotated[TextBlock | ImageBlock | FileBlock, Field(discriminator="type")]
 
 
-def _joined(content: Any) -> Any:
-    """Blocks of text alone are one text."""
-    if isinstance(content, list) and all(
-        isinstance(block, dict)
-        and block.get("type") == "text"
-        and isinstance(block.get("text"), str)
-        for block in content
-    ):
-        return "\n".join(block["text"] for block in content)
-    return content
-
-
 def _not_blank(value: Any) -> Any:
     if isinstance(value, str) and not value.strip():
         raise ValueError("content must not be blank")
@@ -85,33 +77,6 @@ def _tags(value: Any) -> Any:
     return [value]
 
 
-def _metadata(value: Any) -> Any:
-    """Null values dropped, other scalars as text."""
-    if not isinstance(value, dict):
-        return value
-    if len(value) > METADATA_MAX:
-        raise ValueError(f"at most {METADATA_MAX:,} entries")
-    out: dict[str, Any] = {}
-    for key, item in value.items():
-        if isinstance(item, bool):
-            out[key] = "true" if item else "false"
-        elif isinstance(item, int | float):
-            out[key] = str(item)
-        elif item is not None:
-            out[key] = item
-    return out
-
-
-def _local_timestamp(value: Any) -> Any:
-    """With the offset that it was written with: it says whose days the content's words mean."""
-    known = _timestamp(value)
-    return (
-        known
-        if known in (None, "unset") or not isinstance(value, str)
-        else zones.written(value).isoformat()
-    )
-
-
 def _timestamp(value: Any) -> Any:
     if isinstance(value, str):
         if not value.strip():
@@ -123,14 +88,10 @@ def _timestamp(value: Any) -> Any:
 
 
 Timestamp = Annotated[str | None, BeforeValidator(_timestamp)]
-LocalTimestamp = Annotated[str | None, BeforeValidator(_local_timestamp)]
 T = TypeVar("T")
 ListOf = Annotated[list[T], Field(fail_fast=True)]
 """A list that is checked up to its first wrong entry: of a million, each would be an error."""
 Tags = Annotated[ListOf[str], BeforeValidator(_tags, json_schema_input_type=list[str] | str)]
-Metadata = Annotated[
-    dict[str, str], BeforeValidator(_metadata, json_schema_input_type=dict[str, Any])
-]
 Scopes = Literal["per_tag", "combined", "all_combinations", "shared"] | ListOf[ListOf[str]]
 
 
@@ -146,38 +107,36 @@ class EntityBody(Body):
     type: str = "CONCEPT"
 
 
-class ItemBody(Body):
-    content: Annotated[
-        str | Annotated[list[Block], Field(fail_fast=True)],
-        BeforeValidator(_joined, json_schema_input_type=str | list[Block]),
-        AfterValidator(_not_blank),
-    ]
-    timestamp: LocalTimestamp = None
+class ItemBody(BaseModel):
+    """One item of a retain: what the API's description says of it. Its values are read once, where
+    it is stored (retrieval/ingest/items.py)."""
+
+    content: str | list[Block]
+    timestamp: str | None = None
     context: str | None = None
-    metadata: Metadata | None = None
+    metadata: dict[str, Any] | None = None
     document_id: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
-    entities: ListOf[EntityBody] | None = None
+    entities: list[EntityBody] | None = None
     resolve_entities: bool = True
-    tags: Tags | None = None
+    tags: list[str] | str | None = None
     observation_scopes: Scopes | None = None
     strategy: str | None = None
     update_mode: Literal["replace", "append"] = "replace"
+
+
+Item = Annotated[
+    dict[str, Any], PlainValidator(fields_of(ItemBody), json_schema_input_type=ItemBody)
+]
 
 
 class RetainBody(Body):
     LARGE: ClassVar[bool] = True
     """Bodies of this kind may be as large as the server allows (serve/http/routing.py)."""
 
-    items: ListOf[ItemBody]
+    items: ListOf[Item]
     is_async: Annotated[bool, Field(alias="async")] = False
     document_tags: Tags | None = None
     operation_id: str | None = None
-
-    @model_validator(mode="after")
-    def _scopes(self) -> RetainBody:
-        for item in self.items:
-            _countable(item.observation_scopes, [*(item.tags or ()), *(self.document_tags or ())])
-        return self
 
 
 class ImportBody(BaseModel):

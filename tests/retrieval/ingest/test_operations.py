@@ -85,7 +85,8 @@ async def _die(pool: Pool) -> None:
         subprocess.run, [sys.executable, "-c", _DOOMED, server().dsn, schema], check=False
     )
     assert process.returncode == -signal.SIGKILL
-    await asyncio.sleep(0.35)  # its lease is over then, and its turn at the document
+    # As if its lease, and its turn at the document, were over.
+    await pool.execute("update operations set leased_until = now() where status = 'processing'")
     await pool.execute("update document_turns set leased_until = now()")
 
 

@@ -109,7 +109,12 @@ async def test_a_migration_steps_back_from_a_lock_and_comes_again(
             await migrate.migrate(empty)
         await empty.execute("insert into banks (tenant_id, bank_id, name) values ('t', 'b', 'b')")
         waiting = asyncio.create_task(migrate.migrate(empty))
-        await asyncio.sleep(0.3)
+        for stands_in_line in (True, False):  # it comes, and steps back
+            while stands_in_line is not await empty.fetchval(  # noqa: ASYNC110
+                "select exists (select from pg_locks where not granted"
+                "  and relation = 'banks'::regclass)"
+            ):
+                await asyncio.sleep(0.005)
         await reading.rollback()
         assert await waiting == LAST + 1
 

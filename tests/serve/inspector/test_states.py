@@ -159,7 +159,7 @@ class ByLength(Passthrough):
     """A stand-in for a cross-encoder: the longer a text, the better; it takes its time."""
 
     reads_text = True
-    SECONDS = 0.3
+    SECONDS = 0.05
 
     async def rerank(self, query: str, documents: Sequence[str], **_: Any) -> Scores:
         await asyncio.sleep(self.SECONDS)

@@ -1,4 +1,4 @@
-/** Where the time went: spans on one axis, the wait at the door first. Parts overlap; they are no sum. @module */
+/** Where the time went: spans on one axis, the wait for admission first. Parts overlap; they are no sum. @module */
 import { html } from "../vendor/ui.js";
 import { ms } from "../format.js";
 import { flat } from "../parts/text.js";
