@@ -188,7 +188,7 @@ def searched(bank: ResidentBank, plan: Plan) -> Searched:
         source_ordinals=source_ordinals,
         paths=paths,
         outside=_outside(bank, plan, kept.ordinals),
-        echo=_echoes(senses, kept.ordinals),
+        echo=echo if kept is found else _echoes(senses, kept.ordinals),
         query_vector=plan.asked.vector if plan.query.trace else None,
         dropped=len(found) - len(kept),
         cap=plan.cap,

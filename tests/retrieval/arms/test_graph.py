@@ -209,6 +209,10 @@ class TestDampedWalk:
         assert found.hits.ordinals[facts].tolist() == alone.hits.ordinals.tolist()
         assert found.evidence[facts] == pytest.approx(alone.evidence, rel=0.2)
         assert int((~facts).sum()) == 2
+        none = walk(SmallGraph(mentions), {0: 4.0, 1: 1.0}, limit=2, derived=np.zeros(count, bool))
+        for name in ("parent", "evidence", "support", "via"):
+            assert getattr(none, name).tolist() == getattr(alone, name).tolist()
+        assert none.hits.scores.tolist() == alone.hits.scores.tolist()
 
     def test_an_entity_everywhere_leads_nowhere(self) -> None:
         bank = SmallGraph([["both", f"x{i}"] for i in range(50)])

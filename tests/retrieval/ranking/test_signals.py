@@ -123,6 +123,9 @@ class TestSignals:
         alone = pool(2, asks=asks[:2], **{name: value[:2] for name, value in given.items()})
         assert signals(made)[0][:2] == pytest.approx(signals(alone)[0])
         assert context(made, "spoken") == context(alone, "spoken")
+        none = pool(3, asks=asks, derived=np.zeros(3, np.bool_), **given)
+        for got, expected in zip(signals(none), signals(pool(3, asks=asks, **given)), strict=True):
+            assert got.tobytes() == expected.tobytes()
         only = pool(3, asks=asks, derived=np.ones(3, np.bool_), **given)
         assert signals(only)[0] == pytest.approx(signals(pool(3, asks=asks, **given))[0])
 

@@ -287,6 +287,12 @@ def test_echoes_lead_no_arm_and_leave_the_shortlist_first() -> None:
     assert {0, 1} & set(run(given, cap=3).found.ordinals.tolist()) == {1}
 
 
+def test_a_bank_without_observations_knows_nothing_of_them() -> None:
+    shortlist = run(memories())
+    assert shortlist.echo is None
+    assert served(replace(shortlist, echo=np.zeros(4, np.bool_))) == served(shortlist)
+
+
 def test_memories_stand_as_if_they_had_no_observations() -> None:
     """One of each, in its words."""
     alone = run(memories())
