@@ -34,7 +34,7 @@ import numpy as np
 
 from retrieval.arms.adjacency import Adjacency, GraphHits, GraphSettings, LinkTable, PathLink
 from retrieval.arms.link_expansion import link_expansion
-from retrieval.arms.walk import Walk
+from retrieval.arms.walk import Walk, leading_of_each
 from retrieval.topk import distinct
 from retrieval.types import Bools, Doubles, Hits, Ints
 
@@ -54,11 +54,16 @@ __all__ = [
 SEEDS = 20
 
 
-def pick_seeds(lists: Iterable[Hits], affinity: Callable[[Ints], Doubles]) -> Ints:
-    """The SEEDS best of these arms' memories by affinity, best first, equal ones by ordinal."""
+def pick_seeds(
+    lists: Iterable[Hits],
+    affinity: Callable[[Ints], Doubles],
+    derived: Bools | None = None,
+) -> Ints:
+    """The SEEDS best of these arms' memories by affinity, best first, equal ones by ordinal; of the
+    `derived` (bool over ordinals) as many beside them."""
     ordinals = distinct(np.concatenate([np.empty(0, np.int32), *(h.ordinals for h in lists)]))
-    order = np.argsort(-affinity(ordinals), kind="stable")[:SEEDS]
-    return ordinals[order].astype(np.int32)
+    ordinals = ordinals[np.argsort(-affinity(ordinals), kind="stable")].astype(np.int32)
+    return ordinals[leading_of_each(ordinals, derived, SEEDS)]
 
 
 def walk(
@@ -69,6 +74,7 @@ def walk(
     settings: GraphSettings,
     *,
     named: Ints | None = None,
+    derived: Bools | None = None,
     late: Callable[[], bool] = lambda: False,
 ) -> GraphHits:
     """The graph arm's answer.
@@ -76,11 +82,14 @@ def walk(
     seeds int32, distinct, best first; `affinity` gives float64 per ordinal (any real numbers, about
     0 for the average memory). allowed bool (size,): no other memory is returned or walked through,
     and the cap per entity counts only these. named: entities the question names; memories about
-    them join the seeds. `late` is asked before each search through entities: once true, only links
-    are followed. Empty where there is no seed. Pure; any thread.
+    them join the seeds. derived bool (size,): observations, for which all limits hold apart, so
+    that they take no place of a memory's; None where there are none. `late` is asked before each
+    search through entities: once true, only links are followed. Empty where there is no seed. Pure;
+    any thread.
     """
     none = np.empty(0, np.int32)
-    walk = Walk(graph, affinity, allowed, settings, late, none if named is None else named)
+    named = none if named is None else named
+    walk = Walk(graph, affinity, allowed, settings, late, named, derived)
     return walk.run(seeds[allowed[seeds]])
 
 

@@ -83,6 +83,23 @@ class _Steps:
         )
 
 
+def leading_of_each(
+    ordinals: Ints, derived: Bools | None, limit: int
+) -> NDArray[np.intp] | slice[int | None]:
+    """Where the first `limit` of the memories stand and the first `limit` of the observations
+    (bool over ordinals; None: there are none), ascending."""
+    if derived is None:
+        return slice(limit)
+    made = derived[ordinals]
+    place = np.where(made, np.cumsum(made), np.cumsum(~made))
+    return np.flatnonzero(place <= limit)
+
+
+def _first_memory(ordinals: Ints, derived: Bools | None) -> int:
+    """The first that is no observation, or the first of all."""
+    return 0 if derived is None else int(np.argmin(derived[ordinals]))
+
+
 class _Table:
     """The memories that the walk has met, seeds first, and what reached each so far. `held` is the
     strength that a memory has by itself. Columns are views of what is in use; an `enter` renews
@@ -137,8 +154,10 @@ class Walk:
         settings: GraphSettings,
         late: Callable[[], bool],
         named: Ints,
+        derived: Bools | None = None,
     ) -> None:
         self._graph, self._affinity, self._allowed = graph, affinity, allowed
+        self._derived = derived
         self._named = named
         if len(named):
             self._named = named[_rarity(graph, named, allowed) >= _LEAST_RARITY]
@@ -164,7 +183,8 @@ class Walk:
             table = self._table
             onward = np.flatnonzero(table.hop == hop)
             led = table.held[onward] + table.reached[onward]
-            onward = onward[np.argsort(-led, kind="stable")[:_FRONTIER]]
+            onward = onward[np.argsort(-led, kind="stable")]
+            onward = onward[leading_of_each(table.ordinal[onward], self._derived, _FRONTIER)]
             frontier = table.ordinal[onward]
             strength = np.maximum(table.held[onward], table.reached[onward])
         return self._answer()
@@ -212,8 +232,9 @@ class Walk:
         score = own + table.reached
         order = np.lexsort((table.ordinal, -own, -score))
         if len(order):
-            order = order[score[order] >= _FLOOR * max(score[order[0]], 0.0)]
-        order = order[: self._settings.limit]
+            best = score[order[_first_memory(table.ordinal[order], self._derived)]]
+            order = order[score[order] >= _FLOOR * max(best, 0.0)]
+        order = order[leading_of_each(table.ordinal[order], self._derived, self._settings.limit)]
         return GraphHits(
             Hits(table.ordinal[order], score[order].astype(np.float32)),
             table.parent[order],

@@ -108,6 +108,11 @@ class Reader:
         if few or (invented and self.questions == 1 and not last):
             self.dropped += bad
             raise Unreadable("; ".join(bad[:5]))
+        ended = [action for action in good if action.do == "end"]
+        for action in [action for action in good if _contradicted(action, ended)]:
+            good.remove(action)
+            bad.append("an update gives an observation a new text that the same fact ends")
+            cited.update(action.facts)
         self.dropped += bad
         taken = {fact for action in good for fact in action.facts}
         return Decided(_paired(good, self.batch), tuple(bad), tuple(sorted(cited - taken)))
@@ -259,6 +264,15 @@ class Reader:
                 if start <= moment <= end:
                     return start
         return None
+
+
+def _contradicted(action: Action, ended: Iterable[Action]) -> bool:
+    """Whether an update rests on what also says that its observation is over: what is over keeps
+    the text of the time when it held."""
+    return action.do == "update" and any(
+        action.observation == end.observation and set(action.facts) & set(end.facts)
+        for end in ended
+    )
 
 
 def _do(given: Any) -> Do:

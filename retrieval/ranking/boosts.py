@@ -15,7 +15,7 @@ import numpy as np
 
 from retrieval.ranking import leaders
 from retrieval.ranking.fusion import Candidates, rank_scores
-from retrieval.types import Arm, Doubles, Ints
+from retrieval.types import Arm, Bools, Doubles, Ints
 
 _log = logging.getLogger(__name__)
 
@@ -53,30 +53,42 @@ def parse(text: str) -> Boosts:
     return Boosts(divisors, addends, levels)
 
 
-def cut(found: Candidates, boosts: Boosts, cap: int, *, by_rank: bool = True) -> Candidates:
+def cut(
+    found: Candidates,
+    boosts: Boosts,
+    cap: int,
+    *,
+    by_rank: bool = True,
+    last: Bools | None = None,
+) -> Candidates:
     """At most `cap` candidates for the reranker, best boosted fusion score first.
 
     A pool within the cap is left in its order: a reranker reads all of it anyway. The first of
-    every arm stays, in the place of the last that lead nothing. Where the order
+    every arm stays, in the place of the last that lead nothing. `last` bool (c,): those that stay
+    only where there is room, and lead nothing. Where the order
     was not made from ranks (`by_rank` false), a candidate's place in it takes the part of the other
     arms' ranks: rank r of a boosted arm beats place s exactly when r < divisor * s.
     """
     if len(found) <= cap:
         return found
     if not boosts:
-        return found.take(_first(np.arange(len(found), dtype=np.int32), found, cap))
+        return found.take(_first(np.arange(len(found), dtype=np.int32), found, cap, last))
     if by_rank:
         key = -rank_scores(found.ranks, boosts.divisors)
     else:
         boosted = (found.ranks > 0) & (boosts.divisors > 1)
         own = np.where(boosted, found.ranks / boosts.divisors, np.inf).min(axis=1)
         key = np.minimum(np.arange(1, len(found) + 1), own)
-    return found.take(_first(np.argsort(key, kind="stable").astype(np.int32), found, cap))
+    return found.take(_first(np.argsort(key, kind="stable").astype(np.int32), found, cap, last))
 
 
-def _first(order: Ints, found: Candidates, cap: int) -> Ints:
-    cap = max(cap, 0)
-    return leaders.kept(order, leaders.first(found.ranks), cap)[:cap]
+def _first(order: Ints, found: Candidates, cap: int, last: Bools | None) -> Ints:
+    cap, leads = max(cap, 0), leaders.first(found.ranks, last)
+    if last is None:
+        return leaders.kept(order, leads, cap)[:cap]
+    behind = order[np.argsort(last[order], kind="stable")]
+    kept = np.isin(order, leaders.kept(behind, leads, cap)[:cap])
+    return order[kept]
 
 
 def addends(found: Candidates, boosts: Boosts) -> Doubles:

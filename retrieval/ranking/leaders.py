@@ -15,9 +15,16 @@ PLACES = 10
 """The first of every arm stands within so many, floors and budgets permitting."""
 
 
-def first(ranks: Ints) -> Bools:
-    """bool (c,): which candidates are an arm's first; ranks (c, arms), 1-based, 0 for absent."""
-    leads: Bools = (ranks == 1).any(axis=1)
+def first(ranks: Ints, without: Bools | None = None) -> Bools:
+    """bool (c,): which candidates are an arm's first; ranks (c, arms), 1-based, 0 for absent.
+    `without` bool (c,): those that leave the lead to the next."""
+    leads: Bools
+    if without is None or not without.any():
+        leads = (ranks == 1).any(axis=1)
+        return leads
+    last = np.iinfo(ranks.dtype).max
+    ranks = np.where((ranks > 0) & ~without[:, None], ranks, last)
+    leads = ((ranks == ranks.min(axis=0)) & (ranks < last)).any(axis=1)
     return leads
 
 

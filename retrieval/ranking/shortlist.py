@@ -124,6 +124,9 @@ class Shortlist:
     parts: Doubles | None = None
     outside: Bools | None = None
     """bool (c,): which are known not to hold at the time that the question means; None: none."""
+    echo: Bools | None = None
+    """bool (c,): which observations say nothing that the one memory does not that they were made
+    of, and that is a candidate, too; None: none."""
     texts: tuple[tuple[str, str | None, datetime | None], ...] | None = None
     vectors: Floats | None = None
     query_vector: Floats | None = None

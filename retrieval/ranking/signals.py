@@ -16,6 +16,7 @@ in an article the paragraph beside it is another one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,9 +46,10 @@ class Pool:
     it, end with a question mark. timely bool (n,): touches the time window of the question;
     happened: the question asks for whatever happened then; superseded bool (n,): does not hold now,
     where the question asks how things are now; None: the question asks for no time. outside bool
-    (n,): is known not to hold at the time that is meant. legible: about how many letters of the
-    question the embedding model takes at a time (models.local.text.legibility), None where that is
-    not known.
+    (n,): is known not to hold at the time that is meant. derived bool (n,): observations, which
+    say nothing about how the bank's memories are written; None: there are none. legible: about how
+    many letters of the question the embedding model takes at a time (models.local.text.legibility),
+    None where that is not known.
     """
 
     window: Ints
@@ -66,6 +68,7 @@ class Pool:
     happened: bool = False
     superseded: Bools | None = None
     outside: Bools | None = None
+    derived: Bools | None = None
     legible: float | None = None
 
     def __len__(self) -> int:
@@ -134,7 +137,7 @@ def signals(pool: Pool) -> tuple[Doubles, Doubles]:
             np.maximum(words - 0.5, 0.0),
             held,
             share(_covered(terms) - own_words, best),
-            *(near * (values - values.mean()) for values in (*lead, *beside, *further)),
+            *(near * (values - _mean(values, pool)) for values in (*lead, *beside, *further)),
             pool.named,
             np.log((1 + np.minimum(pool.tokens, _FULL_LENGTH)) / (1 + _FULL_LENGTH)),
             pool.asks[:, 1].astype(np.float64) - pool.asks[:, 0],
@@ -145,6 +148,13 @@ def signals(pool: Pool) -> tuple[Doubles, Doubles]:
     return columns, _context(pool, held)
 
 
+def _mean(values: NDArray[Any], pool: Pool) -> float:
+    """Over the memories among the candidates, if there are any."""
+    if pool.derived is None or pool.derived.all():
+        return float(values.mean())
+    return float(values[~pool.derived].mean())
+
+
 def _context(pool: Pool, held: Doubles) -> Doubles:
     """How the question stands to this bank; 0 for a usual entry."""
     usual, distance = np.array([*_USUAL.values()]).T
@@ -152,7 +162,7 @@ def _context(pool: Pool, held: Doubles) -> Doubles:
         [
             usual[0] if pool.legible is None else pool.legible,
             held.max(),
-            pool.asks[:, 0].mean(),
+            _mean(pool.asks[:, 0], pool),
             np.log(1 + len(pool.terms)),
         ]
     )

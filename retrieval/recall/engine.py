@@ -34,6 +34,7 @@ from retrieval.ranking.weights import (
     Ranked,
     RerankScores,
     cut,
+    prefers_observations,
     rank,
     without_duplicates,
     without_sources,
@@ -48,7 +49,6 @@ from retrieval.store.visibility import Visibility
 from retrieval.text import tokens
 from retrieval.topk import places
 from retrieval.types import (
-    FactType,
     Floats,
     Ints,
     MemoryRow,
@@ -171,7 +171,7 @@ class RecallEngine:
         with clock.step("combined_scoring"):
             ranked = rank(query, shortlist, scores, settings)
             order, dropped = ranked.order, dict(ranked.dropped)
-            if _prefers_observations(query, settings):
+            if prefers_observations(query, settings):
                 order = without_sources(shortlist, order, dropped)
             if query.dedupe is not None and shortlist.vectors is not None:
                 order, merged = without_duplicates(shortlist, order, query.dedupe, dropped)
@@ -325,11 +325,3 @@ def _documents(
 
 def _usable(scores: Floats, count: int) -> bool:
     return len(scores) == count and bool(np.isfinite(scores).any())
-
-
-def _prefers_observations(query: RecallQuery, settings: RecallSettings) -> bool:
-    wanted = query.prefer_observations
-    if wanted is None:
-        wanted = settings.recall_prefer_observations
-    types = set(query.filters.types)
-    return wanted and FactType.OBSERVATION in types and len(types) > 1

@@ -150,6 +150,7 @@ def walk(
     causes: bool = False,
     per_entity: int = 200,
     limit: int = 300,
+    derived: Bools | None = None,
 ) -> GraphHits:
     """Seeds are the memories in `fit`, best first; all others have affinity 0."""
     values = np.zeros(bank.size)
@@ -162,6 +163,7 @@ def walk(
         everyone(bank) if allowed is None else allowed,
         GraphSettings(hops=hops, causes=causes, per_entity=per_entity, limit=limit),
         named=ints(*(bank.names[n] for n in named)),
+        derived=derived,
     )
 
 
@@ -191,6 +193,26 @@ class TestDampedWalk:
         assert scores(hits)[1] == pytest.approx(7.0)
         assert at(hits, 1) == (0, PathLink.SUBJECT, 1)
         assert hits.via[hits.hits.ordinals == 1] == bank.names["a"]
+
+    def test_observations_take_no_place_of_a_memory(self) -> None:
+        """One of each memory, which fits the question better: what the memories get is the same."""
+        mentions = [["s", "a", "b"], ["x", "a", "b"], ["y", "a"], *FILLER]
+        alone = walk(SmallGraph(mentions), {0: 4.0, 1: 1.0}, limit=2)
+        count = len(mentions)
+        bank = SmallGraph(
+            [*mentions, *([] for _ in mentions)], sources={count + i: [i] for i in range(count)}
+        )
+        fit = {0: 4.0, 1: 1.0, count: 90.0, count + 1: 80.0}
+        derived = np.arange(bank.size) >= count
+        found = walk(bank, fit, limit=2, derived=derived)
+        facts = found.hits.ordinals < count
+        assert found.hits.ordinals[facts].tolist() == alone.hits.ordinals.tolist()
+        assert found.evidence[facts] == pytest.approx(alone.evidence, rel=0.2)
+        assert int((~facts).sum()) == 2
+        none = walk(SmallGraph(mentions), {0: 4.0, 1: 1.0}, limit=2, derived=np.zeros(count, bool))
+        for name in ("parent", "evidence", "support", "via"):
+            assert getattr(none, name).tolist() == getattr(alone, name).tolist()
+        assert none.hits.scores.tolist() == alone.hits.scores.tolist()
 
     def test_an_entity_everywhere_leads_nowhere(self) -> None:
         bank = SmallGraph([["both", f"x{i}"] for i in range(50)])
@@ -339,6 +361,14 @@ def test_seeds_are_the_best_of_all_arms() -> None:
     values = [0.0, 1.0, 9.0, 2.0, 9.0, 9.0, 9.0, 3.0]
     assert graph.pick_seeds([semantic, keyword], lookup(values)).tolist() == [7, 3, 1]
     assert len(graph.pick_seeds([], lookup(values))) == 0
+
+
+def test_observations_take_no_seed_of_a_memory() -> None:
+    values = [float(i) for i in range(60)]
+    derived = np.arange(60) >= 30
+    every = Hits(np.arange(60, dtype=np.int32), np.ones(60, np.float32))
+    found = graph.pick_seeds([every], lookup(values), derived).tolist()
+    assert found == [*range(59, 39, -1), *range(29, 9, -1)]
 
 
 class TestScenarios:

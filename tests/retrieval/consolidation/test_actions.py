@@ -181,6 +181,15 @@ def test_an_end_meets_what_holds_since() -> None:
     assert decided.actions[0].until == day("2024-05-02")  # when the fact happened
 
 
+def test_what_a_fact_ends_it_gives_no_new_text() -> None:
+    actions = [update("O1", "Ann lives in Porto.", "F1"), end("O1", "F1", until="2024-05-02")]
+    decided, reader = read(*actions)
+    assert [action.do for action in decided.actions] == ["end"]
+    assert "the same fact ends" in reader.dropped[0]
+    assert len(read(update("O1", "Ann lives in Rome.", "F3"), actions[1])[0].actions) == 2
+    assert read(update("O1", "Ann lives in Porto.", "F1", "F2"), actions[1])[0].open == (1,)
+
+
 @pytest.mark.parametrize("given", ["1999-01-01", "soon", "9999-12-31", "", None, 7])
 def test_times_that_no_fact_has(given: Any) -> None:
     decided, _ = read(

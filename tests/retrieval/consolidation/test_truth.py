@@ -215,6 +215,26 @@ async def test_a_count_said_anew(world: World, ask: Asking) -> None:
     assert [r["text"] for r in await ask("How many cats has Ann now?")] == ["Ann has 5 cats."]
 
 
+async def test_a_change_that_is_told_as_an_update_too(world: World, ask: Asking) -> None:
+    """The end keeps the text of the time when it held."""
+    await lives_in_rome(world)
+
+    def answer(asked: Asked) -> Any:
+        rome = handle(shown(asked)[1], "Rome")
+        porto = create("Ann lives in Porto.", "F1")
+        wrong = update(rome, "Ann lives in Porto.", "F1")
+        return {"actions": [porto, wrong, end(rome, "F1", until="2024-05-02")]}
+
+    world.model.rule = answer
+    await world.add(fact("Ann moved to Porto.", "2024-05-02"))
+    await world.run()
+    found = {o["text"]: o for o in await world.observations()}
+    assert set(found) == {"Ann lives in Porto.", "Ann lives in Rome."}
+    assert found["Ann lives in Porto."]["valid_until"] is None
+    assert found["Ann lives in Rome."]["valid_until"] == "2024-05-02T00:00:00+00:00"
+    assert (await ask("Where did Ann live in 2022?"))[0]["text"] == "Ann lives in Rome."
+
+
 async def test_another_facet(world: World, ask: Asking) -> None:
     world.model.rule = each
     await world.add(fact("Ann is admin of the Acme organisation.", "2024-01-01", "2024-01-01"))

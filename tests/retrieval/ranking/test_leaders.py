@@ -20,6 +20,9 @@ def test_who_leads() -> None:
     ranks = np.array([[1, 0], [2, 1], [3, 2], [0, 0]], np.int32)
     assert leaders.first(ranks).tolist() == [True, True, False, False]
     assert leaders.first(np.zeros((0, 4), np.int32)).tolist() == []
+    for without, left in ((0, [False, True, False, False]), (1, [True, False, True, False])):
+        assert leaders.first(ranks, np.arange(4) == without).tolist() == left
+    assert not leaders.first(ranks, np.ones(4, np.bool_)).any()
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,21 @@ class TestSignals:
         given = pool(3, window=window, similarity=matrix(3, {(0, 1): 0.4}, 0.2))
         assert signal(given, "beside_meaning") == pytest.approx([1.0, -1.0, 0.0], abs=1e-5)
 
+    def test_observations_have_no_part_in_what_is_usual(self) -> None:
+        window = np.array([[0, 5, -1, -1, -1], [1, 6, -1, -1, -1], [2, -1, -1, -1, -1]], np.int32)
+        given = {"window": window, "similarity": matrix(3, {(0, 1): 0.5}, 0.2),
+                 "document": np.array([0, 0, -1], np.int32)}  # fmt: skip
+        asks = np.array([[True, False], [False, True], [False, False]])
+        made = pool(3, asks=asks, derived=np.array([False, False, True]), **given)
+        alone = pool(2, asks=asks[:2], **{name: value[:2] for name, value in given.items()})
+        assert signals(made)[0][:2] == pytest.approx(signals(alone)[0])
+        assert context(made, "spoken") == context(alone, "spoken")
+        none = pool(3, asks=asks, derived=np.zeros(3, np.bool_), **given)
+        for got, expected in zip(signals(none), signals(pool(3, asks=asks, **given)), strict=True):
+            assert got.tobytes() == expected.tobytes()
+        only = pool(3, asks=asks, derived=np.ones(3, np.bool_), **given)
+        assert signals(only)[0] == pytest.approx(signals(pool(3, asks=asks, **given))[0])
+
     def test_asking_and_being_asked(self) -> None:
         given = pool(2, asks=np.array([[True, False], [False, True]]))
         assert signal(given, "asks").tolist() == [-1.0, 1.0]

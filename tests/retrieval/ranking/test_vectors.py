@@ -93,6 +93,15 @@ def test_boosts_order_the_pool_above_the_cap(setting: str, order: str) -> None:
         assert "".join(names[i] for i in kept.ordinals) == order[:5]
 
 
+def test_what_stays_only_where_there_is_room() -> None:
+    """The first of both arms goes, the order of what stays does not change."""
+    found = fusion.rrf([hits(3, 1, 2, 4), hits(3, 9)])
+    last = found.ordinals == 3
+    assert boosts.cut(found, boosts.parse(""), 4, last=last).ordinals.tolist() == [1, 9, 2, 4]
+    kept = boosts.cut(fusion.rrf([hits(3, 1, 2)]), boosts.parse(""), 2, last=np.arange(3) == 1)
+    assert kept.ordinals.tolist() == [3, 2]
+
+
 def test_a_pool_within_the_cap_is_left_alone() -> None:
     found = fusion.rrf([hits(3, 1, 2), hits(2, 9)])
     assert boosts.cut(found, boosts.parse("bm25:high"), 10) is found

@@ -25,7 +25,16 @@ from retrieval.ranking.weights import Ranked, RerankScores, rank
 from retrieval.recall import explain, search
 from retrieval.recall.search import Plan
 from retrieval.settings import RecallSettings
-from retrieval.types import DAY_US, Arm, FactType, LinkType, RecallQuery, Window, microseconds
+from retrieval.types import (
+    DAY_US,
+    Arm,
+    FactType,
+    LinkType,
+    MinScores,
+    RecallQuery,
+    Window,
+    microseconds,
+)
 from tests.retrieval.bank.model import DIMENSION, Ledger, Memory
 from tests.retrieval.ranking.pools import plain
 
@@ -215,3 +224,86 @@ def test_only_what_is_asked_for_is_searched() -> None:
     shortlist = run(given, query=replace(QUERY, filters=others))
     assert shortlist.found.ordinals.tolist() == [1]
     assert shortlist.facts.ids[0].tobytes() == id_of(1)
+
+
+OBSERVATION = {"fact_type": FactType.OBSERVATION}
+EQUAL = {"vector": (0.9, sqrt(0.19), *[0.0] * 6)}
+SIMILAR = {"vector": (0.7, sqrt(0.51), *[0.0] * 6)}
+"""As similar to the question as the first, and less than the second."""
+
+
+def made_of(*sources: int, **more: Any) -> dict[str, Any]:
+    return {**OBSERVATION, "sources": tuple(id_of(i) for i in sources), **more}
+
+
+def served(shortlist: Shortlist, query: RecallQuery = QUERY) -> list[int]:
+    order = rank(query, shortlist, RerankScores(None, "unknown", "fused"), SETTINGS).order
+    found: list[int] = shortlist.found.ordinals[order].tolist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("sources", "last"),
+    [((1,), True), ((3,), True), ((1, 3), True), ((9,), False), ((1, 9), False)],
+    ids=["one", "another", "two above it", "one that was not found", "one of two that was found"],
+)
+def test_an_observation_that_tells_nothing_new_stands_behind(
+    sources: tuple[int, ...], last: bool
+) -> None:
+    """It stands in the place of the third; what it may be made of fits as well or better."""
+    shortlist = run(memories(m0=made_of(*sources), m1=EQUAL, m4=SIMILAR))
+    assert served(shortlist) == ([2, 3, 1, 4, 0] if last else [2, 3, 1, 0, 4])
+    ranked = by_fused(shortlist)
+    place = shortlist.found.ordinals.tolist().index(0)
+    assert ranked.weight[place] == pytest.approx(
+        min(shortlist.fused) if last else shortlist.fused[place]
+    )
+    assert sum(ranked.contributions.at(place).values()) == pytest.approx(ranked.weight[place])
+    assert served(shortlist, replace(QUERY, prefer_observations=True)) == [2, 3, 1, 0, 4]
+
+
+def test_an_observation_that_fits_better_than_its_source_keeps_its_place() -> None:
+    worse = {"vector": (0.55, sqrt(1 - 0.55**2), *[0.0] * 6)}
+    shortlist = run(memories(m0=made_of(1), m1=worse))
+    assert served(shortlist) == [2, 3, 0, 1]
+    assert by_fused(shortlist).weight == pytest.approx(shortlist.fused)
+
+
+def test_an_observation_whose_source_falls_out_tells_something() -> None:
+    shortlist = run(memories(m0=made_of(1), m1=EQUAL, m4=SIMILAR))
+    source = shortlist.found.ordinals == 1
+    shortlist = replace(shortlist, fused=np.where(source, 1e-3, shortlist.fused))
+    assert served(shortlist) == [2, 3, 4, 1, 0]
+    floor = MinScores(final=2e-3)
+    assert served(shortlist, replace(QUERY, min_scores=floor)) == [2, 3, 0, 4]
+
+
+def test_echoes_lead_no_arm_and_leave_the_shortlist_first() -> None:
+    alike = {f"m{i}": {"terms": (1,)} for i in range(2, 10)}
+    given = memories(m0=EQUAL, m1=made_of(0, **EQUAL), **alike)
+    assert served(run(given))[8:] == [0, 1]
+    assert 1 not in run(given, cap=9).found.ordinals
+    given = memories(m0=made_of(1), m1=EQUAL, **alike)
+    assert {0, 1} & set(run(given, cap=3).found.ordinals.tolist()) == {1}
+
+
+def test_a_bank_without_observations_knows_nothing_of_them() -> None:
+    shortlist = run(memories())
+    assert shortlist.echo is None
+    assert served(replace(shortlist, echo=np.zeros(4, np.bool_))) == served(shortlist)
+
+
+def test_memories_stand_as_if_they_had_no_observations() -> None:
+    """One of each, in its words."""
+    alone = run(memories())
+    told = [
+        replace(one, id=bytes([97 + i]) * 16, fact_type=FactType.OBSERVATION, sources=(one.id,))
+        for i, one in enumerate(memories())
+    ]
+    for cap in (300, 4):
+        both = run([*memories(), *told], cap=cap)
+        assert served(both)[:4] == served(alone)
+        facts = both.found.ordinals < 10
+        order = np.argsort(both.found.ordinals[facts])
+        expected = alone.fused[np.argsort(alone.found.ordinals)]
+        assert both.fused[facts][order] == pytest.approx(expected, rel=0.02)
