@@ -49,9 +49,18 @@ async def restated(
         bank,
         wanted,
     )
+    return keys, await asyncio.to_thread(paired, facts, keys, rows)
+
+
+def paired(
+    facts: Sequence[Fact], keys: Sequence[bytes | None], rows: Sequence[Mapping[str, Any]]
+) -> dict[UUID, UUID]:
+    """By a fact's id the first memory of another document that says the same. Of all that say it,
+    the first and the first of a document other than its own are kept: one of them is the answer,
+    however often a document repeats itself."""
     first: dict[_Alike, list[tuple[str, UUID]]] = {}
     for row in rows:
-        first.setdefault(_of_row(row), []).append((row["document_id"], row["id"]))
+        _keep(first.setdefault(_of_row(row), []), row["document_id"], row["id"])
     found: dict[UUID, UUID] = {}
     for fact, key in zip(facts, keys, strict=True):
         if key is None or fact.document_id is None:
@@ -61,8 +70,13 @@ async def restated(
         if other is not None:
             found[fact.id] = other
         else:
-            said.append((fact.document_id, fact.id))
-    return keys, found
+            _keep(said, fact.document_id, fact.id)
+    return found
+
+
+def _keep(said: list[tuple[str, UUID]], document: str, id: UUID) -> None:
+    if not said or (len(said) == 1 and said[0][0] != document):
+        said.append((document, id))
 
 
 def _of_row(row: Mapping[str, Any]) -> _Alike:

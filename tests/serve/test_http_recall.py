@@ -106,7 +106,8 @@ async def test_the_request_of_the_public_client(live: Live) -> None:
             ]
         },
         {"include": {"entities": {"max_tokens": 100}, "chunks": {}, "source_facts": {}}},
-        {"max_tokens": -5},
+        {"max_tokens": 0},
+        {"include": {"source_facts": {"max_tokens": -1, "max_tokens_per_observation": -1}}},
         {"limit": 1, "dedupe": 0.9, "as_of": "2024-01-01"},
         {"metadata_filter": {"source": "gazette", "page": {"in": ["1", "2"]}}},
         {"exclude_ids": ["00000000-0000-0000-0000-000000000000"]},
@@ -121,6 +122,11 @@ async def test_bodies_that_are_right(live: Live, body: dict[str, Any]) -> None:
     ("body", "status", "named"),
     [
         ({}, 422, "query"),
+        ({"query": "x", "max_tokens": -1}, 422, "max_tokens"),
+        ({"query": "x", "max_tokens": -(2**40)}, 422, "max_tokens"),
+        ({"query": "x", "include": {"chunks": {"max_tokens": -1}}}, 422, "max_tokens"),
+        ({"query": "x", "include": {"entities": {"max_tokens": -1}}}, 422, "max_tokens"),
+        ({"query": "x", "include": {"source_facts": {"max_tokens": -2}}}, 422, "max_tokens"),
         ({"query": ""}, 422, "query"),
         ({"query": "?! ..."}, 422, "letter or digit"),
         ({"query": 5}, 422, "query"),

@@ -32,6 +32,42 @@ EXAMPLES = int(os.environ.get("FOURFOLD_FUZZ_EXAMPLES", "6"))
 BANK = "fuzzed"
 
 
+def _numbers(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    found = [schema] if schema.get("type") == "integer" else []
+    for kind in ("anyOf", "oneOf", "allOf"):
+        found += [one for part in schema.get(kind, ()) for one in _numbers(part)]
+    return found
+
+
+@pytest.mark.unit
+def test_whole_numbers_of_requests_have_a_least_one() -> None:
+    """-1 where it is "no limit" in the public client, else not below 0: a budget of -1 would be
+    answered with nothing. Priorities alone may be negative."""
+    description = app.create(Settings()).openapi()
+    least: dict[str, set[float]] = {}
+    for path, methods in description["paths"].items():
+        for operation in methods.values():
+            for one in operation.get("parameters", ()):
+                for number in _numbers(one["schema"]):
+                    least.setdefault(f"{path} {one['name']}", set()).add(number["minimum"])
+    for name, schema in description["components"]["schemas"].items():
+        for field, one in schema.get("properties", {}).items():
+            for number in _numbers(one):
+                lowest = number.get("minimum", number.get("exclusiveMinimum", float("-inf")))
+                least.setdefault(f"{name}.{field}", set()).add(lowest)
+    negative = {name for name, values in least.items() if min(values) < 0}
+    assert {name for name in negative if min(least[name]) < -1} == {
+        "DirectiveBody.priority", "DirectivePatch.priority"
+    }  # fmt: skip
+    assert negative - {"DirectiveBody.priority", "DirectivePatch.priority"} == {
+        "SourceFactBudget.max_tokens",
+        "SourceFactBudget.max_tokens_per_observation",
+        "StrategyBody.max_observations_per_scope",
+        "StrategyBody.consolidation_source_facts_max_tokens",
+        "StrategyBody.consolidation_source_facts_max_tokens_per_observation",
+    }
+
+
 @pytest.mark.unit
 def test_it_describes_what_the_public_client_calls() -> None:
     description = app.create(Settings()).openapi()

@@ -346,15 +346,7 @@ class Change:
             self.bank,
             list(ids),
         )
-        return {
-            row["id"]: _Old(
-                row["ordinal"], row["text"], row["fact_type"], row["document_id"],
-                row["position"], row["created_at"],
-                (*(row[name] for name in _SAID.split(", ")), frozenset(row["tags"])),
-                tuple(row[name] for name in _MARKS.split(", ")),
-            )
-            for row in rows
-        }  # fmt: skip
+        return await asyncio.to_thread(_olds, rows)
 
     async def _replace(self, facts: Sequence[Fact], old: Mapping[UUID, _Old]) -> None:
         if not old:
@@ -483,3 +475,16 @@ def _all_placed(
 
 def _placed(fact: Fact, position: int) -> Fact:
     return fact if fact.position is not None else replace(fact, position=position)
+
+
+def _olds(rows: Sequence[Mapping[str, Any]]) -> dict[UUID, _Old]:
+    said, marks = _SAID.split(", "), _MARKS.split(", ")
+    return {
+        row["id"]: _Old(
+            row["ordinal"], row["text"], row["fact_type"], row["document_id"],
+            row["position"], row["created_at"],
+            (*(row[name] for name in said), frozenset(row["tags"])),
+            tuple(row[name] for name in marks),
+        )
+        for row in rows
+    }  # fmt: skip

@@ -9,9 +9,10 @@ from typing import Any, Final, TypeVar
 from retrieval.store.database.pool import Connection
 
 ROWS: Final = 500
+STATEMENTS: Final = 100
 SIZE: Final = 1 << 18
-"""A slice has this many rows or, judged by the lengths of texts, characters: the driver encodes it
-in one go."""
+"""A slice has this many rows to copy, so many to run a statement for, or, judged by the lengths of
+texts, characters: the driver encodes it in one go."""
 _ENTRY: Final = 64
 """An entry of a list costs the driver as much as so many characters."""
 
@@ -36,14 +37,14 @@ async def copy(
 async def execute_many(connection: Connection, sql: str, records: Iterable[Sequence[Any]]) -> None:
     """The statement for each record, a slice at a time."""
     rows = iter(records)
-    while part := _slice(rows):
+    while part := _slice(rows, STATEMENTS):
         await connection.executemany(sql, part)
 
 
-def _slice(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
+def _slice(rows: Iterable[Sequence[Any]], most: int = ROWS) -> list[Sequence[Any]]:
     part: list[Sequence[Any]] = []
     size = 0
-    for row in islice(rows, ROWS):
+    for row in islice(rows, most):
         part.append(row)
         size += sum(map(_size, row))
         if size >= SIZE:

@@ -102,14 +102,6 @@ def _molad(year: int) -> int:
     return day + (3 * (day + 1) % 7 < 3)
 
 
-def diwali(year: int) -> date:
-    """The day before the new moon from mid-October on, as China counts its days: a day off in some
-    years and places, since India asks where the moon stands in the evening."""
-    found = (date.fromordinal(lunar(year, month, 1).toordinal() - 1) for month in (9, 10))
-    earliest = date(year, 10, 17)
-    return next(day for day in found if day >= earliest)
-
-
 def _islamic(year: int, month: int, day: int) -> date:
     try:
         found = Hijri(year, month, day).to_gregorian()

@@ -216,12 +216,14 @@ def cut(context: Context, span: Span, part: str) -> Span | None:
 
 
 def half_of(span: Span, number: int) -> Span | None:
-    """The first or second half of a month (1-15 and 16 to its end) or a week (from Thursday)."""
+    """The first or second half of a month (1-15 and 16 to its end), a week (from Thursday) or a
+    quarter (from the 16th of its second month)."""
     first, last = bounds(span)
-    begin = {"month": 15, "week": 3}.get(span.grain)
+    begin = {"month": 15, "week": 3, "quarter": 15}.get(span.grain)
     if begin is None or span.part or number not in (1, 2):
         return None
-    middle = days.plus_days(first, begin)
+    middle = first if span.grain != "quarter" else days.plus_months(first, 1)
+    middle = days.plus_days(middle, begin)
     if number == 1:
         return change(span, last=days.plus_days(middle, -1), part="early", whole=(first, last))
     return change(span, first=middle, part="late", whole=(first, last))

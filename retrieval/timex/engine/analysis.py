@@ -15,7 +15,7 @@ from retrieval.timex.engine.lexicon import LANGUAGES, Lexicon, lexicon
 from retrieval.timex.engine.recognition import everyday, evidence, in_contention
 from retrieval.timex.engine.text import WORDS, Folded
 from retrieval.timex.expression import Settings, TimeExpression
-from retrieval.timex.rules.approximate import without_vagueness
+from retrieval.timex.rules.approximate import number_first, without_vagueness
 from retrieval.timex.rules.bare import LATE_BARE
 from retrieval.timex.rules.composition import COMPOSED
 from retrieval.timex.rules.compounds import COMPOUNDS
@@ -156,7 +156,9 @@ def read(words: Lexicon, context: Context, text: Folded, named: set[int]) -> Rea
     for start, end in _stretches(words, folded):
         context = replace(context, is_capital=partial(text.is_capital, base=start))
         part = folded[start:end]
-        tokens = without_vagueness(merge_measures(words.tokens(context, part)))
+        tokens = without_vagueness(merge_measures(context, part, words.tokens(context, part)))
+        if "inverted_numbers" in words.options:
+            tokens = number_first(tokens)
         named.update(start + place for place in labels(part, tokens))
         named.update(start + place for place in names(context, part, tokens))
         tokens = without(tokens, {place - start for place in named})

@@ -13,6 +13,7 @@ from functools import lru_cache
 from importlib.resources import files
 
 from retrieval.timex.engine.grammar import Span
+from retrieval.timex.engine.lexicon import LANGUAGES, lexicon
 from retrieval.timex.engine.recognition import evidence, in_contention, judged
 from retrieval.timex.engine.text import WORDS, fold
 
@@ -53,6 +54,17 @@ def other_language(text: str) -> str | None:
     return best if best not in judged() or in_contention(found, best) else None
 
 
+def _is_known(text: str, word: str, code: str) -> bool:
+    """Whether a likelier language with a grammar has the word, and took it for a name: Swedish
+    "Maj Sjöwall", though "maj" is May in Danish too."""
+    folded = fold(text)
+    found = evidence(frozenset(WORDS.findall(folded)), folded)
+    return any(
+        word in lexicon(name).triggers and found.get(name, 0.0) >= found.get(code, 0.0) > 0
+        for name in LANGUAGES
+    )
+
+
 def search(text: str, reference_time: datetime) -> tuple[Span, int, int] | None:
     """The day that the longest date expression of the text names, and its place; None if none."""
     if len(text) > MAX_CHARACTERS:
@@ -74,7 +86,8 @@ def search(text: str, reference_time: datetime) -> tuple[Span, int, int] | None:
     if not found:
         return None
     written, moment = max(found, key=lambda pair: len(pair[0]))
-    if not any(word in _words() for word in _WORD.findall(written.lower())):
+    dated = [word for word in _WORD.findall(written.lower()) if word in _words()]
+    if not dated or all(_is_known(text, fold(word), code) for word in dated):
         return None
     start = text.find(written)
     if start < 0:

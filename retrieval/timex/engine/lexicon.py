@@ -35,13 +35,20 @@ from retrieval.timex.engine.grammar import (
     composite,
     kind_of,
 )
-from retrieval.timex.engine.numerals import HAN_DIGITS, compound_number, han_number, merge_numbers
+from retrieval.timex.engine.numerals import (
+    HAN_DIGITS,
+    HANGUL_DIGITS,
+    compound_number,
+    han_number,
+    hangul_year,
+    merge_numbers,
+)
 from retrieval.timex.engine.text import WORDS, Piece, fold, pieces
 from retrieval.timex.rules.chinese import is_ago
 from retrieval.timex.rules.numeric import numeric_tokens
 
 LANGUAGES = (
-    "en", "es", "fr", "de", "it", "pt", "nl", "sv", "tr", "ru", "zh", "ja", "ko", "hi", "ar",
+    "en", "es", "fr", "de", "it", "pt", "nl", "sv", "pl", "tr", "ru", "zh", "ja", "ko", "hi", "ar",
 )  # fmt: skip
 
 _MARKS = {
@@ -110,6 +117,12 @@ class Lexicon:
                 while at < count and cut[at].start < end:
                     previous = cut[at]
                     at += 1
+                continue
+            if self.script == "hangul" and (said := self._han(cut, at)) is not None:
+                token, used = said
+                yield token
+                previous = cut[at + used - 1]
+                at += used
                 continue
             loose = not _is_symbol(previous, piece) and not self._is_ending(previous, piece)
             hit = self._longest(cut, at) if loose else None
@@ -237,7 +250,20 @@ class Lexicon:
             return 2 if any(leaf is not None and leaf[0] in _COUNTED for leaf in found) else 0
         return 0
 
+    def _hangul(self, cut: list[Piece], at: int) -> tuple[Token, int] | None:
+        """A Korean year in words, up to its 년."""
+        end = at
+        while end < min(len(cut), at + 9) and cut[end].text in HANGUL_DIGITS:
+            end += 1
+        if end - at < 2 or end >= len(cut) or cut[end].text != "년":
+            return None
+        year = hangul_year("".join(piece.text for piece in cut[at:end]))
+        made = Token(kind_of("YEAR"), year, cut[at].start, cut[end - 1].end, str(year))
+        return None if year is None else (made, end - at)
+
     def _han(self, cut: list[Piece], at: int) -> tuple[Token, int] | None:
+        if self.script == "hangul" and cut[at].text in HANGUL_DIGITS:
+            return self._hangul(cut, at)
         if self.script not in ("han", "kana") or cut[at].text not in HAN_DIGITS:
             return None
         end = at

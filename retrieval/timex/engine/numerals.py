@@ -13,6 +13,26 @@ HAN_DIGITS = {
 }  # fmt: skip
 
 
+HANGUL_DIGITS = dict(
+    zip("일이삼사오육칠팔구십백천", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 100, 1000), strict=True)
+)
+
+
+def hangul_year(written: str) -> int | None:
+    """The year that Korean numerals spell, 천구백팔십사; None where they spell none."""
+    total = digit = 0
+    for character in written:
+        value = HANGUL_DIGITS[character]
+        if value < 10:
+            if digit:
+                return None
+            digit = value
+        else:
+            total += (digit or 1) * value
+            digit = 0
+    return total + digit if 1000 <= total + digit <= 2999 else None
+
+
 def han_number(written: str) -> int | None:
     """The value of a run of Han numerals; None where it is no well-formed number."""
     values = [HAN_DIGITS[c] for c in written]
@@ -140,6 +160,8 @@ _ORDMARK, _ERA, _FIRSTYEAR = kind_of("ORDMARK"), kind_of("ERA"), kind_of("FIRSTY
 _YMARK = kind_of("YMARK")
 _JOINING = chars_of("AND") | {_DASH}
 _NUMBERS = chars_of("NUM") - chars_of("ORD")
+_MOST_WORDS = 12
+"""A number in words has no more: "two thousand two thousand ..." takes time as its length does."""
 
 
 def merge_numbers(tokens: list[Token], joined_by_and: bool) -> list[Token]:
@@ -179,7 +201,7 @@ def merge_numbers(tokens: list[Token], joined_by_and: bool) -> list[Token]:
         values = [int(token.value)]  # type: ignore[arg-type]
         best, best_kind, best_value = at + 1, token.kind, values[0]
         look = at + 1
-        while look < len(tokens):
+        while look < len(tokens) and len(values) < _MOST_WORDS:
             step = tokens[look]
             if step.kind in _JOINING and look + 1 < len(tokens):
                 # A dash joins only inside a word; "and" only below a hundred or a thousand.

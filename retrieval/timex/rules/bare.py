@@ -12,11 +12,10 @@ from retrieval.timex.engine.grammar import (
     Span,
     any_of,
     change,
-    chars_of,
 )
-from retrieval.timex.rules.chinese import told_in_the_past
 from retrieval.timex.rules.dates import exact
 from retrieval.timex.rules.eras import latest_season, part_of_year
+from retrieval.timex.rules.tense import asks_about_the_past
 
 LATE_BARE = Rules()
 """Run when all that could complete them is read."""
@@ -48,8 +47,8 @@ def _bare_part(context: Context, m: Match) -> Span | None:
     led = m.has("IN") or m.before is None or m.before.kind in _LEADING
     if m.has("QN", "HN") and not led and not this_year:
         return None
-    if m.has("NUM") and not this_year:
-        return None
+    if m.has("NUM") and (not this_year or m.tokens[-1].end - m.tokens[-1].start > _QUARTER):
+        return None  # Chinese 一个季度 is as long as a quarter, 一季度 the first
     year = context.today.year
     span = part_of_year(m, year)
     if span.first is not None and span.first > context.today and not this_year:
@@ -57,7 +56,8 @@ def _bare_part(context: Context, m: Match) -> Span | None:
     return change(span, confidence=0.8, relative=True, explicit=False)
 
 
-_LEADING = any_of("IN SINCE UNTIL BEFORE AFTER EARLY MID LATE TO FROM BETWEEN ASOF REST")
+_QUARTER = len("季度")
+_LEADING = any_of("IN OF SINCE UNTIL BEFORE AFTER EARLY MID LATE TO FROM BETWEEN ASOF REST")
 
 
 @LATE_BARE("half of the month", "HALFMONTH | HALFWEEK")
@@ -66,12 +66,14 @@ def _running_half(context: Context, m: Match) -> Span | None:
     return half_of(shifted(context, unit, 0), m.number("HALFMONTH", "HALFWEEK"))
 
 
+@LATE_BARE("week number", "(NUM | ORD) WEEKNO")
 @LATE_BARE("week number", "ORD UWEEK (?! X)")
 @LATE_BARE("week number", "ORD UWEEK")
 def _numbered_week(context: Context, m: Match) -> Span | None:
-    if not m.all("ORD")[0].text:
+    number = m.all("ORD", "NUM")[0]
+    if not number.text:
         return None
-    return Span(*days.iso_week(context.today.year, m.number("ORD")), "week", 0.8)
+    return Span(*days.iso_week(context.today.year, m.number("ORD", "NUM")), "week", 0.8)
 
 
 @LATE_BARE("season", "(THE|IN)* (EARLY|MID|LATE) DASH? (SEASON|LONESEASON)")
@@ -92,10 +94,13 @@ def _running(context: Context, m: Match) -> Span | None:
     if m.has("ON") and unit != "weekend":
         return None
     lone = len(m.tokens) == 1 and m.before is not None and m.before.kind == OTHER
-    if lone and m.after is not None and m.after.kind not in chars_of("DOT") | chars_of("LOC"):
+    if lone and m.after is not None and m.after.kind not in _CLOSING:
         return None  # "another theme park weekend; ..."
-    over = unit == "weekend" and told_in_the_past(context)
+    over = unit == "weekend" and context.today.weekday() < 5 and asks_about_the_past(context)
     return change(shifted(context, unit, -over), confidence=0.75)
+
+
+_CLOSING = any_of("DOT LOC STOP")
 
 
 @LATE_BARE("day before", "THE UDAY (BEFORE|AFTER) (?=STOP|DOT|$)")

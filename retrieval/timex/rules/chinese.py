@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from retrieval.timex.engine.grammar import OTHER, Context, Match, any_of
 from retrieval.timex.engine.text import Piece
@@ -18,7 +19,13 @@ def told_in_the_past(context: Context) -> bool:
     """Whether a sentence says that something is over: 了, 过, 曾."""
     if "weekday_of_this_week" not in context.options:
         return False
-    return _DONE.search(context.text) is not None and _PLANNED.search(context.text) is None
+    return _told(context.text)
+
+
+@lru_cache(maxsize=8)
+def _told(text: str) -> bool:
+    """Kept for the text that is read: it may name many weekdays."""
+    return _DONE.search(text) is not None and _PLANNED.search(text) is None
 
 
 def is_ago(piece: Piece, kind: str, previous: Piece) -> bool:

@@ -290,7 +290,7 @@ def _moved_date(context: Context, m: Match) -> Span | None:
 )
 def _part_of(context: Context, m: Match) -> Span | None:
     span = m.spans()[0]
-    if span.grain in ("month", "week") and m.has("HN", "UHALF", "HALFWORD"):
+    if span.grain in ("month", "week", "quarter") and m.has("HN", "UHALF", "HALFWORD"):
         return half_of(span, m.number("HN", "ORD"))
     if span.grain in ("century", "decade") and m.has("HN", "UHALF", "HALFWORD"):
         begin, years = bounds(span)[0].year, 50 if span.grain == "century" else 5

@@ -309,7 +309,7 @@ def _month_and_day(context: Context, m: Match) -> Span | None:
     return None if counts(context, m, number, found.first) else found
 
 
-_UNITS = any_of("UDAY UWEEK UMONTH UYEAR UHOUR UMINUTE UQUARTER")
+_UNITS = any_of("UDAY UWEEK UMONTH UYEAR UHOUR UMINUTE UQUARTER WEEKNO")
 
 
 _ORDERS = any_of("PREV PAST LASTORD ORD")
@@ -398,6 +398,8 @@ def _weekday_and_number(context: Context, m: Match) -> Span | None:
     verb = m.after is not None and m.after.kind == OTHER and "verb_last" in context.options
     if m.after is not None and m.after.kind in counted and not m.has("ORD") and not verb:
         return None
+    if m.after is not None and (m.after.kind in _HALVES or m.after.text in _HOURS):
+        return None  # Turkish "cuma dokuz buçukta", Chinese 周五九点: an hour
     spelled = m.one("ORD")
     if spelled is not None and not spelled.text and "ordinal_after" in context.options:
         return exact(days.nth_weekday(days.period("month", today), weekday, number), 0.8)
@@ -412,6 +414,9 @@ def _weekday_and_number(context: Context, m: Match) -> Span | None:
             return exact(found, 0.85)
     return None
 
+
+_ON = chars_of("ON")
+_HALVES, _HOURS = chars_of("HALFWORD"), frozenset("点時时시")
 
 _BEFORE_DAY = any_of(
     "ON IN STOP COMMA OF SINCE BEFORE AFTER UNTIL FROM TO STARTING DATE AND BETWEEN"
@@ -499,9 +504,12 @@ def _weekday_and_numbers(context: Context, m: Match) -> Span | None:
 
 
 @BARE("weekday", "DAY (UDAY (?! AGO | LATER) | DOT)?")
-@BARE("weekday", "(?<=ON) WDAY")
-def _weekday(context: Context, m: Match) -> Span:
+@BARE("weekday", "(?<= ON | TO | UNTIL | BEFORE | AFTER | FROM | SINCE) WDAY")
+def _weekday(context: Context, m: Match) -> Span | None:
     """The last one before today; in languages that count so, the one of this week."""
+    led = m.before is not None and m.before.kind in _ON
+    if m.has("WDAY") and not m.has("DAY") and not led and context.language == "en":
+        return None  # "after sun"
     weekday = m.number("WEEKDAY") - 1
     today = context.today
     if "weekday_of_this_week" in context.options:

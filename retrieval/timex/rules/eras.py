@@ -287,6 +287,23 @@ def _hundreds(context: Context, m: Match) -> Span:
     return Span(*days.years(first, first + 99), "century", 0.95)
 
 
+@ERAS("year", "YEAR (?! X UNIT | UNIT | UTIME)")
+def _year_in_one_word(context: Context, m: Match) -> Span | None:
+    """German "neunzehnhundertneunundachtzig", Italian "millenovecentottantaquattro", which count
+    nothing."""
+    year = m.all("YEAR")[0]
+    after = m.after
+    counts = after is not None and after.kind == OTHER and context.is_capital(after.start)
+    if year.text or context.language not in _ONE_WORD or year.end - year.start < 12 or counts:
+        return None
+    if not 1100 <= m.number("YEAR") <= context.today.year + 20 or m.number("YEAR") % 100 == 0:
+        return None
+    return Span(*days.year(m.number("YEAR")), "year", 0.8, explicit=True)
+
+
+_ONE_WORD = frozenset({"de", "it", "nl", "sv"})
+
+
 @ERAS("years", f"(FROM|BETWEEN) {_YEAR_OF} FROM? (TO|UNTIL|DASH|AND) {_YEAR_OF} {_TAIL}")
 @ERAS("years", f"{_YEAR_OF} (DASH|TO|UNTIL) {_YEAR_OF} {_TAIL}")
 @ERAS("years", f"{_YEAR_OF} (FROM|TO|AND|DASH) {_YEAR_OF} OF? (TO|PUNTIL|PBETWEEN)+")

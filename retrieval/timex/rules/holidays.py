@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import date
 from functools import partial
 
-from retrieval.timex.calendar import calendars, days
+from retrieval.timex.calendar import calendars, days, moon
 from retrieval.timex.calendar.days import Days
 from retrieval.timex.engine.grammar import COUNTED, Context, Match, Rules, Span, change, chars_of
 
@@ -45,7 +45,7 @@ def _hebrew(passover: bool, offset: int, year: int) -> date:
     return days.plus_days(calendars.rosh_hashanah(year), offset - 163 * passover)
 
 
-_COMPUTED = {"diwali": calendars.diwali, "hanukkah": calendars.hanukkah}
+_COMPUTED = {"diwali": moon.diwali, "holi": moon.holi, "hanukkah": calendars.hanukkah}
 
 
 def feast(code: str) -> Callable[[int], Days]:
@@ -71,7 +71,7 @@ def _holiday(code: str) -> Callable[[int], date]:
     "easter-2" Good Friday; "orthodox" their Easter; "advent-3" the first Sunday of Advent; "day256"
     the 256th day; "lunar8-15" a day of the Chinese calendar, "lunar-1" its New Year's Eve;
     "term23" a solar term; "islamic10-1" an Islamic day; "rosh+9" Yom Kippur, "pesach-30" Purim,
-    "hanukkah" its first evening; "diwali" the Hindu one.
+    "hanukkah" its first evening; "diwali" and "holi" the Hindu ones.
     """
     if code in _COMPUTED:
         return _COMPUTED[code]

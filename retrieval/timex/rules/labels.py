@@ -34,11 +34,17 @@ _DECADES, _ENDINGS = _kinds("DECADE"), _kinds("DECS")
 def labels(folded: str, tokens: list[Token]) -> frozenset[int]:
     """Where the numbers start that are labels, counts or ages, whatever else they look like."""
     words = [folded[token.start : token.end] for token in tokens]
+    unspaced = tuple(_words("unspaced"))
     found: set[int] = set()
     for at, token in enumerate(tokens):
         kind = token.kind
         if kind in _NUMBER or kind == DATE:
-            if _is_label(words, tokens, at) or _is_count(words, tokens, at):
+            led = folded[max(0, token.start - 8) : token.start].rstrip().endswith(unspaced)
+            if (
+                (led and _loose(token))
+                or _is_label(words, tokens, at)
+                or _is_count(words, tokens, at)
+            ):
                 found.add(token.start)
                 found.update(_partner(tokens, at))
         elif kind in _DECADES or kind in _ENDINGS:
@@ -69,6 +75,8 @@ def _is_count(words: list[str], tokens: list[Token], at: int) -> bool:
     if tokens[at].kind in _DAYS and not _words("streets").isdisjoint(words[at + 1 : at + 4]):
         return True
     after = words[at + 1] if at + 1 < len(words) else ""
+    if after in _words("behind"):
+        return True
     if after not in _words("dated"):
         return after in _words("counted")
     ranged = at > 1 and tokens[at - 1].kind in _JOINING and tokens[at - 2].kind in _NUMBER
@@ -88,6 +96,13 @@ def _partner(tokens: list[Token], at: int) -> list[int]:
 
 def _street(words: list[str], tokens: list[Token], at: int) -> list[int]:
     """What of a street's name stands up to a month or year: "rue du 4 Septembre"."""
+    if (
+        words[at + 1 : at + 2]
+        and words[at + 1] in _words("ways")
+        and at
+        and tokens[at - 1].kind in _NUMBERING
+    ):
+        return [tokens[at - 1].start, tokens[at].start]  # Turkish "19 Mayıs Caddesi"
     first = at
     while first > 0 and at - first < 5 and tokens[first - 1].kind in _NUMBERING | _LINKING:
         first -= 1

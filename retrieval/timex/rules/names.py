@@ -6,6 +6,7 @@ makes it a time, is no time. In doubt a preposition, number or modifier decides 
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ _SURELY_BEFORE = _kinds("IN SINCE UNTIL MOD EARLY MID LATE NUM ORD YEAR EVERY DA
 _TIMELY_AFTER = _kinds(
     "NUM ORD YEAR MON MOD AGO LATER DASH SLASH TO UNTIL EARLY MID LATE PART LOC UMONTH"
 )
-_NEAR = _kinds("BEFORE AFTER SINCE")
+_NEAR, _FEASTS = _kinds("BEFORE AFTER SINCE"), _kinds("HOLIDAY")
 _WEEKDAYS, _PARTS, _MODIFIERS = _kinds("DAY WDAY"), _kinds("PART"), _kinds("MOD")
 _POSSESSIVE, _AND, _THE = _kinds("OF"), _kinds("AND OR"), _kinds("THE A THIS MY")
 _DOT, _NUMBERS, _ORDINALS = _kinds("DOT"), _kinds("NUM ORD YEAR"), _kinds("ORD")
@@ -41,7 +42,15 @@ _SHORT = frozenset({"jan"})
 """Short forms that are given names: a month only where a preposition or number says so."""
 
 _ENDS = _kinds("STOP DOT CLOSE COLON")
-_SMALL = frozenset({"es", "fr", "it", "pt", "nl", "sv", "ru"})
+_TITLED = re.compile(
+    fold(
+        "さん|ちゃん|くん|君|様|先生|女士|小姐|同学| ?씨(?![가-힣]{2})|님|양(?= )|군(?= )"
+        "| नाम (?=का|की|के)| जी(?!\\w)"
+    )
+)
+"""What stands behind a name, in languages that put it there."""
+
+_SMALL = frozenset({"es", "fr", "it", "pt", "nl", "sv", "pl", "ru"})
 """Languages that write months and weekdays small: with a capital inside a sentence it is a name."""
 
 
@@ -73,6 +82,11 @@ def names(context: Context, folded: str, tokens: list[Token]) -> frozenset[int]:
         token.start
         for token in tokens
         if known and token.kind in _NAMES and folded[token.start : token.end] in known
+    )
+    called |= frozenset(
+        token.start
+        for token in tokens
+        if token.kind in _NAMES and _TITLED.match(folded, token.end) is not None
     )
     clues = _clues().get(context.language)
     if clues is None:
@@ -163,7 +177,7 @@ class _Look:
         before, after = (_kind_beside(self.tokens, at, step) for step in (-1, 1))
         given = word in self.clues.given
         month = given and self.tokens[at].kind in _MONTHS
-        if self._in_a_title(at):
+        if self._in_a_title(at) or self._is_possession(at):
             return True
         if " " in word or after in _TIMELY_AFTER:
             return before not in _TIMELY_BEFORE and self._has_surname(at)
@@ -172,7 +186,8 @@ class _Look:
             return self.word(at + 1) not in self.clues.dated
         if before in _TIMELY_BEFORE:
             if before in _POSSESSIVE and self.context.language in _SMALL:
-                return self.capital(at) and self.proper(at - 2) and not self.opens(at - 2)
+                owned = self.proper(at - 2) or self.word(at - 2) in self.clues.persons
+                return self.capital(at) and owned and not self.opens(at - 2)
             if before in _SURELY_BEFORE or not month:
                 return False
             if word in _SHORT and before not in _POSSESSIVE | _THE | _NEAR and self._ends_there(at):
@@ -184,6 +199,7 @@ class _Look:
             or self._has_first_name(at)
             or self._is_possessor(at)
             or (small and self.capital(at) and not self.opens(at))
+            or self._has_a_title(at)
             or (given and (month or self._asks_who(at)) and self._is_person(at))
         )
 
@@ -234,6 +250,23 @@ class _Look:
 
     def _beside(self, first: int, second: int) -> bool:
         return self.tokens[second].start - self.tokens[first].end <= 1
+
+    def _has_a_title(self, at: int) -> bool:
+        """Polish "pani Środa": behind what stands before a person's name."""
+        small = self.context.language in _SMALL and self.tokens[at].kind not in _FEASTS
+        return small and self.capital(at) and self.word(at - 1) in self.clues.persons
+
+    def _is_possession(self, at: int) -> bool:
+        """ "What is Robinson's Friday about?", but not "How was Anna's Friday?"."""
+        owned = self.word(at - 1) == "'s" and self.proper(at - 2) and self.capital(at)
+        given = self.word(at) in self.clues.given and self.tokens[at].kind in _WEEKDAYS
+        return (
+            owned
+            and given
+            and self.word(0) != "how"
+            and self.kind(at + 1) in _ENDS | {OTHER}
+            and (self.word(at + 1) not in self.clues.dated)
+        )
 
     def _is_possessor(self, at: int) -> bool:
         """ "April's sister", but not "April's sales"."""

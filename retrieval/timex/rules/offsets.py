@@ -18,6 +18,7 @@ from retrieval.timex.engine.grammar import (
     Rules,
     Span,
     Token,
+    any_of,
     change,
     chars_of,
     kind_of,
@@ -201,8 +202,10 @@ _HOURS = chars_of("NUM")
 _HALVES, _UNITS = kind_of("MD"), chars_of("UNIT") | chars_of("UTIME")
 
 
-def merge_measures(tokens: list[Token]) -> list[Token]:
+def merge_measures(context: Context, folded: str, tokens: list[Token]) -> list[Token]:
     """ "3 pm", "9 o'clock", "10:30 UTC" as one time of day, and "1.5 years" as a number of them."""
+    if "spoken_clock" in context.options:
+        tokens = _spoken(folded, tokens)
     if not any(token.kind in (_OCLOCK, _HALVES) for token in tokens):
         return tokens
     merged: list[Token] = []
@@ -217,6 +220,37 @@ def merge_measures(tokens: list[Token]) -> list[Token]:
         else:
             merged.append(token)
     return merged
+
+
+def _spoken(folded: str, tokens: list[Token]) -> list[Token]:
+    """ "At 10 to 5", "at half past six" as one time of day, with its preposition."""
+    merged: list[Token] = []
+    at = 0
+    while at < len(tokens):
+        token = tokens[at]
+        if token.kind in _LEADS and folded[token.start : token.end] == "at":
+            part, link, hour = (*tokens[at + 1 : at + 4], None, None, None)[:3]
+            if part is not None and part.kind in _ARTICLE:
+                part, link, hour = (*tokens[at + 2 : at + 5], None, None, None)[:3]
+            if hour is not None and _is_spoken(part, link, hour):
+                merged.append(Token(_CLOCK, None, token.start, hour.end))
+                at = tokens.index(hour, at) + 1
+                continue
+        merged.append(token)
+        at += 1
+    return merged
+
+
+def _is_spoken(part: Token | None, link: Token | None, hour: Token) -> bool:
+    if part is None or link is None or link.kind not in _PAST_OR_TO or hour.kind not in _HOURS:
+        return False
+    minutes = part.kind in _HOURS and isinstance(part.value, int) and 1 <= part.value <= 29
+    fraction = part.kind in _FRACTIONS
+    return (minutes or fraction) and isinstance(hour.value, int) and 1 <= hour.value <= 12
+
+
+_LEADS, _ARTICLE = any_of("ON IN"), chars_of("A")
+_PAST_OR_TO, _FRACTIONS = any_of("TO PAST BEFORE AFTER"), any_of("UQUARTER HALFWORD")
 
 
 def _is_hour(token: Token) -> bool:

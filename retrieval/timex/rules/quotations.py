@@ -43,11 +43,17 @@ def without_quoted(text: str, found: list[TimeExpression]) -> list[TimeExpressio
         start, end = marks[at]
         among = text[start : one.start] + text[one.end : end]
         title = text[start] not in _PLAIN or one.text == one.text.title()
-        title = title and (" " in one.text or text[start] in _TITLES)
+        title = title and (" " in one.text or text[start] in _TITLES or _is_entitled(text, one))
         outside = opening is not None and (opening.start() < start or closing >= end)
         return outside and (title or _WORD.search(among) is not None)
 
     return [one for one in found if not is_quoted(one)]
+
+
+def _is_entitled(text: str, one: TimeExpression) -> bool:
+    """Whether one word is a title: in « » with a capital and alone, as in Russian «Накануне»."""
+    among = text[one.start - 2 : one.start].strip(), text[one.end : one.end + 2].strip()
+    return among[0].endswith("\xab") and among[1].startswith("\xbb") and one.text[:1].isupper()
 
 
 def _last_word(text: str) -> int:

@@ -224,6 +224,8 @@ def _since_rule(context: Context, m: Match) -> Span | None:
     span = _point(context, m)
     if span is None:
         return None
+    if span.rule == "to date":
+        return span  # Italian "dal primo giugno a oggi"
     named = span.explicit and span.grain in ("year", "month") and not span.part
     token = m.one("SINCE", "PSINCE")
     if token is not None and token.value == "until":
@@ -260,12 +262,17 @@ def _onward(context: Context, m: Match) -> Span | None:
     return _since(context, span, False)
 
 
+_AFTER = kind_of("AFTER")
+
+
 @OPEN("after", f"(AFTER | ORLATER) {_FILL} {_POINT}")
 @OPEN("after", f"{_POINT} (OF|FROM|LOC)* PAFTER")
 def _after(context: Context, m: Match) -> Span | None:
     span = _point(context, m)
     if span is None or span.last is None or span.first is None:
         return None
+    if m.tokens[0].kind == _AFTER and context.is_capital(m.tokens[0].start + 1):
+        return None  # "PO 1999" is an order, Polish "po 1999" a time
     # "After the beginning of March" leaves open how much of March it means: all but nothing.
     first = span.first if span.part == "early" else days.plus_days(span.last, 1)
     return change(span, first=first, last=None, part="", whole=None)

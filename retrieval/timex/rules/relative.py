@@ -135,8 +135,11 @@ def _year_ago(context: Context, m: Match) -> Span | None:
 @RELATIVE("ago", f"REL PREAGO {DURATION} | REL {DURATION} AGO")
 @RELATIVE("ago", f"PREAGO {DURATION} OF REL | PREAGO UNIT OF REL")
 @RELATIVE("ago", f"{DURATION} AGO OF? REL")
-def _ago_from(context: Context, m: Match) -> Span:
-    """ "A year ago today", "heute vor einem Jahr"."""
+@RELATIVE("ago", "REL UNIT AGO | UNIT AGO REL")
+def _ago_from(context: Context, m: Match) -> Span | None:
+    """ "A year ago today", "heute vor einem Jahr", Russian "сегодня год назад"."""
+    if not m.has("COUNT", "HALFWORD", "PREAGO") and "one_unit" not in context.options:
+        return None
     start = days.plus_days(context.today, m.number("REL"))
     return exact(moved(start, amounts(m), -1), 0.95, relative=True)
 
@@ -277,11 +280,20 @@ def _both_days(context: Context, m: Match) -> Span | None:
 )
 def _ahead(context: Context, m: Match) -> Span | None:
     parts = amounts(m)
-    if m.before is not None and m.before.kind in _ORDINALS:
-        return None  # Hindi "in the first three months": में is "in" and "after"
+    if m.before is not None and m.before.kind in _ORDINALS | _POINTERS:
+        return None  # Hindi "in the first three months", Japanese "in these three": not "after"
     if _counted_from(m) or (m.has("OF") and parts[0][1] in ("decade", "century")):
         return None
     return exact(moved(context.today, parts, 1), 0.95, relative=True)
+
+
+@RELATIVE("from now", "PRELATER UNIT (?! MOD | ORD | OF | NUM | YEAR | AFTER | PAFTER | DATE)")
+def _one_ahead(context: Context, m: Match) -> Span | None:
+    """Russian "через неделю", Polish "za rok": the "one" is left out."""
+    unit = m.all("UNIT")[0]
+    if "one_unit" not in context.options or unit.value == 2 or _counted_from(m):
+        return None
+    return exact(moved(context.today, [(1, unit_of(unit))], 1), 0.9, relative=True)
 
 
 @RELATIVE("hours", "THE? (PREV|PAST) COUNT? OF? UTIME")
@@ -362,6 +374,7 @@ def _last_units(context: Context, m: Match) -> Span | None:
 
 _LAST = kind_of("LASTORD")
 _ORDINALS = any_of("ORD LASTORD")
+_POINTERS = chars_of("THIS")
 
 
 def _of_a_period(m: Match) -> bool:
@@ -422,8 +435,9 @@ def _next_units(context: Context, m: Match) -> Span | None:
 @RELATIVE("period", "PERIOD")
 def _lexical_period(context: Context, m: Match) -> Span | None:
     """Words that name a span by themselves: the value holds two offsets, such as "-3d -1d"."""
-    if m.before is not None and m.before.kind in _HOLIDAY:
-        return None
+    before = m.before
+    if before is not None and (before.kind in _HOLIDAY or isinstance(before.value, Span)):
+        return None  # Chinese "the two days before" a feast or a date
     offsets = [offset(written) for written in m.word("PERIOD").split()]
     first, last = (days.plus(context.today, unit, count) for count, unit in offsets)
     return Span(first, last, "day", 0.85, relative=True)

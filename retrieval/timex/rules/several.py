@@ -1,11 +1,13 @@
-"""Rules for several parts of one year: "Q1 to Q3 of last year", "March and April 2024"."""
+"""Rules for several parts of one year, "Q1 to Q3 of last year", and for what one word tells of a
+named day or month."""
 
 from __future__ import annotations
 
+from retrieval.timex.calendar import days
 from retrieval.timex.calendar.spans import bounds, cut
 from retrieval.timex.engine.grammar import Context, Match, Rules, Span, change, chars_of
 from retrieval.timex.rules.composition import scope
-from retrieval.timex.rules.dates import months_until
+from retrieval.timex.rules.dates import exact, months_until
 from retrieval.timex.rules.eras import parts_of_year
 
 SEVERAL = Rules()
@@ -42,3 +44,29 @@ def _parts(context: Context, m: Match) -> Span | None:
     if first is None or last is None:
         return None
     return change(first, last=last.last, part="", whole=None)
+
+
+@SEVERAL("away from a day", "DATE PERIOD")
+def _before_in_one_word(context: Context, m: Match) -> Span | None:
+    """Chinese 圣诞节前两天, two days before it, and 前几天, the few days before it."""
+    span, written = m.spans()[0], m.word("PERIOD").split()
+    if span.grain != "day" or span.first is None or not written[0].startswith("-"):
+        return None
+    far, near = (int(one[:-1]) for one in written)
+    if near == -1:
+        return exact(days.plus_days(span.first, (far + near) // 2), 0.9, relative=True)
+    ends = days.plus_days(span.first, far), days.plus_days(span.first, -1)
+    return Span(*ends, "day", 0.8, relative=True)
+
+
+@SEVERAL("week of the period", "(MON | DATE) OF? (NUM | ORD) WEEKNO")
+def _numbered_week_of(context: Context, m: Match) -> Span | None:
+    """Korean "5월 2주차": the second week of that month."""
+    span = scope(context, m)
+    if span.grain not in ("month", "quarter", "year"):
+        return None
+    first, last = bounds(span)
+    number = m.number("NUM", "ORD")
+    if span.grain == "year":
+        return Span(*days.iso_week(first.year, number), "week", 0.95)
+    return Span(*days.nth_week((first, last), number), "week", 0.95)

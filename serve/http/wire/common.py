@@ -26,6 +26,9 @@ _INT_MAX = 2**31 - 1
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Int = Annotated[int, Field(ge=-_INT_MAX, le=_INT_MAX)]
 Natural = Annotated[int, Field(ge=0, le=_INT_MAX)]
+Limit = Annotated[int, Field(ge=-1, le=_INT_MAX)]
+"""How many at most; -1 is no limit, as the public client sends it."""
+
 Name = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 

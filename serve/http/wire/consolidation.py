@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from retrieval.types import TagsMatch
-from serve.http.wire.common import Body, Int, Tag
+from serve.http.wire.common import Body, Limit, Tag
 
 PATTERNS = 200
 
@@ -37,9 +37,9 @@ class StrategyBody(Body):
 
     scopes: Annotated[list[ScopePattern], Field(max_length=64)] | None = None
     observations_mission: str | None = None
-    max_observations_per_scope: Int | None = None
-    consolidation_source_facts_max_tokens: Int | None = None
-    consolidation_source_facts_max_tokens_per_observation: Int | None = None
+    max_observations_per_scope: Limit | None = None
+    consolidation_source_facts_max_tokens: Limit | None = None
+    consolidation_source_facts_max_tokens_per_observation: Limit | None = None
 
 
 class StrategiesBody(Body):

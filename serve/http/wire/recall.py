@@ -22,7 +22,7 @@ from retrieval.types import (
     TemporalMode,
     Window,
 )
-from serve.http.wire.common import Body, Int, LocalMoment, Zone
+from serve.http.wire.common import Body, Limit, LocalMoment, Natural, Zone
 from serve.http.wire.metadata import Predicates
 from serve.http.wire.tags import Tags
 
@@ -34,16 +34,16 @@ Score = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 
 
 class EntityBudget(Body):
-    max_tokens: Int = 500
+    max_tokens: Natural = 500
 
 
 class ChunkBudget(Body):
-    max_tokens: Int = 8192
+    max_tokens: Natural = 8192
 
 
 class SourceFactBudget(Body):
-    max_tokens: Int = 4096
-    max_tokens_per_observation: Int = -1
+    max_tokens: Limit = 4096
+    max_tokens_per_observation: Limit = -1
 
 
 class IncludeBody(BaseModel):
@@ -109,7 +109,8 @@ class RecallBody(Body):
     ) = None
     prefer_observations: bool | None = None
     budget: Budget = Budget.MID
-    max_tokens: Int = 4096
+    max_tokens: Natural = 4096
+    """0 asks for no memories: for chunks or entities alone."""
     explain: bool = False
     """An account with every result of why it stands where it does; a trace brings it too."""
     trace: bool = False

@@ -45,6 +45,8 @@ NASTY = [
     "1 day and ", "2024-05-10T10:00 ", "half ", "2 years 3 ", "first week of ", "q1 ", "und",
     "zwanzig", "undzwanzig", "一", "三天", "之前", "年", "の前に", "月", "전에 ", "dan önce ",
     "के बाद ", "قبل ", "\u200b", "e\u0301", "rest of ", "between ", "ağustos'ta ", ", ", ". ",
+    "недели три назад ", "года через ", "at 10 to 5 ", "at half ", "weekend ", "周末", "周五",
+    "version 2024.2 ", "5월 2주차 ", "천", "구백", "«Hier» ", "maja ", "co tydzień ", "前两天",
 ]  # fmt: skip
 
 

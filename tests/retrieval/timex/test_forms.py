@@ -47,7 +47,7 @@ def test_forms(language: str, day: str, written: str, texts: list[str]) -> None:
 def test_every_language_has_its_table() -> None:
     tables = {table.stem for table in FORMS.glob("*.toml")}
     assert tables >= {
-        "ar", "de", "es", "fr", "hi", "it", "ja", "ko", "nl", "pt", "ru", "sv", "tr", "zh",
+        "ar", "de", "es", "fr", "hi", "it", "ja", "ko", "nl", "pl", "pt", "ru", "sv", "tr", "zh",
     }  # fmt: skip
     for table in tables:
         known = sum(len(texts) for name, _, _, texts in rows() if name == table)

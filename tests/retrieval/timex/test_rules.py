@@ -220,7 +220,7 @@ def test_a_date_in_a_long_text_is_found_where_it_is() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("co zrobiłem wczoraj", "2025-06-17"),
+        ("co jsem dělal včera", "2025-06-17"),
         ("vad sa", None),
         ("Що сталося вчора?", "2025-06-17"),
         ("mit csináltam tegnap", "2025-06-17"),
@@ -236,7 +236,8 @@ def test_every_language_loads_and_has_a_day() -> None:
 
     words = {
         "en": "yesterday", "es": "ayer", "fr": "hier", "de": "gestern", "it": "ieri", "pt": "ontem",
-        "nl": "gisteren", "sv": "igår", "tr": "dün", "ru": "вчера", "zh": "昨天", "ja": "昨日",
+        "nl": "gisteren", "sv": "igår",
+        "pl": "wczoraj", "tr": "dün", "ru": "вчера", "zh": "昨天", "ja": "昨日",
         "ko": "어제", "hi": "कल क्या हुआ", "ar": "أمس",
     }  # fmt: skip
     assert set(words) == set(LANGUAGES)
