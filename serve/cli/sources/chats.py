@@ -83,8 +83,8 @@ def _turn(message: Mapping[str, Any]) -> tuple[str | None, list[LeftOut]]:
 
 def claude(path: Path, options: Options) -> Iterator[Record]:
     """Every turn, with the texts that were attached to it."""
-    for name, file in files(path, ".json", ".jsonl", of="conversations"):
-        for one in objects(name, file):
+    for source, file in files(path, ".json", ".jsonl", of="conversations"):
+        for one in objects(source, file):
             turns = one.get("chat_messages") if isinstance(one, Mapping) else None
             if not isinstance(turns, list):
                 yield one if isinstance(one, Bad) else Bad(one, "no conversation with messages")
@@ -98,7 +98,8 @@ def claude(path: Path, options: Options) -> Iterator[Record]:
                 if said:
                     lines.append(f"{text_of(turn.get('sender')) or 'unknown'}: {said}")
                 for attached in (*listed(turn.get("attachments")), *listed(turn.get("files"))):
-                    text = name = None
+                    text: str | None = None
+                    name: str | None = None
                     if isinstance(attached, Mapping):
                         text = text_of(attached.get("extracted_content"))
                         name = text_of(attached.get("file_name"))

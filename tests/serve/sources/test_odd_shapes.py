@@ -59,7 +59,7 @@ SAMPLES: dict[str, Any] = {
     ],
 }  # fmt: skip
 
-ODD = (None, True, 5, -1, 2**70, 1e308, "", " ", "x", "\0", "\ud800", [], [None], [[]], [5],
+ODD: tuple[Any, ...] = (None, True, 5, -1, 2**70, 1e308, "", " ", "x", "\0", "\ud800", [], [None], [[]], [5],
        ["x"], {}, {"a": None}, {"x": {"y": [None]}})  # fmt: skip
 
 
