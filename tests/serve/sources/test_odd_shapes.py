@@ -59,8 +59,10 @@ SAMPLES: dict[str, Any] = {
     ],
 }  # fmt: skip
 
-ODD: tuple[Any, ...] = (None, True, 5, -1, 2**70, 1e308, "", " ", "x", "\0", "\ud800", [], [None], [[]], [5],
-       ["x"], {}, {"a": None}, {"x": {"y": [None]}})  # fmt: skip
+ODD: tuple[Any, ...] = (
+    None, True, 5, -1, 2**70, 1e308, "", " ", "x", "\0", "\ud800", [], [None], [[]], [5],
+    ["x"], {}, {"a": None}, {"x": {"y": [None]}},
+)  # fmt: skip
 
 
 def spoiled(value: Any) -> Iterator[Any]:
