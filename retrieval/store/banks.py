@@ -81,12 +81,13 @@ def check_id(bank_id: str) -> str:
     return bank_id
 
 
-async def head(pool: Pool, tenant: str, bank_id: str) -> BankHead:
-    """The bank's newest committed state, in one indexed read."""
+async def head(pool: Pool, tenant: str, bank_id: str, *, building: bool = False) -> BankHead:
+    """The bank's newest committed state, in one indexed read; `building`: also of a bank that is
+    still being made."""
     row = await read(pool, lambda connection: connection.fetchrow(_HEAD, tenant, bank_id))
     if row is None:
         raise unknown(bank_id)
-    return as_head(row)
+    return as_head(row, building=building)
 
 
 async def head_of(connection: Connection, tenant: str, bank_id: str) -> BankHead:
