@@ -68,6 +68,7 @@ from serve.opening.erasure import open_eraser, open_ledger
 from serve.opening.hot import open_hot
 from serve.opening.inference import open_embedder, open_reranker
 from serve.opening.llm import LanguageModels, open_models
+from serve.opening.templates import keep_default_template
 from serve.opening.threads import open_threads
 from serve.opening.webhooks import keep_webhook_of_all, open_deliverer, open_webhooks
 from serve.settings import Settings
@@ -172,7 +173,7 @@ async def open_writer(
             )
             scheduling = asyncio.create_task(schedule.keep_scheduled(pool, own))
             stack.callback(scheduling.cancel)
-        moves = jobs.handlers(settings.transfer)
+        moves = jobs.handlers(settings.transfer, settings.webhooks.keys)
         workers.append(Worker(deps, handlers=moves, slots=TRANSFERS_AT_ONCE, poll_s=poll_s))
         tidying = asyncio.create_task(jobs.keep_tidy(pool))
         stack.callback(tidying.cancel)
@@ -276,6 +277,7 @@ async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitS
     gc.freeze()
     webhooks = open_webhooks(settings, pool)
     await keep_webhook_of_all(settings, webhooks)
+    await keep_default_template(settings, pool)
     counting = Counting()
     keep(pool, counting, lambda: membership.share().rank == 0, stack)
     services = Services(

@@ -33,5 +33,7 @@ class TransferSettings:
     """Most seconds of an export: its snapshot holds back the database's vacuum."""
     export_ttl_s: Annotated[float, Field(gt=0, le=366 * 86_400)] = 86_400.0
     """Seconds after which an archive that was made or brought here is removed."""
+    default_bank_template: str | None = None
+    """What new banks begin with: a manifest of `POST .../import` as JSON, or a file with one."""
     file_storage: Annotated[str, AfterValidator(_database)] = "database"
     """Where archives lie: in the database."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -33,6 +33,13 @@ class Entry:
     request: Mapping[str, Any] | None = None
     response: Mapping[str, Any] | None = None
     id: UUID = field(default_factory=uuid4)
+
+    @classmethod
+    def received(cls, values: Mapping[str, Any]) -> Entry:
+        """One that another process sent, by the names of its fields: a later program may have
+        more of them."""
+        known = {each.name for each in fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in known})
 
 
 async def add(connection: Connection, entries: Sequence[Entry]) -> None:

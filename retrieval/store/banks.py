@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from retrieval.errors import Conflict, InvalidInput, NotFound, Unavailable
-from retrieval.store import bankconfig, outbox
+from retrieval.store import bank_templates, bankconfig, outbox
 from retrieval.store.bankconfig import Settings
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.store.edge import clean, iso, listing, page
@@ -81,12 +81,13 @@ def check_id(bank_id: str) -> str:
     return bank_id
 
 
-async def head(pool: Pool, tenant: str, bank_id: str) -> BankHead:
-    """The bank's newest committed state, in one indexed read."""
+async def head(pool: Pool, tenant: str, bank_id: str, *, building: bool = False) -> BankHead:
+    """The bank's newest committed state, in one indexed read; `building`: also of a bank that is
+    still being made."""
     row = await read(pool, lambda connection: connection.fetchrow(_HEAD, tenant, bank_id))
     if row is None:
         raise unknown(bank_id)
-    return as_head(row)
+    return as_head(row, building=building)
 
 
 async def head_of(connection: Connection, tenant: str, bank_id: str) -> BankHead:
@@ -121,18 +122,25 @@ async def number_of(connection: Connection, tenant: str, bank_id: str) -> int:
     return bank
 
 
-async def ensure(target: Pool | Connection, tenant: str, bank_id: str) -> BankHead:
-    """The bank's head; the bank is made with defaults if there is none yet."""
+async def ensure(
+    target: Pool | Connection, tenant: str, bank_id: str, *, bare: bool = False
+) -> BankHead:
+    """The bank's head; the bank is made with defaults if there is none yet. `bare`: without the
+    template that the server's settings name."""
     check_id(bank_id)
 
     async def make(connection: Connection) -> BankHead:
-        await connection.execute(
+        made = await connection.fetchval(
             "insert into banks (tenant_id, bank_id, name, search_key) values ($1, $2, $2, $3)"
-            " on conflict do nothing",
+            " on conflict do nothing returning bank",
             tenant,
             bank_id,
             search_key(bank_id, bank_id),
         )
+        if made is not None and not bare and (content := await bank_templates.kept(connection)):
+            if settings := content.get("settings"):
+                await _apply(connection, tenant, bank_id, _change(settings))
+            await bank_templates.furnish(connection, made, content)
         return await head_of(connection, tenant, bank_id)
 
     if isinstance(target, Pool):
@@ -361,7 +369,7 @@ async def delete(
         await connection.execute("delete from banks where bank = $1", bank)
         if note is not None:
             now = await connection.fetchval("select now()")
-            await note(Entry(tenant, bank_id, now, whole=True))
+            await note(Entry(tenant, bank_id, now, whole=True, bank=bank))
         return count
 
     count = await write(pool, work)

@@ -24,7 +24,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 class Entry:
     """What a deletion took away, as the ledger outside of the database keeps it: ids only.
 
-    `whole`: the bank itself.
+    `whole`: the bank itself; `bank`: its number, which no other of the name has.
     """
 
     tenant: str
@@ -34,6 +34,7 @@ class Entry:
     documents: Sequence[str] = ()
     whole: bool = False
     operation_id: UUID | None = None
+    bank: int | None = None
 
 
 Note: TypeAlias = Callable[[Entry], Awaitable[None]]

@@ -26,7 +26,7 @@ class Api:
     def __init__(self, url: str, key: str | None = None) -> None:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._http = httpx.Client(base_url=url, headers=headers, timeout=300)
-        self._url = url
+        self.url = url
 
     def __enter__(self) -> Api:
         return self
@@ -111,7 +111,7 @@ class Api:
                 return
             except httpx.TransportError as error:
                 if attempt == ATTEMPTS - 1:
-                    raise ApiError(f"the download broke off at {self._url} ({error})") from None
+                    raise ApiError(f"the download broke off at {self.url} ({error})") from None
                 time.sleep(0.5 * 2**attempt)
 
     def _post(self, bank: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,7 +126,7 @@ class Api:
                 answer = send()
             except httpx.TransportError as error:
                 if last:
-                    raise ApiError(f"no server answers at {self._url} ({error})") from None
+                    raise ApiError(f"no server answers at {self.url} ({error})") from None
                 if attempt == 0 and isinstance(error, httpx.ConnectError):
                     wait = 0.2
             else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +39,8 @@ class Filled:
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """One run. `per`: divide by this scope of the records; what has none goes to `bank`."""
+    """One run. `per`: divide by this scope of the records; what has none goes to `bank`. `again`:
+    send also what was sent before."""
 
     api: Api
     bank: str
@@ -47,14 +49,17 @@ class Filling:
     options: Options
     batch: int = 200
     per: str | None = None
+    again: bool = False
 
     def run(self) -> Filled:
         """Sends everything. ApiError where the server refuses a whole request for good."""
         done = Filled()
-        folder = self.source.parent
-        note = folder / f".{self.source.name}.{_short(self.bank)}.filled"
+        source = self.source.resolve()
+        note = noted(source, self.api.url, self.bank, "filled")
+        if self.again:
+            note.unlink(missing_ok=True)
         known = set(note.read_bytes().split()) if note.exists() else set[bytes]()
-        rejected = folder / f"{self.source.name}.rejected"
+        rejected = source.with_name(f"{source.name}.rejected")
         rejected.unlink(missing_ok=True)
         with _progress() as progress, note.open("ab") as notes:
             task = progress.add_task(self.bank, total=None, sent=0)
@@ -92,7 +97,10 @@ class Filling:
                 elif isinstance(record, Bad):
                     _reject(rejected, record.raw, record.why)
                     done.rejected += 1
-                elif _mark(record) in known:
+                elif (why := _unsendable(record)) is not None:
+                    _reject(rejected, dict(record.fields), why)
+                    done.rejected += 1
+                elif self._mark(record) in known:
                     done.unchanged += 1
                 else:
                     yield record
@@ -132,7 +140,7 @@ class Filling:
             half = len(group) // 2
             parts = group[:half], group[half:]
             return [mark for part in parts for mark in self._send(bank, kind, part, done, rejected)]
-        return [_mark(one) for one in group]
+        return [self._mark(one) for one in group]
 
     def _memories(self, bank: str, group: Sequence[Memory | Document]) -> None:
         ids = self.api.import_memories(bank, [one.fields for one in group])["ids"]
@@ -141,23 +149,34 @@ class Filling:
                 change = {"state": "invalidated", "reason": one.invalid}
                 self.api.patch_memory(bank, ids[one.fields["key"]], change)
 
+    def _mark(self, record: Memory | Document) -> bytes:
+        """Names a record, its content and where it goes."""
+        invalid = record.invalid if isinstance(record, Memory) else None
+        content = [self._bank(record), dict(record.fields), invalid]
+        packed = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
+        return hashlib.sha256(packed).hexdigest().encode()
 
-def _mark(record: Memory | Document) -> bytes:
-    """Names a record and its content."""
-    invalid = record.invalid if isinstance(record, Memory) else None
-    content = [dict(record.fields), invalid]
-    packed = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
-    return hashlib.sha256(packed).hexdigest().encode()
+
+def noted(source: Path, url: str, bank: str, kind: str) -> Path:
+    """The file beside the source that says what this server has of it in this bank."""
+    place = hashlib.sha256(f"{url.rstrip('/')}\n{bank}".encode()).hexdigest()[:12]
+    return source.with_name(f".{source.name}.{place}.{kind}")
+
+
+def _unsendable(record: Memory | Document) -> str | None:
+    """Why no server can be sent it."""
+    try:
+        orjson.dumps(dict(record.fields))
+    except TypeError as error:
+        return f"it cannot be sent: {error}"
+    return None
 
 
 def _reject(file: Path, raw: Any, why: str) -> None:
-    line = orjson.dumps({"why": why, "record": raw}, default=str)
-    with file.open("ab") as lines:
-        lines.write(line + b"\n")
-
-
-def _short(bank: str) -> str:
-    return hashlib.sha256(bank.encode()).hexdigest()[:12]
+    # Not orjson: what is rejected may be what it does not write.
+    line = json.dumps({"why": why, "record": raw}, default=str)
+    with file.open("a") as lines:
+        lines.write(f"{line}\n")
 
 
 def _progress() -> Progress:

@@ -23,6 +23,7 @@ from rich.progress import (
 )
 
 from serve.cli.client import Api
+from serve.cli.filling import noted
 
 
 class BadLine(ValueError):
@@ -38,8 +39,8 @@ class Imported:
 def import_jsonl(api: Api, bank: str, file: Path, *, batch: int, again: bool) -> Imported:
     """Every memory of the file, in its order."""
     memories = list(_lines(file))
-    note = file.with_name(f".{file.name}.{_short(bank)}.imported")
-    known = set() if again else _noted(note)
+    note = noted(file.resolve(), api.url, bank, "imported")
+    known = set() if again or not note.exists() else set(note.read_bytes().split())
     todo = [memory for memory in memories if _mark(memory) not in known]
     done = 0
     with _progress() as progress, note.open("ab") as notes:
@@ -101,14 +102,6 @@ def _lines(file: Path) -> Iterator[Mapping[str, Any]]:
 def _mark(memory: Mapping[str, Any]) -> bytes:
     """Names a memory and its content: a changed line is sent again."""
     return hashlib.sha256(orjson.dumps(memory, option=orjson.OPT_SORT_KEYS)).hexdigest().encode()
-
-
-def _short(bank: str) -> str:
-    return hashlib.sha256(bank.encode()).hexdigest()[:12]
-
-
-def _noted(note: Path) -> set[bytes]:
-    return set(note.read_bytes().split()) if note.exists() else set()
 
 
 def _progress() -> Progress:

@@ -20,6 +20,8 @@ from serve.mcp import command as mcp_command
 from serve.settings import Settings, SettingsError, load, load_file
 
 T = TypeVar("T")
+TABLES = ("langgraph", "langmem")
+"""Kinds of imports that also read a database."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -66,7 +68,10 @@ def serve(
 @app.command("import")
 def import_file(
     bank: Annotated[str, typer.Argument(help="A bank's id; with --bank the file.")],
-    file: Annotated[Path | None, typer.Argument(help="A file, for some kinds a folder.")] = None,
+    file: Annotated[
+        str | None,
+        typer.Argument(help="A file, for some kinds a folder; for langgraph also a DSN."),
+    ] = None,
     url: Url = DEFAULT_URL,
     api_key: Key = None,
     kind: Annotated[
@@ -99,12 +104,15 @@ def import_file(
     if (into is None) == (file is None):
         raise _fail("give a bank and a file, or a file and --bank")
     name = into if into is not None else bank
-    source = file if file is not None else Path(bank)
-    if not source.exists():
+    given = file if file is not None else bank
+    dsn = given if kind in TABLES and given.startswith(("postgres://", "postgresql://")) else None
+    source = Path(f"{kind}-store") if dsn is not None else Path(given)
+    if dsn is None and not source.exists():
         raise _fail(f"there is no {source}")
     if kind != "jsonl":
-        options = {"text_path": text_path, "summaries": summaries}
-        _fill(kind, url, api_key, name, source, batch, bank_per, options, dry_run=dry_run)
+        options = {"text_path": text_path, "summaries": summaries, "dsn": dsn}
+        how = {"batch": batch, "per": bank_per, "again": again}
+        _fill(kind, url, api_key, name, source, options, how, dry_run=dry_run)
         return
     try:
         with Api(url, api_key) as api:
@@ -120,9 +128,8 @@ def _fill(
     key: str | None,
     bank: str,
     source: Path,
-    batch: int,
-    per: str | None,
     options: Mapping[str, Any],
+    how: Mapping[str, Any],
     *,
     dry_run: bool,
 ) -> None:
@@ -132,18 +139,20 @@ def _fill(
     from serve.cli.sources import READERS
     from serve.cli.sources.records import Options
 
+    if kind == "hindsight":
+        raise _fail("an archive of a whole bank: `fourfold bank import FILE --bank B` reads it")
     if kind not in READERS:
         raise _fail(f"--from must be jsonl, {', '.join(READERS)}")
     try:
         with Api(url, key) as api:
-            filling = Filling(api, bank, source, READERS[kind], Options(**options), batch, per)
+            filling = Filling(api, bank, source, READERS[kind], Options(**options), **how)
             if dry_run:
                 done, shown = filling.preview()
                 for one in shown:
                     typer.echo(orjson.dumps(dict(one.fields)).decode())
             else:
                 done = filling.run()
-    except (ApiError, ValueError) as error:
+    except (ApiError, ValueError, OSError) as error:
         raise _fail(error) from None
     typer.echo(
         f"{done.memories} memories, {done.documents} documents,"

@@ -271,7 +271,7 @@ class IngestReplica(_Holder):
         work = getattr(self.writer, method)
         self._running += 1
         try:
-            with noting(None if noted is None else Entry(**noted)):
+            with noting(None if noted is None else Entry.received(noted)):
                 return await outcome(work(*args), "ingest", trace)
         finally:
             self._running -= 1

@@ -13,7 +13,7 @@ import pytest
 from retrieval.errors import Unavailable
 from retrieval.lifecycle.audit.recorder import noting
 from retrieval.store.audit import Entry
-from retrieval.store.database.pool import write
+from retrieval.store.database.pool import read, write
 from tests.serve.conftest import B, Live
 from tests.serve.test_mental_models import ask, ended
 
@@ -138,3 +138,24 @@ async def test_a_change_is_never_without_its_entry(
     with noting(entry), pytest.raises(_Undone):
         await write(live.services.pool, fails)
     await ask(live, "GET", f"{bank}/audit-logs/{entry.id}", 404)
+
+
+async def test_a_bank_that_is_being_built_has_a_log(live: Live) -> None:
+    bank = uuid4().hex
+    await switched_on(live, bank)
+
+    async def state(connection: Any, word: str) -> None:
+        await connection.execute("update banks set state = $2 where bank_id = $1", bank, word)
+
+    await write(live.services.pool, lambda c: state(c, "importing"))
+    assert live.services.recorder is not None
+    live.services.recorder._banks.clear()
+    assert (await live.http.get(f"{B}/{bank}/operations")).status_code == 200
+    refused = await live.http.post(f"{B}/{bank}/memories/recall", json={"query": "x"})
+    assert refused.status_code == 503
+    assert (await live.http.delete(f"{B}/{bank}")).status_code == 200
+    rows = await read(
+        live.services.pool,
+        lambda c: c.fetch("select action from audit_logs where bank_id = $1", bank),
+    )
+    assert "delete_bank" in {row["action"] for row in rows}

@@ -21,6 +21,7 @@ class FakeApi(Api):
     """Keeps what it is sent; fails after `good` calls."""
 
     def __init__(self, good: int = 1000) -> None:
+        self.url = "http://test"
         self.calls: list[list[str]] = []
         self.good = good
 

@@ -97,7 +97,8 @@ class Recorder:
         if known is not None and known[0] > now:
             return known[1]
         try:
-            own = (await banks.head(self._pool, tenant, bank_id)).config.get(SETTING)
+            head = await banks.head(self._pool, tenant, bank_id, building=True)
+            own = head.config.get(SETTING)
         except NotFound:
             own = None
         found = self.settings.enabled if own is None else bool(own)

@@ -50,9 +50,13 @@ class Ledger:
 
     def _append(self, entry: Entry) -> None:
         line = orjson.dumps({"version": VERSION, **_wire(entry)}) + b"\n"
-        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            os.write(file, line)
+            size = os.fstat(file).st_size
+            if size and os.pread(file, 1, size - 1) != b"\n":
+                line = b"\n" + line  # what a crash cut off is not to spoil what follows
+            while line:
+                line = line[os.write(file, line) :]
             os.fsync(file)
         finally:
             os.close(file)
@@ -67,6 +71,7 @@ def _wire(entry: Entry) -> dict[str, Any]:
         "documents": list(entry.documents),
         "whole": entry.whole,
         "operation_id": None if entry.operation_id is None else str(entry.operation_id),
+        "bank": entry.bank,
     }
 
 
@@ -89,6 +94,7 @@ def _entry(wire: Mapping[str, Any]) -> Entry:
         [UUID(id) for id in wire["memories"]],
         wire["documents"],
         wire["whole"],
+        bank=wire.get("bank"),
     )
 
 
@@ -166,10 +172,13 @@ async def _older_bank(pool: Pool, entry: Entry) -> bool:
     found: bool | None = await read(
         pool,
         lambda connection: connection.fetchval(
-            "select created_at <= $3 from banks where tenant_id = $1 and bank_id = $2",
+            # One that came out of an archive has the time of the one that it was.
+            "select created_at <= $3 and bank = coalesce($4, bank) from banks"
+            " where tenant_id = $1 and bank_id = $2",
             entry.tenant,
             entry.bank_id,
             entry.at,
+            entry.bank,
         ),
     )
     return bool(found)

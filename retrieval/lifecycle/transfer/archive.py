@@ -158,7 +158,9 @@ def parsed(content: Any) -> Manifest:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise BadArchive("the archive's manifest is neither of format fourfold.bank nor the peer's")
     needs = content.get("min_reader")
-    if not isinstance(needs, int) or isinstance(needs, bool) or needs > VERSION or needs < 1:
+    if not isinstance(needs, int) or isinstance(needs, bool) or needs < 1:
+        raise BadArchive("the archive's manifest is not whole, or holds wrong values")
+    if needs > VERSION:
         raise BadArchive(
             f"the archive has version {str(content.get('version'))[:40]} and needs a reader of"
             f" version {str(needs)[:40]}; this program reads version {VERSION}"

@@ -3,14 +3,17 @@ read, nothing is embedded; one transaction sees the source as it was at one mome
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from retrieval.ingest.context import WriteContext
+from retrieval.lifecycle.transfer import watchers
 from retrieval.lifecycle.transfer.archive import Include
 from retrieval.lifecycle.transfer.contents import COPIED, COPIED_CONFIG
 from retrieval.lifecycle.transfer.exporting import Report, no_report
 from retrieval.lifecycle.transfer.restoring import counts
 from retrieval.lifecycle.transfer.storing import Target, columns
+from retrieval.lifecycle.webhooks.vault import Vault
 from retrieval.store import banks, building, operations
 from retrieval.store.database.pool import Connection, read, write
 from retrieval.store.operations import Claim
@@ -33,16 +36,21 @@ async def clone(
     bank: int,
     include: Include,
     report: Report = no_report,
+    *,
+    keys: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Fills the reserved bank with what the source holds, and opens it: the counts."""
+    """Fills the reserved bank with what the source holds, and opens it: the counts. `keys`: those
+    of what webhooks keep sealed."""
+    vault = Vault(deps.pool, keys)
     row = await read(
         deps.pool,
         lambda c: c.fetchrow("select bank_id, building from banks where bank = $1", bank),
     )
     await report("copying", 0, 0)
     if row["building"] is None:
-        await write(deps.pool, lambda c: _copy(c, claimed, source, bank, row["bank_id"], include))
-    target = Target(bank, claimed.tenant, row["bank_id"], deps.settings)
+        name = row["bank_id"]
+        await write(deps.pool, lambda c: _copy(c, claimed, source, bank, name, include, vault))
+    target = Target(bank, claimed.tenant, row["bank_id"], deps.settings, vault)
 
     async def work(connection: Connection) -> tuple[dict[str, Any], Any]:
         counted = await counts(connection, target, include)
@@ -57,7 +65,13 @@ async def clone(
 
 
 async def _copy(
-    connection: Connection, claimed: Claim, source: int, bank: int, bank_id: str, include: Include
+    connection: Connection,
+    claimed: Claim,
+    source: int,
+    bank: int,
+    bank_id: str,
+    include: Include,
+    vault: Vault,
 ) -> None:
     # The operation's own row stays out of this: its lease is renewed meanwhile, and a snapshot
     # that is older than that could not commit.
@@ -68,6 +82,8 @@ async def _copy(
         *(COPIED_CONFIG if include.bank_config else ()),
     ):
         await _table(connection, table, source, bank, bank_id)
+    if include.bank_config:
+        await watchers.clone_webhooks(connection, source, bank, vault)
     if include.history:
         await _history(connection, claimed.tenant, source, bank, bank_id)
     if not include.data:
@@ -145,3 +161,5 @@ async def _history(
         source,
         timeout=STATEMENT_S,
     )
+    name = await connection.fetchval("select bank_id from banks where bank = $1", source)
+    await watchers.clone_audit_entries(connection, tenant, name, bank_id, STATEMENT_S)

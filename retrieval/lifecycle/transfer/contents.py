@@ -30,6 +30,8 @@ CARRIED: Final[Mapping[str, str]] = {
     "document_attachments": "attachments",
     "operations": "history/operations",
     "llm_requests": "history/llm-requests",
+    "webhooks": "webhooks",
+    "audit_logs": "history/audit",
 }
 """Table -> kind of the parts. Rooms that add tables of a bank's own add them here and to
 `retrieval/lifecycle/transfer/lines.py` and `storing.py`."""
@@ -37,9 +39,7 @@ CARRIED: Final[Mapping[str, str]] = {
 LEFT_BEHIND: Final[Mapping[str, str]] = {
     "tombstones": "an archive holds what lives, under dense ordinals",
     "answers": "answers to requests of this server, which no other has been sent",
-    "audit_logs": "what was done on this server, and by whom",
     "bank_aliases": "names by which this server knows the bank",
-    "webhooks": "addresses that would be told twice, and secrets",
     "webhook_deliveries": "what this server has to tell",
     "operation_lanes": "an order of work that is not done yet; work does not travel",
     "document_turns": "who writes at this moment",

@@ -19,10 +19,11 @@ import numpy as np
 
 from retrieval.errors import Conflict
 from retrieval.ingest.collecting import held_off
-from retrieval.lifecycle.transfer import archive, lines
+from retrieval.lifecycle.transfer import archive, lines, watchers
 from retrieval.lifecycle.transfer.archive import BANK, BLOBS, MANIFEST, Include, Manifest
 from retrieval.lifecycle.transfer.lines import Chosen, Line
 from retrieval.lifecycle.transfer.packing import Packer
+from retrieval.lifecycle.webhooks.vault import Vault
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.heads import BankHead
@@ -80,15 +81,19 @@ async def export(
     wanted: Wanted,
     begin: Callable[[], Awaitable[Outlet]],
     report: Report = no_report,
+    *,
+    keys: Sequence[str] = (),
 ) -> Exported:
     """Writes the bank's archive into what `begin` opens, which is called again where a lost
-    connection makes the export start anew. NotFound for an unknown bank."""
+    connection makes the export start anew. `keys`: those that open what webhooks keep sealed.
+    NotFound for an unknown bank."""
+    vault = Vault(pool, keys)
 
     async def work(connection: Connection) -> Exported:
         outlet = await begin()
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             head = await banks.head_of(connection, tenant, bank_id)
-            return await _Export(connection, head, wanted, outlet, report).run()
+            return await _Export(connection, head, wanted, outlet, report, vault).run()
 
     return await read(pool, work)
 
@@ -103,6 +108,7 @@ class _Export:
         wanted: Wanted,
         outlet: Outlet,
         report: Report,
+        vault: Vault,
     ) -> None:
         self._connection = connection
         self._head = head
@@ -110,6 +116,7 @@ class _Export:
         self._chosen = Chosen(head.bank, wanted.documents, wanted.observations)
         self._outlet = outlet
         self._report = report
+        self._vault = vault
         self._counts: dict[str, int] = {}
         self._places: Ints = np.full(head.next_ordinal, -1, np.int32)
         self._dimension: int | None = None
@@ -141,11 +148,15 @@ class _Export:
             await self._all("knowledge", lines.knowledge(self._connection, self._head.bank))
         if include.bank_config:
             await self._all("directives", lines.directives(self._connection, self._head.bank))
+            told = watchers.webhooks(self._connection, self._head.bank, self._vault)
+            await self._all("webhooks", told)
         if include.history:
             operations = lines.ended_operations(self._connection, self._head.bank)
             await self._all("history/operations", operations)
             asked = lines.llm_requests(self._connection, self._head.tenant, self._head.bank_id)
             await self._all("history/llm-requests", asked)
+            noted = watchers.audit_entries(self._connection, self._head.tenant, self._head.bank_id)
+            await self._all("history/audit", noted)
         manifest = self._manifest(row["at"], row["stored_bytes"])
         await asyncio.to_thread(self._packer.close, MANIFEST, manifest.wire())
         await self._drain()

@@ -12,9 +12,10 @@ import hashlib
 import logging
 import re
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final, Literal, TypeAlias
 from uuid import UUID, uuid4
@@ -344,7 +345,7 @@ async def _home(pool: Pool, claimed: Claim) -> int:
     return int(bank)
 
 
-def _exports(settings: TransferSettings) -> Handler:
+def _exports(settings: TransferSettings, keys: Sequence[str]) -> Handler:
     async def handle(deps: WriteContext, claimed: Claim) -> None:
         await _turn(deps.pool, claimed)
         pool, payload = deps.pool, claimed.payload
@@ -365,7 +366,8 @@ def _exports(settings: TransferSettings) -> Handler:
             return writers[-1].write
 
         report = _Progress(pool, claimed)
-        make = export if payload["format"] == "fourfold" else writing.export
+        ours = payload["format"] == "fourfold"
+        make = partial(export, keys=keys) if ours else writing.export
         try:
             async with asyncio.timeout(settings.export_max_s):
                 done = await make(pool, claimed.tenant, claimed.bank_id, wanted, begin, report)
@@ -412,7 +414,7 @@ async def _local(pool: Pool, home: int, claimed: Claim) -> AsyncIterator[Path]:
         yield path
 
 
-async def _imports(deps: WriteContext, claimed: Claim) -> None:
+async def _imports(keys: Sequence[str], deps: WriteContext, claimed: Claim) -> None:
     await _turn(deps.pool, claimed)
     pool, payload = deps.pool, claimed.payload
     home = await _home(pool, claimed)
@@ -426,7 +428,7 @@ async def _imports(deps: WriteContext, claimed: Claim) -> None:
         try:
             manifest = unpacker.manifest
             if bank is not None and manifest is not None and not manifest.documents_only:
-                await restore(deps, claimed, unpacker, bank, include, report)
+                await restore(deps, claimed, unpacker, bank, include, report, keys=keys)
                 return
             bundles: Source
             if manifest is None:
@@ -439,13 +441,14 @@ async def _imports(deps: WriteContext, claimed: Claim) -> None:
             unpacker.close()
 
 
-async def _clones(deps: WriteContext, claimed: Claim) -> None:
+async def _clones(keys: Sequence[str], deps: WriteContext, claimed: Claim) -> None:
     await _turn(deps.pool, claimed)
     home = await _home(deps.pool, claimed)
     target = claimed.payload["target_bank_id"]
     bank = await _reserved(deps.pool, claimed, home, target)
     include = Include(**claimed.payload["include"])
-    await cloning.clone(deps, claimed, home, bank, include, _Progress(deps.pool, claimed))
+    report = _Progress(deps.pool, claimed)
+    await cloning.clone(deps, claimed, home, bank, include, report, keys=keys)
 
 
 async def _reserved(pool: Pool, claimed: Claim, home: int, target: str) -> int:
@@ -464,9 +467,14 @@ async def _reserved(pool: Pool, claimed: Claim, home: int, target: str) -> int:
     return await write(pool, work)
 
 
-def handlers(settings: TransferSettings) -> Mapping[str, Handler]:
-    """For a worker of their own: nobody's retain is to wait behind a bank."""
-    return {EXPORT: _exports(settings), IMPORT: _imports, CLONE: _clones}
+def handlers(settings: TransferSettings, keys: Sequence[str] = ()) -> Mapping[str, Handler]:
+    """For a worker of their own: nobody's retain is to wait behind a bank. `keys`: those of what
+    webhooks keep sealed."""
+    return {
+        EXPORT: _exports(settings, keys),
+        IMPORT: partial(_imports, keys),
+        CLONE: partial(_clones, keys),
+    }
 
 
 async def keep_tidy(pool: Pool, period_s: float = 60.0) -> None:

@@ -22,6 +22,7 @@ from retrieval.lifecycle.transfer.bundles import Bundle, Incoming, Kept, Source
 from retrieval.lifecycle.transfer.merged import Done
 from retrieval.lifecycle.transfer.restoring import REFUSED, dress, kind_of
 from retrieval.lifecycle.transfer.storing import Target
+from retrieval.lifecycle.webhooks.vault import Vault
 from retrieval.store import attachments, banks, building, operations
 from retrieval.store.database.pool import Connection, read
 from retrieval.store.database.pool import write as transact
@@ -69,6 +70,7 @@ class _Merge:
         self._deps = replace(deps, builds=building_bank is not None)
         self._claimed = claimed
         self._tenant = claimed.tenant
+        self._vault = Vault(deps.pool)  # a merge brings no webhooks
         self._bank_id = bank_id
         self._rule = rule
         self._building = building_bank
@@ -302,7 +304,7 @@ class _Merge:
             name,
             dict(bundle.columns),
         )
-        target = Target(bank, self._tenant, self._bank_id, change.settings)
+        target = Target(bank, self._tenant, self._bank_id, change.settings, self._vault)
         await storing.store_chunks(
             connection, target, [{**chunk, "document_id": name} for chunk in bundle.chunks]
         )
@@ -418,7 +420,7 @@ class _Merge:
         head = await banks.lock(
             connection, self._tenant, self._bank_id, building=self._building is not None
         )
-        target = Target(head.bank, self._tenant, self._bank_id, self._deps.settings)
+        target = Target(head.bank, self._tenant, self._bank_id, self._deps.settings, self._vault)
         known = await connection.fetch("select id from mental_models where bank = $1", head.bank)
         ids = {row[0] for row in known}
         new = [{**line, "watermark": head.next_ordinal} for line in models if line["id"] not in ids]

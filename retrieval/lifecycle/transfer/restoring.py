@@ -33,6 +33,8 @@ from retrieval.lifecycle.transfer.exporting import EDGE, Report, no_report
 from retrieval.lifecycle.transfer.lines import Line
 from retrieval.lifecycle.transfer.storing import Target
 from retrieval.lifecycle.transfer.unpacking import Unpacker
+from retrieval.lifecycle.transfer.watchers import BROUGHT
+from retrieval.lifecycle.webhooks.vault import Vault
 from retrieval.store import banks, building, operations
 from retrieval.store.attachments import BYTES_MOST
 from retrieval.store.bankconfig import TRAITS
@@ -71,8 +73,10 @@ _STORES: Mapping[str, Store] = {
     "mental-models": storing.store_mental_models,
     "knowledge": storing.store_knowledge,
     "directives": storing.store_directives,
+    "webhooks": storing.store_webhooks,
     "history/operations": storing.store_operations,
     "history/llm-requests": storing.store_llm_requests,
+    "history/audit": storing.store_audit,
 }
 
 
@@ -112,12 +116,15 @@ async def restore(
     bank: int,
     include: Include,
     report: Report = no_report,
+    *,
+    keys: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Builds the reserved bank and opens it: the counts. BadArchive, with nothing opened; Conflict
-    where the operation is not ours any more."""
+    where the operation is not ours any more. `keys`: the first seals what webhooks keep."""
     manifest = unpacker.manifest
     assert manifest is not None
-    return await _Restore(deps, claimed, unpacker, bank, manifest, include, report).run()
+    vault = Vault(deps.pool, keys)
+    return await _Restore(deps, claimed, unpacker, bank, manifest, include, report, vault).run()
 
 
 class _Restore:
@@ -130,7 +137,9 @@ class _Restore:
         manifest: Manifest,
         include: Include,
         report: Report,
+        vault: Vault,
     ) -> None:
+        self._vault = vault
         self._deps = deps
         self._claimed = claimed
         self._unpacker = unpacker
@@ -153,7 +162,7 @@ class _Restore:
         own = await asyncio.to_thread(self._own)
         config = storing.checked_config(own.get("config") if self._include.bank_config else None)
         settings = self._deps.settings.with_overrides(config)
-        self._target = Target(self._bank, row["tenant_id"], row["bank_id"], settings)
+        self._target = Target(self._bank, row["tenant_id"], row["bank_id"], settings, self._vault)
         at = row["building"] or {"step": 0, "rows": 0}
         plan = steps(self._manifest, self._include)
         total = sum(part.rows for step in plan for part in step.parts)
@@ -167,7 +176,7 @@ class _Restore:
                 await self._step(number, step, skip)
             except BadArchive:
                 raise
-            except REFUSED as error:
+            except (*REFUSED, InvalidInput) as error:
                 raise BadArchive(
                     f"the part {step.parts[0].name[:80]!r} holds rows that cannot be stored"
                     f" ({kind_of(error)})"
@@ -415,6 +424,7 @@ _COUNTED = {
     "knowledge_pages_imported": "knowledge_nodes",
     "directives_imported": "directives",
     "attachments_imported": "attachments",
+    "webhooks_imported": "webhooks",
 }
 
 
@@ -432,8 +442,13 @@ async def counts(connection: Connection, target: Target, include: Include) -> di
         target.tenant,
         target.bank_id,
     )
-    none = ("maintenance_queue_rows_imported", "webhooks_imported",
-            "documents_skipped", "observations_skipped")  # fmt: skip
+    found["history_rows_imported"] += await connection.fetchval(
+        "select count(*) from audit_logs where tenant_id = $1 and bank_id = $2 and metadata @> $3",
+        target.tenant,
+        target.bank_id,
+        BROUGHT,
+    )
+    none = ("maintenance_queue_rows_imported", "documents_skipped", "observations_skipped")
     return {
         **found,
         **dict.fromkeys(none, 0),

@@ -24,9 +24,11 @@ from retrieval.ingest.facts import Fact, Mention, Prepared
 from retrieval.ingest.write import numbering, rows
 from retrieval.ingest.write.enrich import Vectors, embedded
 from retrieval.keyword.analyser import Document
+from retrieval.lifecycle.transfer import shapes, watchers
 from retrieval.lifecycle.transfer.archive import BadArchive, Part
 from retrieval.lifecycle.transfer.lines import Line
 from retrieval.lifecycle.transfer.unpacking import Unpacker
+from retrieval.lifecycle.webhooks.vault import Vault
 from retrieval.settings import RetainSettings
 from retrieval.store import attachments
 from retrieval.store.attachments import Attachment
@@ -51,6 +53,7 @@ class Target:
     tenant: str
     bank_id: str
     settings: RetainSettings
+    vault: Vault
 
 
 async def columns(connection: Connection, table: str) -> frozenset[str]:
@@ -68,6 +71,8 @@ async def insert(connection: Connection, table: str, lines: Sequence[Line]) -> N
     their default."""
     if not lines:
         return
+    for line in lines:
+        shapes.check(table, line)
     known = await columns(connection, table)
     names = sorted(known & {name for line in lines for name in line})
     quoted = ", ".join(f'"{name}"' for name in names)
@@ -235,6 +240,7 @@ class Batch:
 
 def fact_of(line: Line) -> Fact:
     """The memory of a line, but for its references to others."""
+    shapes.check("memory_units", line)
     tags = line.get("tags") or []
     text = _text(line["text"])
     if not text.strip() or not all(isinstance(tag, str) for tag in tags):
@@ -460,6 +466,14 @@ async def store_llm_requests(connection: Connection, target: Target, lines: Sequ
     await insert(
         connection, "llm_requests", [{**line, **own, "id": str(uuid4())} for line in lines]
     )
+
+
+async def store_webhooks(connection: Connection, target: Target, lines: Sequence[Line]) -> None:
+    await watchers.store_webhooks(connection, target.bank, lines, target.vault)
+
+
+async def store_audit(connection: Connection, target: Target, lines: Sequence[Line]) -> None:
+    await watchers.store_audit_entries(connection, target.tenant, target.bank_id, lines)
 
 
 async def store_edges(

@@ -177,6 +177,16 @@ def checked(manifest: Mapping[str, Any]) -> Template:
     return template
 
 
+def for_new_banks(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest as what new banks begin with. InvalidInput names all faults."""
+    template = checked(manifest)
+    return {
+        "settings": _ours(template.bank or {}),
+        "mental_models": [each.model_dump(mode="json") for each in template.mental_models],
+        "directives": [each.model_dump() for each in template.directives],
+    }
+
+
 def _ours(bank: Mapping[str, Any]) -> dict[str, Any]:
     """Settings that are given, without those of the peer that mean nothing here."""
     return {k: v for k, v in bank.items() if v is not None and k not in ELSEWHERE}
@@ -231,7 +241,7 @@ class _Dry(Exception):
 async def _apply(
     connection: Connection, tenant: str, bank_id: str, template: Template, *, writes: bool
 ) -> dict[str, Any]:
-    await banks.ensure(connection, tenant, bank_id)
+    await banks.ensure(connection, tenant, bank_id, bare=True)
     settings = _ours(template.bank or {})
     if settings:
         await banks.apply(connection, tenant, bank_id, settings)

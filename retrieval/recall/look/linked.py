@@ -37,7 +37,7 @@ def links(bank: ResidentBank, asked: Mapping[str, Any]) -> dict[str, Any] | None
     each = max(1, asked["limit"] // max(1, sum(map(bool, kinds.values()))))
     shown = []
     for kind, found in kinds.items():
-        found.sort(key=lambda entry: -entry[2])
+        found.sort(key=lambda entry: (-entry[2], entry[0]))
         shown += [
             {
                 "ordinal": ordinal,

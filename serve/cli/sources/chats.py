@@ -14,6 +14,8 @@ from serve.cli.sources.records import (
     Record,
     files,
     given,
+    id_of,
+    listed,
     objects,
     text_of,
     time_of,
@@ -23,11 +25,11 @@ from serve.cli.sources.records import (
 def chatgpt(path: Path, options: Options) -> Iterator[Record]:
     """The branch that is shown: from current_node up. System, tools and hidden turns are left
     out."""
-    for name, file in files(path, ".json", names="conversations" if path.suffix == ".zip" else ""):
+    for name, file in files(path, ".json", of="conversations"):
         for one in objects(name, file):
             mapping = one.get("mapping") if isinstance(one, Mapping) else None
             if not isinstance(mapping, Mapping):
-                yield Bad(one, "no conversation with a mapping")
+                yield one if isinstance(one, Bad) else Bad(one, "no conversation with a mapping")
                 continue
             branch, rest = _branch(mapping, one.get("current_node"))
             yield from [LeftOut("another branch")] * rest
@@ -37,77 +39,94 @@ def chatgpt(path: Path, options: Options) -> Iterator[Record]:
                 yield from left
                 if line is not None:
                     lines.append(line)
-            id = one.get("conversation_id") or one.get("id") or one.get("create_time")
+            ids = (id_of(one.get(name)) for name in ("conversation_id", "id", "create_time"))
+            id = next((id for id in ids if id is not None), None)
             yield _document("chatgpt", id, one.get("title"), one.get("create_time"), lines)
 
 
 def _branch(mapping: Mapping[str, Any], last: Any) -> tuple[list[Mapping[str, Any]], int]:
     """(messages, oldest first; how many lie on other branches)."""
+    nodes = {id: node for id, node in mapping.items() if isinstance(node, Mapping)}
     messages: list[Mapping[str, Any]] = []
     seen: set[str] = set()
-    node = last if last in mapping else next(reversed(list(mapping)), None)
-    while isinstance(node, str) and node in mapping and node not in seen:
+    node = last if isinstance(last, str) and last in nodes else next(reversed(list(nodes)), None)
+    while isinstance(node, str) and node in nodes and node not in seen:
         seen.add(node)
-        message = mapping[node].get("message")
+        message = nodes[node].get("message")
         if isinstance(message, Mapping):
             messages.append(message)
-        node = mapping[node].get("parent")
+        node = nodes[node].get("parent")
     others = sum(
-        1 for id, one in mapping.items() if id not in seen and isinstance(one.get("message"), dict)
+        1 for id, one in nodes.items() if id not in seen and isinstance(one.get("message"), Mapping)
     )
     return messages[::-1], others
 
 
 def _turn(message: Mapping[str, Any]) -> tuple[str | None, list[LeftOut]]:
-    author = message.get("author")
+    author, more = message.get("author"), message.get("metadata")
     role = author.get("role") if isinstance(author, Mapping) else None
-    if role not in ("user", "assistant") or message.get("weight") == 0:
+    hidden = isinstance(more, Mapping) and more.get("is_visually_hidden_from_conversation") is True
+    if role not in ("user", "assistant") or message.get("weight") == 0 or hidden:
         return None, [LeftOut("system, tool or hidden turn")]
+    if message.get("recipient") not in (None, "all"):
+        return None, [LeftOut("call of a tool")]
     content = message.get("content")
-    parts = content.get("parts") if isinstance(content, Mapping) else None
-    said = [part for part in parts or () if isinstance(part, str) and part.strip()]
-    left = [LeftOut("image or file")] * sum(not isinstance(part, str) for part in parts or ())
+    parts = listed(content.get("parts")) if isinstance(content, Mapping) else ()
+    # What was spoken is a part of its own, beside the recording.
+    texts = [text_of(part.get("text") if isinstance(part, Mapping) else part) for part in parts]
+    said = [text for text in texts if text is not None]
+    left = [LeftOut("image or file")] * sum(
+        isinstance(part, Mapping) and text is None for part, text in zip(parts, texts, strict=True)
+    )
     return (f"{role}: {' '.join(said)}" if said else None), left
 
 
 def claude(path: Path, options: Options) -> Iterator[Record]:
-    for name, file in files(
-        path, ".json", ".jsonl", names="conversations" if path.suffix == ".zip" else ""
-    ):
-        for one in objects(name, file):
+    """Every turn, with the texts that were attached to it."""
+    for source, file in files(path, ".json", ".jsonl", of="conversations"):
+        for one in objects(source, file):
             turns = one.get("chat_messages") if isinstance(one, Mapping) else None
             if not isinstance(turns, list):
                 yield one if isinstance(one, Bad) else Bad(one, "no conversation with messages")
                 continue
             lines = []
             for turn in turns:
+                if not isinstance(turn, Mapping):
+                    yield LeftOut("turn that is none")
+                    continue
                 said = _said(turn)
                 if said:
-                    lines.append(f"{turn.get('sender') or 'unknown'}: {said}")
-                for attached in (*(turn.get("attachments") or ()), *(turn.get("files") or ())):
-                    text = text_of(attached.get("extracted_content"))
+                    lines.append(f"{text_of(turn.get('sender')) or 'unknown'}: {said}")
+                for attached in (*listed(turn.get("attachments")), *listed(turn.get("files"))):
+                    text: str | None = None
+                    name: str | None = None
+                    if isinstance(attached, Mapping):
+                        text = text_of(attached.get("extracted_content"))
+                        name = text_of(attached.get("file_name"))
                     if text is None:
                         yield LeftOut("attachment without text")
                     else:
-                        lines.append(f"{attached.get('file_name') or 'attachment'}: {text}")
+                        lines.append(f"{name or 'attachment'}: {text}")
             yield _document(
-                "claude", one.get("uuid"), one.get("name"), one.get("created_at"), lines
+                "claude", id_of(one.get("uuid")), one.get("name"), one.get("created_at"), lines
             )
 
 
 def _said(turn: Mapping[str, Any]) -> str:
-    text = text_of(turn.get("text"))
-    parts = turn.get("content")
-    if text is None and isinstance(parts, list):
-        said = [text_of(part.get("text")) for part in parts if isinstance(part, Mapping)]
-        text = " ".join(one for one in said if one) or None
-    return text or ""
+    """Its blocks of text, where it has some: `text` says of the others that they are missing."""
+    blocks = [
+        text_of(part.get("text"))
+        for part in listed(turn.get("content"))
+        if isinstance(part, Mapping) and part.get("type", "text") == "text"
+    ]
+    said = " ".join(one for one in blocks if one)
+    return said or text_of(turn.get("text")) or ""
 
 
-def _document(kind: str, id: Any, title: Any, time: Any, lines: Sequence[str]) -> Record:
+def _document(kind: str, id: str | None, title: Any, time: Any, lines: Sequence[str]) -> Record:
     if not lines:
         return LeftOut("conversation without turns")
-    if not id:
+    if id is None:
         return Bad(title, "a conversation without an id")
     return Document(
         given(

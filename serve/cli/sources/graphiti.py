@@ -15,6 +15,7 @@ from serve.cli.sources.records import (
     Record,
     files,
     given,
+    id_of,
     objects,
     text_of,
     time_of,
@@ -30,13 +31,15 @@ def read(path: Path, options: Options) -> Iterator[Record]:
     for node in _members(path, _NODES):
         if not isinstance(node, Mapping):
             continue
-        name, id = text_of(node.get("name")), node.get("uuid")
+        name, id = text_of(node.get("name")), _uuid(node)
         if name is not None and id is not None:
-            names[str(id)] = name
+            names[id] = name
         summary = text_of(node.get("summary"))
         if summary is not None and not options.summaries:
             yield LeftOut("summary of an entity")
-        elif summary is not None and name is not None:
+        elif summary is not None and (name is None or id is None):
+            yield Bad(node, "a summary of nobody")
+        elif summary is not None:
             yield Memory(
                 given(
                     key=f"graphiti:summary:{id}",
@@ -63,16 +66,26 @@ def _members(path: Path, keys: tuple[str, ...]) -> Iterator[Any]:
             yield from objects(name, file, *keys, listed=False)
 
 
+def _uuid(one: Any) -> str | None:
+    """Python's client of Zep writes it with a mark."""
+    if not isinstance(one, Mapping):
+        return None
+    return id_of(one.get("uuid")) or id_of(one.get("uuid_"))
+
+
 def _group(one: Mapping[str, Any]) -> list[str]:
-    return [f"group:{one['group_id']}"] if one.get("group_id") else []
+    group = id_of(one.get("group_id"))
+    return [] if group is None else [f"group:{group}"]
 
 
 def _episode(one: Any) -> Record:
     if not isinstance(one, Mapping) or (text := text_of(one.get("content"))) is None:
         return one if isinstance(one, Bad) else Bad(one, "an episode without content")
+    if (id := _uuid(one) or text_of(one.get("name"))) is None:
+        return Bad(one, "an episode without a uuid")
     return Document(
         given(
-            document_id=f"graphiti:{one.get('uuid') or one.get('name')}",
+            document_id=f"graphiti:{id}",
             content=text,
             timestamp=time_of(one.get("reference_time") or one.get("valid_at"))
             or time_of(one.get("created_at"))
@@ -84,14 +97,14 @@ def _episode(one: Any) -> Record:
 
 
 def _fact(one: Any, names: Mapping[str, str]) -> Record:
-    if not isinstance(one, Mapping) or not one.get("uuid"):
+    if (id := _uuid(one)) is None:
         return one if isinstance(one, Bad) else Bad(one, "an edge without a uuid")
     if (text := text_of(one.get("fact"))) is None:
         return LeftOut("edge without a fact")
     ends = [names.get(str(one.get(f"{end}_node_uuid"))) for end in ("source", "target")]
     start, end = time_of(one.get("valid_at")), time_of(one.get("invalid_at"))
     fields = given(
-        key=f"graphiti:{one['uuid']}",
+        key=f"graphiti:{id}",
         text=text,
         type="world",
         occurred_start=start,
@@ -100,5 +113,6 @@ def _fact(one: Any, names: Mapping[str, str]) -> Record:
         entities=[name for name in dict.fromkeys(ends) if name is not None],
         tags=_group(one),
     )
-    group = {"user": str(one["group_id"])} if one.get("group_id") else {}
-    return Memory(fields, group, "expired" if one.get("expired_at") else None)
+    group = id_of(one.get("group_id"))
+    scopes = {} if group is None else {"user": group}
+    return Memory(fields, scopes, "expired" if one.get("expired_at") else None)

@@ -9,10 +9,30 @@ from typing import Any
 
 import yaml
 
-from serve.cli.sources.records import Document, LeftOut, Options, Record, given, texts, time_of
+from serve.cli.sources.records import (
+    Bad,
+    Document,
+    LeftOut,
+    Options,
+    Record,
+    given,
+    id_of,
+    listed,
+    texts,
+    time_of,
+)
 
 BYTES_MAX = 4 * 2**20
 _OWN = ("tags", "date", "title", "created", "updated")
+
+
+class _Loader(yaml.SafeLoader):
+    """Without aliases: a few lines of them say gigabytes."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("an alias")
+        return super().compose_node(parent, index)
 
 
 def read(path: Path, options: Options) -> Iterator[Record]:
@@ -36,14 +56,15 @@ def _document(file: Path, name: str) -> Record:
         text = file.read_text("utf-8-sig")
     except UnicodeDecodeError:
         return LeftOut("not UTF-8")
+    except OSError as error:
+        return Bad(name, f"it cannot be read: {error.strerror}")
     if "\0" in text:
         return LeftOut("binary")
     front, body = _front(text)
     if not body.strip():
         return LeftOut("empty")
-    tags = front.get("tags") or []
-    if isinstance(tags, str):
-        tags = tags.replace(",", " ").split()
+    tags = front.get("tags")
+    tags = tags.replace(",", " ").split() if isinstance(tags, str) else map(id_of, listed(tags))
     said = front.get("date") or front.get("created")
     if isinstance(said, date):
         said = said.isoformat()
@@ -53,8 +74,8 @@ def _document(file: Path, name: str) -> Record:
             document_id=name,
             content=body,
             timestamp=time_of(said) or written,
-            context=str(front["title"]) if front.get("title") else None,
-            tags=[str(tag) for tag in tags if str(tag).strip()],
+            context=id_of(front.get("title")),
+            tags=[tag for tag in tags if tag is not None],
             metadata=texts({k: v for k, v in front.items() if k not in _OWN}),
         )
     )
@@ -68,7 +89,7 @@ def _front(text: str) -> tuple[Mapping[str, Any], str]:
     if not mark:
         return {}, text
     try:
-        found = yaml.safe_load(head)
-    except yaml.YAMLError:
+        found = yaml.load(head, _Loader)
+    except (yaml.YAMLError, ValueError, RecursionError):  # a date such as 2024-13-45, too
         return {}, text
     return (found, rest) if isinstance(found, dict) else ({}, text)

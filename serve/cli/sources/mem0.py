@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from serve.cli.sources.records import (
     Record,
     files,
     given,
+    id_of,
+    listed,
     objects,
     text_of,
     texts,
@@ -27,22 +30,48 @@ _TAGS = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What an OpenMemory archive calls the ids in its memories."""
+
+    user: Mapping[str, str] = field(default_factory=dict)
+    app: Mapping[str, str] = field(default_factory=dict)
+    category: Mapping[str, str] = field(default_factory=dict)
+
+
 def read(path: Path, options: Options) -> Iterator[Record]:
+    names = _Names(
+        _named(path, "user", "user_id"), _named(path, "apps"), _named(path, "categories")
+    )
     seen: set[str] = set()
-    for name, file in files(path, *_SUFFIXES, names="memories" if path.suffix == ".zip" else ""):
+    for name, file in files(path, *_SUFFIXES, of="memories"):
         for one in objects(name, file, "results", "memories"):
-            record = _record(one)
-            key = record.fields["key"] if isinstance(record, Memory) else None
-            if key is None or key not in seen:  # an archive holds them in two forms
-                yield record
-            if key is not None:
-                seen.add(key)
+            id = id_of(one.get("id")) if isinstance(one, Mapping) else None
+            if id is None or id not in seen:  # an archive holds them in two forms
+                yield _record(one, names)
+            if id is not None:
+                seen.add(id)
 
 
-def _record(one: Any) -> Record:
+def _named(path: Path, key: str, by: str = "name") -> dict[str, str]:
+    found = {}
+    for name, file in files(path, *_SUFFIXES, of="memories"):
+        if name != "memories.json":
+            continue
+        for one in objects(name, file, key, listed=False):
+            if not isinstance(one, Mapping):
+                continue
+            id, called = id_of(one.get("id")), text_of(one.get(by))
+            if id is not None and called is not None:
+                found[id] = called
+    return found
+
+
+def _record(one: Any, names: _Names) -> Record:
     if isinstance(one, Bad):
         return one
-    if not isinstance(one, Mapping) or not one.get("id"):
+    id = id_of(one.get("id")) if isinstance(one, Mapping) else None
+    if id is None:
         return Bad(one, "no object with an id")
     text = text_of(one.get("memory")) or text_of(one.get("content")) or text_of(one.get("text"))
     state = str(one.get("state") or "active").lower()
@@ -50,20 +79,22 @@ def _record(one: Any) -> Record:
         return LeftOut("deleted")
     if text is None:
         return Bad(one, "no text in memory, content or text")
-    scopes = {
-        kind: str(one[name])
-        for kind, names in _TAGS
-        for name in names
-        if isinstance(one.get(name), str | int)
-    }
+    scopes = {}
+    for kind, fields_of in _TAGS:
+        for value in (id_of(one.get(name)) for name in fields_of):
+            if value is not None:
+                called = {"user": names.user, "app": names.app}.get(kind, {})
+                scopes[kind] = called.get(value, value)
     categories = [
-        c.get("name") if isinstance(c, Mapping) else c for c in one.get("categories") or ()
+        text_of(each.get("name") if isinstance(each, Mapping) else each)
+        for each in listed(one.get("categories"))
     ]
+    categories += [names.category.get(str(each)) for each in listed(one.get("category_ids"))]
     tags = [f"{kind}:{value}" for kind, value in scopes.items()]
-    tags += [f"category:{name}" for name in categories if isinstance(name, str)]
+    tags += [f"category:{name}" for name in categories if name is not None]
     metadata = one.get("metadata") or one.get("metadata_") or {}
     fields = given(
-        key=f"mem0:{one['id']}",
+        key=f"mem0:{id}",
         text=text,
         mentioned_at=time_of(one.get("created_at")),
         tags=list(dict.fromkeys(tags)),

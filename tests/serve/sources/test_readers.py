@@ -15,6 +15,7 @@ from serve.cli.client import Api, ApiError
 from serve.cli.filling import Filling
 from serve.cli.sources import READERS
 from serve.cli.sources.records import Bad, Document, LeftOut, Memory, Options, Record
+from tests.serve.sources.server import Server
 
 pytestmark = pytest.mark.unit
 
@@ -63,6 +64,37 @@ def test_mem0(tmp_path: Path) -> None:
         files.writestr("users.json", "[]")
     keys = [one["key"] for one in fields(read("mem0", archive))]
     assert keys == ["mem0:1", "mem0:2"]  # each once
+
+
+def test_an_openmemory_archive_is_read_by_its_names(tmp_path: Path) -> None:
+    archive = tmp_path / "export.zip"
+    whole = {
+        "user": {"id": "u-1", "user_id": "ann", "name": None},
+        "apps": [{"id": "a-1", "name": "cursor"}],
+        "categories": [{"id": "c-1", "name": "sport"}],
+        "memories": [
+            {"id": "1", "user_id": "u-1", "app_id": "a-1", "content": "Ann rows",
+             "metadata": {}, "state": "active", "created_at": "2024-05-01T10:00:00+00:00",
+             "archived_at": None, "deleted_at": None, "category_ids": ["c-1", "c-2"]},
+            {"id": "2", "user_id": "u-1", "app_id": None, "content": "gone", "state": "deleted",
+             "deleted_at": "2024-06-01T10:00:00+00:00", "category_ids": []},
+        ],
+        "export_meta": {"version": "1"},
+    }  # fmt: skip
+    lines = [
+        {"id": "1", "content": "Ann rows", "state": "active", "app": "cursor",
+         "categories": ["sport"]},
+        {"id": "2", "content": "gone", "state": "deleted", "app": None, "categories": []},
+    ]  # fmt: skip
+    with zipfile.ZipFile(archive, "w") as files:
+        files.writestr("memories.json", json.dumps(whole, indent=2))
+        packed = gzip.compress("\n".join(map(json.dumps, lines)).encode())
+        files.writestr("memories.jsonl.gz", packed)
+    found = read("mem0", archive)
+    (one,) = (each for each in found if isinstance(each, Memory))
+    assert one.fields["tags"] == ["user:ann", "app:cursor", "category:sport"]
+    assert one.scopes == {"user": "ann", "app": "cursor"}
+    assert left(found) == ["deleted"]
 
 
 def test_graphiti(tmp_path: Path) -> None:
@@ -134,6 +166,57 @@ def test_chatgpt(tmp_path: Path) -> None:
     assert sum(isinstance(one, Bad) for one in found) == 1
 
 
+def test_the_files_beside_conversations_are_none(tmp_path: Path) -> None:
+    talk = {"id": "c", "mapping": {"a": {"id": "a", "message": {
+        "author": {"role": "user"}, "content": {"parts": ["Hi"]}}}}}  # fmt: skip
+    claude = {"uuid": "u", "chat_messages": [{"sender": "human", "text": "Hi"}]}
+    beside = {
+        "shared_conversations.json": [{"id": "s", "conversation_id": "c", "title": "t"}],
+        "user.json": {"id": "u"}, "message_feedback.json": [{"id": "f"}],
+        "users.json": [{"uuid": "u"}], "projects.json": [{"uuid": "p"}],
+    }  # fmt: skip
+    for kind, content in (("chatgpt", talk), ("claude", claude)):
+        folder = tmp_path / kind
+        folder.mkdir()
+        archive = tmp_path / f"{kind}.zip"
+        with zipfile.ZipFile(archive, "w") as files:
+            for name, one in {"conversations.json": [content], **beside}.items():
+                (folder / name).write_text(json.dumps(one))
+                files.writestr(f"data/{name}", json.dumps(one))
+        for place in (folder, archive):
+            assert len(found := read(kind, place)) == 1, found
+            assert isinstance(found[0], Document)
+
+
+def test_what_was_spoken_is_said_and_calls_of_tools_are_not(tmp_path: Path) -> None:
+    def node(id: str, parent: str | None, role: str, parts: list[Any], **more: Any) -> Any:
+        message = {"author": {"role": role}, "content": {"parts": parts}, **more}
+        return {"id": id, "parent": parent, "message": message}
+
+    spoken = {"content_type": "audio_transcription", "text": "Hello there", "direction": "in"}
+    heard = {"content_type": "real_time_user_audio_video_asset_pointer"}
+    hidden = {"is_visually_hidden_from_conversation": True}
+    mapping = {
+        "a": node("a", None, "user", [heard, spoken]),
+        "b": node("b", "a", "assistant", ['{"prompt": "a boat"}'], recipient="dalle.text2im"),
+        "c": node("c", "b", "user", ["about me"], metadata=hidden),
+        "d": node("d", "c", "assistant", ["Here it is"], recipient="all"),
+    }
+    file = tmp_path / "conversations.json"
+    file.write_text(json.dumps([{"id": "x", "current_node": "d", "mapping": mapping}]))
+    found = read("chatgpt", file)
+    assert fields(found)[0]["content"] == "user: Hello there\nassistant: Here it is"
+    assert sorted(left(found)) == [
+        "call of a tool", "image or file", "system, tool or hidden turn",
+    ]  # fmt: skip
+    file.write_text(json.dumps([{"uuid": "u", "chat_messages": [
+        {"sender": "assistant", "text": "```\nThis block is not supported\n```\nDone.", "content": [
+            {"type": "tool_use", "name": "search", "input": {}},
+            {"type": "thinking", "thinking": "hm", "text": "hm"},
+            {"type": "text", "text": "Done."}]}]}]))  # fmt: skip
+    assert fields(read("claude", file))[0]["content"] == "assistant: Done."
+
+
 def test_claude(tmp_path: Path) -> None:
     file = tmp_path / "conversations.json"
     file.write_text(json.dumps([
@@ -195,35 +278,35 @@ def test_markdown(tmp_path: Path) -> None:
     assert sorted(left(found)) == ["another kind of file", "empty", "hidden", "not UTF-8"]
 
 
-class Server(Api):
-    """Notes what it is sent; refuses texts with `bad` in them, and dies after so many calls."""
+def test_front_matter_that_is_none(tmp_path: Path) -> None:
+    for number, front in enumerate((
+        "date: 2024-13-45", "tags: [sea, {a: 1}, null, 5]", "a: &x [1]\nb: *x", "1: one",
+        "title: [x]", "[" * 500, "- list",
+    )):  # fmt: skip
+        (tmp_path / f"{number}.md").write_text(f"---\n{front}\n---\nWe sailed.\n")
+    found = {one["document_id"]: one for one in fields(read("markdown", tmp_path))}
+    assert len(found) == 7
+    assert all("We sailed." in one["content"] for one in found.values())
+    assert found["1.md"]["tags"] == ["sea", "5"]
+    assert found["2.md"]["content"].startswith("---")  # an alias could say anything
+    assert found["3.md"]["metadata"] == {"1": "one"}
 
-    def __init__(self, dies_after: int = 10**6) -> None:
-        self.memories: dict[str, dict[str, Any]] = {}
-        self.documents: dict[str, Any] = {}
-        self.invalid: list[str] = []
-        self.left = dies_after
 
-    def _call(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise ApiError("no server answers")
+def test_what_another_server_or_bank_has_is_not_here(tmp_path: Path) -> None:
+    file = tmp_path / "all.json"
+    file.write_text(json.dumps([{"id": "1", "memory": "Ann rows", "user_id": "u"}]))
 
-    def import_memories(self, bank: str, memories: Any) -> dict[str, Any]:
-        self._call()
-        if any("bad" in one["text"] for one in memories):
-            raise ApiError("422: text")
-        self.memories.update({f"{bank}/{one['key']}": dict(one) for one in memories})
-        return {"ids": {one["key"]: one["key"] for one in memories}}
+    def sent(server: Server, **more: Any) -> int:
+        Filling(server, "b", file, READERS["mem0"], Options(), **more).run()
+        return len(server.memories)
 
-    def retain(self, bank: str, items: Any) -> dict[str, Any]:
-        self._call()
-        self.documents.update({f"{bank}/{one['document_id']}": one for one in items})
-        return {}
-
-    def patch_memory(self, bank: str, id: str, change: Any) -> dict[str, Any]:
-        self.invalid.append(id)
-        return {}
+    first, second = Server(), Server(url="http://two")
+    assert (sent(first), sent(second)) == (1, 1)
+    assert sent(Server()) == 0
+    assert sent(Server(), again=True) == 1
+    assert list((divided := Server()).memories) == []
+    assert sent(divided, per="user") == 1
+    assert list(divided.memories) == ["u/mem0:1"]
 
 
 def test_a_run_resumes_and_sends_what_changed(tmp_path: Path) -> None:
@@ -251,9 +334,6 @@ def test_a_run_resumes_and_sends_what_changed(tmp_path: Path) -> None:
     again = filling(Server()).run()
     assert (again.memories, again.unchanged, again.rejected) == (1, 8, 1)
     divided = Server()
-    (tmp_path / ".all.json.x").touch()
-    for note in tmp_path.glob(".all.json.*.filled"):
-        note.unlink()
     filling(divided, "user").run()
     assert {key.partition("/")[0] for key in divided.memories} == {"u0", "u1"}
     counts, shown = filling(Server()).preview()

@@ -29,5 +29,11 @@ async def test_every_table_of_a_bank_is_spoken_for(pool: Pool) -> None:
 
 
 def test_a_clone_copies_what_an_archive_carries() -> None:
-    elsewhere = {"banks", "operations", "llm_requests"}  # copied with care, not as they are
+    elsewhere = {
+        "banks",
+        "operations",
+        "llm_requests",
+        "webhooks",
+        "audit_logs",
+    }  # copied with care, not as they are
     assert {*COPIED, *COPIED_CONFIG} - {"tombstones"} == CARRIED.keys() - elsewhere

@@ -137,7 +137,7 @@ def put(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
     ("change", "reason"),
     [
         (put("min_reader", 2), "needs a reader of version 2; this program reads version 1"),
-        (put("min_reader", "x"), "needs a reader"),
+        (put("min_reader", "x"), "not whole"),
         (put("format", "other"), "neither of format fourfold.bank"),
         (without("parts"), "not whole"),
         (put("parts", [{"name": 3}]), "not whole"),

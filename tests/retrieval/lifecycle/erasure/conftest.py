@@ -1,0 +1,3 @@
+from tests.retrieval.store.conftest import pool
+
+__all__ = ["pool"]
