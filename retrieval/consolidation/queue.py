@@ -18,6 +18,7 @@ from retrieval.settings.consolidation import ConsolidationSettings
 from retrieval.store import banks, operations
 from retrieval.store.database.pool import Connection, Pool, write
 from retrieval.store.heads import BankHead
+from retrieval.store.waiting import check_room
 from retrieval.types import FactType
 
 log = logging.getLogger(__name__)
@@ -114,6 +115,8 @@ async def submit(
             TYPE,
             payload,
         )
+        if waits is None:
+            await check_room(connection, head.bank)
         id = waits or await _create(connection, head.bank, payload)
         return {"operation_id": str(id), "deduplicated": waits is not None}
 

@@ -206,7 +206,9 @@ class RecallEngine:
         if query.trace:
             with clock.step("trace_finalize"):
                 told = await trace.rows(self._pool, shortlist)
-                body["trace"] = trace.build(decision, told, body["results"], clock.seconds)
+                body["trace"] = await asyncio.to_thread(  # it tells every candidate of every arm
+                    trace.build, decision, told, body["results"], dict(clock.seconds)
+                )
         seconds = {**shortlist.seconds, **clock.seconds}
         return RecallResult(body, decision.degraded, {}, seconds)
 
@@ -298,7 +300,7 @@ class RecallEngine:
             result["scores"] = scores
             results.append(result)
         if query.explain or query.trace:
-            accounts = explain.accounts(shortlist, ranked, positions)
+            accounts = await asyncio.to_thread(explain.accounts, shortlist, ranked, positions)
             for result, account in zip(results, accounts, strict=True):
                 result["explain"] = account
         if head.attached:

@@ -6,9 +6,9 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ParamSpec
 
 from retrieval.errors import DeadlineExceeded, FourfoldError, ModelFailed, NeedsModel
 from retrieval.llm.asking import Asker
@@ -45,11 +45,14 @@ from retrieval.types import Budget, TagsMatch
 
 log = logging.getLogger(__name__)
 
+P = ParamSpec("P")
+
 TEN_BEST = 10
 UNKNOWN = "I do not know: nothing in this memory supports an answer."
 CHARS_A_TOKEN = 8
 """Of an answer that is far too long only its beginning is checked."""
-THREADED_CHARS = 4_000
+CHECKED_AT_ONCE = 1
+"""Answers that are checked at the same time: each keeps the interpreter from everything else."""
 STRUCTURED_TOKENS = 4_096
 
 
@@ -80,6 +83,7 @@ class ReflectEngine:
         self._directives = directives or NoDirectives()
         self._rules = rules
         self._query_tokens = query_tokens
+        self._checking = asyncio.Semaphore(CHECKED_AT_ONCE)
 
     @property
     def ready(self) -> bool:
@@ -171,12 +175,12 @@ class ReflectEngine:
         query = run.query
         if self._llm is None:
             run.degraded["extractive"] = None
-            return self._checked(run, self._by_rules(run))
+            return await self._beside(self._by_rules, run)
         draft = await run.draft()
         if draft is None:
             run.degraded[run.trouble] = None
             run.degraded["extractive"] = None
-            return self._checked(run, self._by_rules(run))
+            return await self._beside(self._by_rules, run)
         checked = await self._read(run, draft)
         draft, checked = await self._insist(run, draft, checked)
         draft, checked = await self._mend(run, draft, checked)
@@ -184,10 +188,11 @@ class ReflectEngine:
             checked = await self._obey(run, directives, draft, checked)
         if tokens.count(checked.answer.text) > query.max_tokens:
             run.degraded["length"] = None
-            checked = self._checked(run, _shortened(checked.answer, query.max_tokens))
+            short = _shortened(checked.answer, query.max_tokens)
+            checked = await self._beside(self._checked, run, short)
         if strict and checked.faults:
             kept = checked.answer.without(fault.sentence for fault in checked.faults)
-            checked = self._checked(run, kept if kept.text else Answer(UNKNOWN))
+            checked = await self._beside(self._checked, run, kept if kept.text else Answer(UNKNOWN))
         return checked
 
     async def _insist(self, run: Run, draft: Draft, checked: Checked) -> tuple[Draft, Checked]:
@@ -244,10 +249,13 @@ class ReflectEngine:
         return checked
 
     async def _read(self, run: Run, draft: Draft) -> Checked:
-        """A draft, checked; a long one beside the event loop."""
-        if len(draft.text) > THREADED_CHARS:
-            return await asyncio.to_thread(self._examined, run, draft)
-        return self._examined(run, draft)
+        return await self._beside(self._examined, run, draft)
+
+    async def _beside(self, work: Callable[P, Checked], *args: P.args, **more: P.kwargs) -> Checked:
+        """An answer, checked beside the event loop: it is held against all that was found, however
+        short it is."""
+        async with self._checking:
+            return await asyncio.to_thread(work, *args, **more)
 
     def _examined(self, run: Run, draft: Draft) -> Checked:
         answer = citing.parse(
@@ -266,8 +274,9 @@ class ReflectEngine:
         names = {name for item in run.evidence.items for name in item.names}
         return checking.check(answer, names, run.query.text, run.query.now)
 
-    def _by_rules(self, run: Run) -> Answer:
-        return by_rules.answer(run.query.text, run.evidence.items, run.query.max_tokens)
+    def _by_rules(self, run: Run) -> Checked:
+        items = run.evidence.items
+        return self._checked(run, by_rules.answer(run.query.text, items, run.query.max_tokens))
 
     async def _structured(
         self, run: Run, shape: Shape, answer: Answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import accumulate
 from typing import Any
@@ -20,6 +20,11 @@ def as_uuid(value: str, field: str) -> UUID:
         return UUID(value)
     except ValueError:
         raise InvalidInput(f"{field}: {value[:60]!r} is not a UUID", field) from None
+
+
+def as_texts(ids: Iterable[UUID]) -> list[str]:
+    """In a thread where they may be many: a hundred thousand take a tenth of a second."""
+    return [str(id) for id in ids]
 
 
 def clean(text: str) -> str:

@@ -5,6 +5,7 @@ Every function is part of the transaction that takes the memories away; the bank
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -15,6 +16,7 @@ from uuid import UUID
 
 from retrieval.store import attachments
 from retrieval.store.database.pool import Connection
+from retrieval.store.edge import as_texts
 from retrieval.store.heads import BankHead
 
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
@@ -162,7 +164,7 @@ async def forget_history(connection: Connection, bank: int, memories: Sequence[U
         "  or jsonb_path_query_array(observations, '$.*.ids[*]') ?| $3)",
         bank,
         list(memories),
-        [str(id) for id in memories],
+        await asyncio.to_thread(as_texts, memories),
     )
 
 
@@ -178,6 +180,10 @@ async def citing(connection: Connection, bank: int, memories: Collection[UUID]) 
         " from mental_models d where bank = $1",
         bank,
     )
+    return await asyncio.to_thread(_naming, rows, memories)
+
+
+def _naming(rows: Sequence[Mapping[str, Any]], memories: Collection[UUID]) -> list[str]:
     wanted = {str(id) for id in memories}
     return [
         row["id"] for row in rows if wanted & {*_UUID.findall(row["said"]), *map(str, row["cited"])}

@@ -10,6 +10,7 @@ from retrieval.errors import Conflict, InvalidInput, NotFound
 from retrieval.store import banks, operations
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.store.edge import as_uuid, iso, listing, page
+from retrieval.store.waiting import check_room
 
 STATUSES = ("pending", "processing", "completed", "failed", "cancelled")
 
@@ -196,6 +197,7 @@ async def retry(pool: Pool, tenant: str, bank_id: str, operation_id: str) -> dic
             id,
         ):
             raise Conflict(f"operation {id} keeps its file no more: send it again")
+        await check_room(connection, bank)
         place = await connection.fetchval(
             "update operations set status = 'pending', retry_count = 0, deaths = 0,"
             " next_retry_at = null, error_message = null, updated_at = now(),"
@@ -207,6 +209,8 @@ async def retry(pool: Pool, tenant: str, bank_id: str, operation_id: str) -> dic
         lanes = {item.get("document_id") for item in row["items"] or ()} | {row["document_id"]}
         if row["type"] == "consolidation":
             lanes.add(operations.BANK_LANE)
+        if row["type"] in ("erase", "purge"):
+            lanes.add(operations.ERASE_LANE)
         if row["model"] is not None:
             lanes.add(operations.model_lane(row["model"]))
         await connection.execute(

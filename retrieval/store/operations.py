@@ -35,6 +35,10 @@ BANK_LANE = " "
 """The lane of what is done one at a time in a bank. No document can be called so."""
 
 
+ERASE_LANE = " erase"
+"""The lane of a bank's erasures: each scans all of it."""
+
+
 def model_lane(model_id: str) -> str:
     """The lane of the refreshes of a mental model: no document is called so."""
     return f" mental model {model_id}"

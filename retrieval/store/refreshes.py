@@ -11,6 +11,7 @@ from uuid import UUID
 
 from retrieval.store import operations
 from retrieval.store.database.pool import Connection
+from retrieval.store.waiting import check_room
 
 REFRESH = "refresh_mental_model"
 """The type of the operations that refresh one."""
@@ -67,6 +68,8 @@ async def queue_refresh(
         id,
     )
     if waiting is None:
+        if asked:
+            await check_room(connection, bank)
         waiting, _ = await operations.create(
             connection,
             bank,

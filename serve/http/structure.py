@@ -19,8 +19,11 @@ from retrieval.types import Ints
 BLOCK_BYTES = 1 << 20
 """Measured in one go: about 2 ms, in which other threads run most of the time."""
 PIECE_BYTES = 1 << 18
-"""Parsed in one go: 5 ms where it is nothing but the shortest values. A single longer text is one
-piece; 16 MiB of it take about 15 ms."""
+"""Parsed in one go: 5 ms where it is nothing but the shortest values."""
+_PAIR_BYTES = 12
+"""Of the longest escape: two halves of a character."""
+_SECOND_HALVES = frozenset({b"\\udc", b"\\udd", b"\\ude", b"\\udf"})
+_BLANK = b" \t\r\n"
 _QUOTE, _OPEN, _CLOSE, _COMMA = 1, 2, 3, 4
 
 _KINDS = np.zeros(256, np.uint8)
@@ -95,9 +98,7 @@ def _signs_outside_strings(text: bytes) -> Iterator[tuple[Ints, Ints]]:
         if (len(block) - len(block.rstrip(b"\\"))) % 2:  # ends amid an escape
             end += 1
             block = text[start:end]
-        if b"\\" in block:  # escapes stand in strings only, and pair up from the left
-            block = block.replace(b"\\\\", b"__").replace(b'\\"', b"__")
-        kinds = _KINDS[np.frombuffer(block, np.uint8)]
+        kinds = _KINDS[np.frombuffer(_unescaped(block), np.uint8)]  # they stand in strings only
         at = np.flatnonzero(kinds)
         kinds = kinds[at]
         quotes = kinds == _QUOTE
@@ -123,9 +124,11 @@ class _Pieces:
         """What stands between two places, as one value."""
         at, depth = self.outline.at, self.outline.depth
         first, last = np.searchsorted(at, (start, end)).tolist()
-        if end - start <= PIECE_BYTES or last - first <= 2:  # no sign inside
+        if end - start <= PIECE_BYTES or last - first < 2:
             return self._parsed(start, end)
         opening, closing = int(at[first]), int(at[last - 1])
+        if last - first == 2 and not self.text[opening + 1 : closing].strip(_BLANK):
+            return self._parsed(start, end)
         brackets = self.text[opening : opening + 1] + self.text[closing : closing + 1]
         around = self.text[start:opening].strip() + self.text[closing + 1 : end].strip()
         if around or brackets not in (b"[]", b"{}"):
@@ -151,17 +154,47 @@ class _Pieces:
     def _member(self, start: int, end: int) -> dict[str, Any]:
         """One long member of an object."""
         first, last = np.searchsorted(self.outline.at, (start, end)).tolist()
-        if first == last:
-            whole: dict[str, Any] = self._parsed(start, end, b"{", b"}")
-            return whole
-        opening = int(self.outline.at[first])
-        (name,) = self._parsed(start, opening, b"{", b"0}")
-        return {name: self.value(opening, end)}
+        opening = int(self.outline.at[first]) if first < last else end
+        named = self._named(start, opening)
+        if first == last and named is None:
+            return dict(self._parsed(start, end, b"{", b"}"))
+        if first == last and named is not None:
+            return {named[0]: self._parsed(named[1], end)}
+        if named is None or self.text[named[1] : opening].strip(_BLANK):
+            self._parsed(start, opening, b"{", b"0}")  # says what is wrong
+            raise orjson.JSONDecodeError("no name stands before it", "", opening)
+        return {named[0]: self.value(opening, end)}
+
+    def _named(self, start: int, end: int) -> tuple[str, int] | None:
+        """A member's name, and where what is behind the colon begins; None where there is none."""
+        opening = self.text.find(b'"', start, end)
+        closing = _closing(self.text, opening, end) if opening >= 0 else -1
+        behind = self.text[closing + 1 : end].lstrip(_BLANK)
+        if closing < 0 or self.text[start:opening].strip(_BLANK) or behind[:1] != b":":
+            return None
+        return self._text(opening, closing + 1), end - len(behind) + 1
+
+    def _text(self, start: int, end: int) -> str:
+        """What stands between two quotes, parsed in pieces."""
+        parts, at, last = [], start + 1, end - 1
+        while at < last:
+            cut = _between_signs(self.text, at, min(last, at + PIECE_BYTES), last)
+            try:
+                parts.append(orjson.loads(b'"' + self.text[at:cut] + b'"'))
+            except orjson.JSONDecodeError as error:
+                raise orjson.JSONDecodeError(error.msg, "", at + error.pos - 1) from None
+            at = cut
+        return "".join(parts)
 
     def _parsed(self, start: int, end: int, before: bytes = b"", after: bytes = b"") -> Any:
         part = self.text[start:end]
         if before and not part.strip():
             raise orjson.JSONDecodeError("a value is missing", "", start)
+        if len(part) > PIECE_BYTES and not before:
+            blank = len(part) - len(part.lstrip(_BLANK))
+            part = part.strip(_BLANK)
+            if len(part) > 1 and part[:1] == part[-1:] == b'"':
+                return self._text(start + blank, start + blank + len(part))
         try:
             return orjson.loads(before + part + after if before else part)
         except orjson.JSONDecodeError as error:
@@ -185,3 +218,44 @@ def _runs(start: int, end: int, commas: Ints) -> Iterator[tuple[int, int, bool]]
             if before == end:
                 return
         start = before + 1
+
+
+def _closing(text: bytes, opening: int, end: int) -> int:
+    """Where the text that begins with the quote at `opening` ends; -1 where it does not."""
+    at = opening + 1
+    while at < end:
+        cut = _between_signs(text, at, min(end, at + PIECE_BYTES), end)
+        if (found := _unescaped(text[at:cut]).find(b'"')) >= 0:
+            return at + found
+        at = cut
+    return -1
+
+
+def _unescaped(part: bytes) -> bytes:
+    """The part with other signs in the place of escaped quotes and backslashes."""
+    if b"\\" in part:  # escapes pair up from the left
+        part = part.replace(b"\\\\", b"__").replace(b'\\"', b"__")
+    return part
+
+
+def _between_signs(text: bytes, start: int, end: int, last: int) -> int:
+    """The last place up to `end` that is not within a character or an escape, as `start` is not;
+    `last` is where the text ends."""
+    if end == last:
+        return end
+    for _ in range(3):
+        end -= text[end] & 0xC0 == 0x80
+    escape = text.rfind(b"\\", end - _PAIR_BYTES, end)
+    if escape < 0 or not _begins_escape(text, start, escape):
+        return end
+    if text[escape : escape + 4].lower() in _SECOND_HALVES:
+        first = escape - _PAIR_BYTES // 2
+        if text[first : first + 2] == b"\\u" and _begins_escape(text, start, first):
+            return first
+    return escape
+
+
+def _begins_escape(text: bytes, start: int, at: int) -> bool:
+    """Does the backslash at `at` begin an escape, or is it the end of one?"""
+    before = text[start:at]
+    return (len(before) - len(before.rstrip(b"\\"))) % 2 == 0

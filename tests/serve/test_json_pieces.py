@@ -143,3 +143,63 @@ def test_no_piece_is_long(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     assert longest <= structure.PIECE_BYTES + 2
     monkeypatch.undo()
     assert found == orjson.loads(text)
+
+
+SIGNS = ("a", "é", "昨", "👩", "\\\\", '\\"', "\\n", "\\u00e9", "\\ud83d\\udc69", "\\\\u", "/")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_one_long_text_is_cut_between_its_signs(seed: int) -> None:
+    draw = random.Random(seed)
+    few = draw.sample(SIGNS, draw.randrange(1, 5))
+    long = "".join(draw.choices(few, k=draw.randrange(300, 900)))
+    for whole in (f' "{long}" ', f'{{"a": "{long}"}}', f'{{ "{long}" : 1}}', f'["{long}", "b"]'):
+        text = whole.encode()
+        assert structure.loads(text, LARGE_BOUNDS) == orjson.loads(text)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        '"%s" "b"', '"%s', '%s"', '{"%s" "b"}', '{"a":"%s" 1}', '{"a" b:"%s"}', '{"a":"%s"b"}',
+        '{"%s":}', '{:"%s"}', '"%s\\', '"%s\\x%s"', '"%s\\ud83d%s"', '"%s\n%s"', '\x0b"%s"',
+    ],
+)  # fmt: skip
+def test_one_long_text_that_is_wrong(broken: str) -> None:
+    for sign in ("a", "é", "\\n", '\\"', "\\\\"):
+        text = broken.replace("%s", sign * 300).encode()
+        with pytest.raises(orjson.JSONDecodeError):
+            orjson.loads(text)
+        with pytest.raises(orjson.JSONDecodeError):
+            structure.loads(text, LARGE_BOUNDS)
+
+
+@pytest.mark.parametrize("empty", ["{%s}", "[%s]", '{"a":{%s}}', "[[%s]]", '[{"a":[%s]}]'])
+def test_nothing_but_white_space_inside(empty: str) -> None:
+    text = empty.replace("%s", " \n" * 300).encode()
+    assert structure.loads(text, LARGE_BOUNDS) == orjson.loads(text)
+
+
+def test_one_long_text_is_not_parsed_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    class Parser:
+        JSONDecodeError = orjson.JSONDecodeError
+
+        @staticmethod
+        def loads(part: bytes) -> Any:
+            seen.append(len(part))
+            return orjson.loads(part)
+
+    monkeypatch.setattr(structure, "orjson", Parser)
+    structure.loads(
+        b'{"a":"' + b"x" * 5_000 + b'","' + b"y" * 5_000 + b'":["' + b"z" * 5_000 + b'"]}',
+        LARGE_BOUNDS,
+    )
+    assert max(seen) <= PIECE + 2
+
+
+def test_no_text_at_all() -> None:
+    for sign in (b"\x80", b"\xff", b"\xe6\x98"):
+        with pytest.raises(orjson.JSONDecodeError):
+            structure.loads(b'"' + sign * 600 + b'"', LARGE_BOUNDS)

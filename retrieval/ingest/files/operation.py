@@ -27,6 +27,7 @@ from retrieval.store import banks, files, operations
 from retrieval.store.attachments import BYTES_MOST
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.store.operations import Claim
+from retrieval.store.waiting import check_room
 
 FILE: Final = "file_convert_retain"
 RETAIN: Final = "retain"
@@ -90,6 +91,7 @@ async def submit(
         for item in items:
             strategy(own, item.get("strategy"))
         await files.check_room(connection, tenant, sum(u.size for u in uploads), waiting_bytes)
+        await check_room(connection, head.bank)
         made = []
         for upload, item in zip(uploads, items, strict=True):
             payload = {

@@ -45,6 +45,7 @@ from retrieval.store.edge import as_uuid
 from retrieval.store.operations import Claim
 from retrieval.store.turns import Busy
 from retrieval.store.turns import let_go as let_go_turns
+from retrieval.store.waiting import check_room
 
 log = logging.getLogger(__name__)
 
@@ -128,6 +129,7 @@ async def _submit(
 
     async def work(connection: Connection) -> dict[str, Any]:
         bank = (await banks.ensure(connection, tenant, bank_id)).bank
+        await check_room(connection, bank)
         made, _ = await operations.create(
             connection,
             bank,
@@ -159,6 +161,7 @@ async def submit_reprocess(
     async def work(connection: Connection) -> UUID:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
         await reprocessing.require_text(connection, bank, document_id)
+        await check_room(connection, bank)
         made, _ = await operations.create(
             connection,
             bank,

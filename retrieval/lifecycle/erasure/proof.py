@@ -28,13 +28,15 @@ VALUES = (
 async def remaining(pool: Pool, head: BankHead, erased: Erased) -> dict[str, int]:
     """What is still there of it, by table; {} where it is gone."""
 
+    every = await asyncio.to_thread(lambda: erased.every)
+
     async def work(connection: Connection) -> dict[str, int]:
         tables = await connection.fetch(
             "select table_name from information_schema.tables where table_schema = $1", pool.schema
         )
         names = {row["table_name"] for row in tables}
         found = {
-            name: await _count(connection, name, table.test, head, erased)
+            name: await _count(connection, name, table.test, head, erased, every)
             for name, table in TABLES.items()
             if table.test is not None and name in names
         }
@@ -44,23 +46,28 @@ async def remaining(pool: Pool, head: BankHead, erased: Erased) -> dict[str, int
                 " memory_units m where m.bank = k.bank and m.ordinal = k.ordinal)",
                 head.bank,
             )
-        found["mental_models"] = len(await erasure.citing(connection, head.bank, erased.every))
-        found["segments"] = await _segments(connection, head.bank, erased)
+        found["mental_models"] = len(await erasure.citing(connection, head.bank, every))
+        found["segments"] = await _segments(connection, head.bank, erased, every)
         return {name: count for name, count in found.items() if count}
 
     return await read(pool, work)
 
 
 async def _count(
-    connection: Connection, name: str, test: str, head: BankHead, erased: Erased
+    connection: Connection,
+    name: str,
+    test: str,
+    head: BankHead,
+    erased: Erased,
+    every: Sequence[UUID],
 ) -> int:
     found: int = await connection.fetchval(
         f"with e as ({VALUES}) select count(*) from {name} t, e where {test}",
         head.bank,
         head.tenant,
         head.bank_id,
-        erased.every,
-        [str(id) for id in erased.every],
+        every,
+        [*erased.memories, *erased.observations],
         list(erased.documents),
         list(erased.entity_numbers),
         [UUID(id) for id in erased.entities],
@@ -70,7 +77,9 @@ async def _count(
     return found
 
 
-async def _segments(connection: Connection, bank: int, erased: Erased) -> int:
+async def _segments(
+    connection: Connection, bank: int, erased: Erased, every: Sequence[UUID]
+) -> int:
     """Rows of packed arrays that name what was erased, or lie outside of the bank."""
     end = await connection.fetchval("select next_ordinal from banks where bank = $1", bank)
     rows = await connection.fetch(
@@ -79,7 +88,7 @@ async def _segments(connection: Connection, bank: int, erased: Erased) -> int:
         bank,
     )
     wrong = 0
-    memories = {id.bytes for id in erased.every}
+    memories = await asyncio.to_thread(lambda: {id.bytes for id in every})
     for kind, first, count in rows:
         wrong += kind != "links" and first + count > (end or 0)
         if kind == "columns":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
@@ -13,6 +14,7 @@ from retrieval.ingest.write import stored
 from retrieval.ingest.write.transaction import Change, write
 from retrieval.lifecycle.erasure.selection import Selection, Selectors, select, still_saying
 from retrieval.store import erasure, mental_models
+from retrieval.store.edge import as_texts
 from retrieval.store.erasure import Entry
 from retrieval.types import FactType
 
@@ -102,9 +104,10 @@ async def remove(
         erased = await _remove(change, wanted, observations)
         await also(change, erased)
         if deps.note is not None:
+            every = await asyncio.to_thread(lambda: erased.every)
             await deps.note(
                 Entry(
-                    tenant, bank_id, change.now, erased.every, erased.documents,
+                    tenant, bank_id, change.now, every, erased.documents,
                     operation_id=operation_id,
                 )
             )  # fmt: skip
@@ -162,13 +165,13 @@ async def _remove(change: Change, wanted: Selectors, observations: Observations)
     return Erased(
         change.now.isoformat(),
         change.version,
-        [str(id) for id in found.memories],
-        [str(id) for id in doomed],
-        [str(id) for id in kept],
+        await asyncio.to_thread(as_texts, found.memories),
+        await asyncio.to_thread(as_texts, doomed),
+        await asyncio.to_thread(as_texts, kept),
         documents,
         [id for id in cut.shortened if id not in emptied],
         emptied,
-        [str(id) for id in entities.ids],
+        await asyncio.to_thread(as_texts, entities.ids),
         entities.numbers,
         sorted({*models, *found.models}),
         found.own,
@@ -219,7 +222,10 @@ async def _supported(change: Change, memories: Sequence[UUID]) -> list[UUID]:
         int(FactType.OBSERVATION),
         list(memories),
     )
-    gone = set(memories)
+    return await asyncio.to_thread(_left_with_a_source, rows, set(memories))
+
+
+def _left_with_a_source(rows: Sequence[Mapping[str, Any]], gone: set[UUID]) -> list[UUID]:
     sources = {row["id"]: set(row["source_ids"]) for row in rows}
     while True:
         more = {id for id, own in sources.items() if id not in gone and own <= gone}

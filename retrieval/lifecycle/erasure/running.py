@@ -28,6 +28,7 @@ from retrieval.lifecycle.erasure.settling import settle
 from retrieval.store import banks, erasure, operations, outbox
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.store.operations import Claim
+from retrieval.store.waiting import check_room
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,10 @@ ERASE, PURGE = "erase", "purge"
 EARLIER_S = 3600.0
 """How long an erasure waits for contents that came before it."""
 _STORING = ("retain", "file_convert_retain", "reprocess")
+
+MOST_WAITING = 100
+"""Erasures of one tenant that wait: each looks through its bank twice, and has every process let go
+of what it holds."""
 
 SCANS = 3
 """What is found behind is taken away again, so often."""
@@ -59,16 +64,19 @@ async def submit(
     kind: str = ERASE,
 ) -> dict[str, Any]:
     """Queues an erasure: {operation_id, status}. It waits for what was to be written earlier to the
-    documents that it names. NotFound."""
+    documents that it names, and for earlier erasures of the bank. NotFound; RateLimited where the
+    tenant has MOST_WAITING of them."""
 
     async def work(connection: Connection) -> dict[str, Any]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
+        await check_room(connection, bank)
+        await check_room(connection, bank, (ERASE, PURGE), MOST_WAITING)
         made, _ = await operations.create(
             connection,
             bank,
             kind,
             {"selectors": wanted.wire(), "observations": observations},
-            lanes=wanted.document_ids,
+            lanes=[*wanted.document_ids, operations.ERASE_LANE],
         )
         return {"operation_id": str(made), "status": "pending"}
 

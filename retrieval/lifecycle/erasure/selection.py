@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
@@ -15,6 +16,12 @@ from retrieval.store.tags import condition
 from retrieval.text.language import fold
 
 _PAGE = 1_000
+_TEXTS = 4
+"""Whole documents that are in memory at once."""
+_PIECE, _BACK = 5_000, 500
+"""Characters that are folded in one go, which keeps the interpreter for some milliseconds; and how
+far before its end a piece may be cut at white space."""
+_JOINS = ("Mn", "Mc", "Me", "Cf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,49 +171,49 @@ async def _saying(
     """What else says it: documents by their names and labels, chunks without memories, models,
     directives, entities."""
     documents = await _rows_saying(
-        connection, key, "document_id",
+        connection, key,
         "select document_id, metadata, retain_params, tags, document_id as name from documents"
         " where bank = $1", bank,
     )  # fmt: skip
     more = await connection.fetch(
         "select id from memory_units where bank = $1 and document_id = any($2)", bank, documents
     )
-    chunks = await connection.fetch(
-        "select c.document_id, c.chunk_id, c.chunk_text from chunks c where c.bank = $1"
+    chunks = await _rows_saying(
+        connection, key,
+        "select (c.document_id, c.chunk_id) as place, c.chunk_text from chunks c where c.bank = $1"
         " and not exists (select from memory_units m where m.bank = c.bank"
-        "  and m.document_id = c.document_id and m.chunk_id = c.chunk_id)",
-        bank,
-    )
+        "  and m.document_id = c.document_id and m.chunk_id = c.chunk_id)", bank,
+    )  # fmt: skip
     texts = await _rows_saying(
-        connection, key, "document_id",
-        "select document_id, original_text from documents where bank = $1", bank,
+        connection, key,
+        "select document_id, original_text from documents where bank = $1", bank, _TEXTS,
     )  # fmt: skip
     models = await _rows_saying(
-        connection, key, "id",
+        connection, key,
         "select id, id as name_of, name, source_query, tags, trigger from mental_models"
         " where bank = $1", bank,
     )  # fmt: skip
     directives = await _rows_saying(
-        connection, key, "id",
+        connection, key,
         "select id, name, content, tags from directives where bank = $1", bank,
     )  # fmt: skip
     nodes = await _rows_saying(
-        connection, key, "id", "select id, name from knowledge_nodes where bank = $1", bank
+        connection, key, "select id, name from knowledge_nodes where bank = $1", bank
     )
     operations = await _rows_saying(
-        connection, key, "operation_id",
+        connection, key,
         "select operation_id, error_message, result_metadata, progress, document_id"
         " from operations where bank = $1 and status in ('completed', 'failed', 'cancelled')", bank,
     )  # fmt: skip
     entities = await _rows_saying(
-        connection, key, "entity_no",
+        connection, key,
         "select entity_no, canonical_name, metadata from entities where bank = $1", bank,
     )  # fmt: skip
     return Selection(
         sorted({*memories, *(row["id"] for row in more)}),
         documents,
         entities,
-        [(row[0], row[1]) for row in chunks if _says(key, [row["chunk_text"]])],
+        [(document, chunk) for document, chunk in chunks],
         texts,
         models,
         directives,
@@ -251,36 +258,67 @@ async def still_saying(
     connection: Connection, bank: int, wanted: Selectors, documents: Sequence[str]
 ) -> list[str]:
     """Which of the documents say it in the text that is left of them."""
-    rows = await connection.fetch(
+    return await _rows_saying(
+        connection,
+        _key(wanted.text_contains or ""),
         "select document_id, original_text from documents"
         " where bank = $1 and document_id = any($2)",
         bank,
+        _TEXTS,
         list(documents),
-    )
-    key = _key(wanted.text_contains or "")
-    return await asyncio.to_thread(
-        lambda: [row["document_id"] for row in rows if _says(key, row["original_text"])]
     )
 
 
 async def _rows_saying(
-    connection: Connection, key: str, id: str, statement: str, bank: int
+    connection: Connection, key: str, statement: str, bank: int, page: int = _PAGE, *more: Any
 ) -> list[Any]:
-    rows = await connection.fetch(statement, bank)
-    return await asyncio.to_thread(
-        lambda: [row[id] for row in rows if _says(key, list(row.values())[1:])]
-    )
+    """The first column of the rows that say it in another, a page of them in memory at a time."""
+    found: list[Any] = []
+    cursor = await connection.cursor(statement, bank, *more)
+    while rows := await cursor.fetch(page):
+        found += await asyncio.to_thread(_first_of_saying, rows, key)
+    return found
+
+
+def _first_of_saying(rows: Sequence[Mapping[str, Any]], key: str) -> list[Any]:
+    return [next(iter(row.values())) for row in rows if _says(key, list(row.values())[1:])]
 
 
 def _says(key: str, values: Any) -> bool:
     """Is the key in one of the texts inside?"""
     if isinstance(values, str):
-        return key in _key(values)
+        return _text_says(key, values)
     if isinstance(values, Mapping):
         return any(_says(key, one) for pair in values.items() for one in pair)
     if isinstance(values, list | tuple):
         return any(_says(key, one) for one in values)
     return False
+
+
+def _text_says(key: str, text: str) -> bool:
+    end, gap = "", False
+    for spaced, piece in _pieces(text):
+        folded, gap = _key(piece), gap or spaced
+        if folded:
+            seen = end + " " * gap + folded
+            if key in seen:
+                return True
+            end, gap = seen[-len(key) :], False
+    return False
+
+
+def _pieces(text: str) -> Iterator[tuple[bool, str]]:
+    """(whether white space stands before it, piece). Cut at white space, or else where no sign is
+    that belongs to the one before it."""
+    start, spaced = 0, False
+    while len(text) - start > _PIECE:
+        end = start + _PIECE
+        end = next((at for at in range(end, end - _BACK, -1) if text[at].isspace()), end)
+        while end < len(text) and unicodedata.category(text[end]) in _JOINS:
+            end += 1
+        yield spaced, text[start:end]
+        start, spaced = end, text[end : end + 1].isspace()
+    yield spaced, text[start:]
 
 
 def _key(text: str) -> str:

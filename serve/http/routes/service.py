@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from functools import cache
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from typing import Any
@@ -31,7 +32,9 @@ DATABASE_WAIT_S = 3.0
 router = Router(tags=["service"])
 
 
+@cache
 def build() -> str:
+    """The version of this program, which is looked for in folders: once."""
     try:
         return installed("fourfold")
     except PackageNotFoundError:  # run from a checkout that was not installed

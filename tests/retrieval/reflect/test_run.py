@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from retrieval import errors
+from retrieval.reflect import checking
 from retrieval.reflect.query import Form, ReflectQuery
 from retrieval.reflect.scope import Scope
 from retrieval.reflect.seams import Directive
@@ -479,3 +481,19 @@ async def test_by_rules(bank: Bank) -> None:
     nothing = await bank.reflect(None, "What is tungsten?")
     assert nothing.text.startswith("[extractive] Nothing")
     assert nothing.grounding.sentences == 0
+
+
+async def test_no_answer_is_checked_on_the_event_loop(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check, threads = checking.check, []
+
+    def noted(*given: Any) -> Any:
+        threads.append(threading.get_ident())
+        return check(*given)
+
+    monkeypatch.setattr(checking, "check", noted)
+    await bank.reflect(None, "When did Ann move to Lisbon?")
+    await bank.reflect(Scripted(*["Ann lives in Lisbon."] * 4))
+    assert len(threads) >= 2
+    assert threading.get_ident() not in threads
