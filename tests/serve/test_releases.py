@@ -9,6 +9,7 @@ import pytest
 from ray.serve._private.config import DeploymentConfig
 
 from serve.cluster import deployments, releases
+from serve.settings import parse
 
 pytestmark = pytest.mark.unit
 
@@ -75,5 +76,6 @@ def test_how_many_there_are_restarts_nothing() -> None:
 def test_a_release_restarts_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     before = _versions(TREE)
     monkeypatch.setenv(releases.RELEASE, "next")
+    assert not parse({}, {releases.RELEASE: "next"}).warnings
     after = _versions(TREE)
     assert all(before[name] != after[name] for name in before)
