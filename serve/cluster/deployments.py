@@ -27,6 +27,7 @@ from retrieval.store.audit import Entry
 from serve.cluster import autoscaling, remote, slots
 from serve.cluster.bank_router import BankRouter
 from serve.cluster.portions import portion
+from serve.cluster.releases import pinned
 from serve.cluster.remote import Handle, outcome
 from serve.cluster.remote_writer import RemoteWriter
 from serve.cluster.signals import BankSignals, LineGauge, LoopGauge, ModelSignals
@@ -387,7 +388,7 @@ def application(tree: Told) -> serve.Application:
         if stage.placement == "inline":
             return None
         told = portion(tree, name.lower())
-        return _deployed(name, replica, stage, settings).bind(told, *args)
+        return pinned(_deployed(name, replica, stage, settings), told).bind(told, *args)
 
     embedder = alone("Embedder", EmbedderReplica, stages.embedder)
     reranker = alone("Reranker", RerankerReplica, stages.reranker)
@@ -397,7 +398,7 @@ def application(tree: Told) -> serve.Application:
     ingress_stage = stages.recall.model_copy(update={"replicas": settings.server.workers})
     ingress = _deployed("Recall", serve.ingress()(RecallReplica), ingress_stage, settings)
     told = portion(tree, "recall")
-    return ingress.bind(told, retriever, embedder, reranker, ingest, ranges)
+    return pinned(ingress, told).bind(told, retriever, embedder, reranker, ingest, ranges)
 
 
 def _surge_percent(stage: Stage, most: int) -> int:

@@ -24,7 +24,7 @@ from serve.settings.model import Settings
 PREFIXES = ("HINDSIGHT_API_", "FOURFOLD_")
 _MEMBER = re.compile(r"RERANKER_(?:(\d+)_)?([A-Z0-9_]+)")
 _OWN_NAMES = frozenset(
-    {"SHARED", "CONFIG", "DATA", "URL", "API_KEY", "RUN", "LOG_FILE"}
+    {"SHARED", "CONFIG", "DATA", "URL", "API_KEY", "RUN", "LOG_FILE", "RELEASE"}
 )  # our own variables that are not settings
 
 

@@ -8,7 +8,6 @@ takes everything with it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -77,15 +76,11 @@ class Ground:
         from ray import serve
 
         from serve.cluster import deployments
-        from serve.cluster.portions import portion
 
         usual = deployments._deployed
 
         def deployed(name: str, *args: Any) -> Any:
             made = usual(name, *args)
-            # Without a version, every stage is rolled whatever changed.
-            told = [portion(tree, name.lower()), (sources or {}).get(name)]
-            made._version = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
             if (path := (sources or {}).get(name)) is None:
                 return made
             own = {**(made.ray_actor_options or {})}

@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,13 +46,20 @@ class World:
         self._ground: subprocess.Popen[str] | None = None
         self._short = Path(tempfile.mkdtemp(prefix="ffc-"))  # Ray's sockets have short names only
         self.raylets: dict[str, int] = {}
+        self.operator: dict[str, str] = {}
+        """Headers of whoever may read /metrics."""
 
     @property
     def postgres(self) -> EmbeddedPostgres:
         return self._postgres
 
-    def start(self, nodes: dict[str, tuple[str, int]], tree: dict[str, Any]) -> World:
-        """`nodes`: role and CPUs by name."""
+    def start(
+        self,
+        nodes: dict[str, tuple[str, int]],
+        tree: dict[str, Any],
+        more: Mapping[str, str] | None = None,
+    ) -> World:
+        """`nodes`: role and CPUs by name; `more`: variables of all processes."""
         import asyncio
 
         from serve.opening.database import bring_up_to_date
@@ -77,6 +84,7 @@ class World:
             "PYTHONPATH": str(ROOT),
             "PYTHONWARNINGS": "ignore",
             MARK: self._mark,
+            **(more or {}),
         }
         self.log = self.folder / "ground.log"
         with self.log.open("w") as log:
@@ -86,7 +94,7 @@ class World:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env=env,
-                cwd=ROOT,
+                cwd=self.folder,  # which Ray puts before the paths that a stage may have of its own
                 text=True,
             )
         for name, (role, cpus) in nodes.items():
@@ -140,7 +148,7 @@ class World:
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of a metric's series with these labels, over all processes."""
-        text = httpx.get(f"{self.url}/metrics", timeout=30).text
+        text = httpx.get(f"{self.url}/metrics", timeout=30, headers=self.operator).text
         total = 0.0
         for line in text.splitlines():
             if re.match(rf"{name}[{{ ]", line) and all(
@@ -213,8 +221,11 @@ class Seen:
 class Load:
     """Clients that recall from banks until `stop`; each bank knows one thing, and is asked it."""
 
-    def __init__(self, url: str, banks: list[str], clients: int, per_s: float) -> None:
+    def __init__(
+        self, url: str, banks: list[str], clients: int, per_s: float, key: str = ""
+    ) -> None:
         self.seen = Seen()
+        self._headers = bearer(key)
         self._url, self._banks = url, banks
         self._pause_s = clients / per_s
         self._stopping = threading.Event()
@@ -231,7 +242,7 @@ class Load:
             thread.join()
 
     def _run(self, number: int) -> None:
-        with httpx.Client(base_url=self._url, timeout=70, trust_env=False) as http:
+        with client(self._url, self._headers) as http:
             turn = number
             while not self._stopping.wait(self._pause_s):
                 turn += 1
@@ -269,8 +280,16 @@ def sentence(bank: str) -> str:
     return f"The {bank} keeps a lantern."
 
 
-def fill(url: str, banks: list[str]) -> None:
-    with httpx.Client(base_url=url, timeout=120, trust_env=False) as http:
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def client(url: str, headers: Mapping[str, str]) -> httpx.Client:
+    return httpx.Client(base_url=url, timeout=70, trust_env=False, headers=headers)
+
+
+def fill(url: str, banks: list[str], key: str = "") -> None:
+    with client(url, bearer(key)) as http:
         for bank in banks:
             memories = [{"key": "k", "text": sentence(bank)}]
             done = http.post(f"{BASE}/{bank}/memories/import", json={"memories": memories})
@@ -279,4 +298,15 @@ def fill(url: str, banks: list[str]) -> None:
             assert asked.status_code == 200, asked.text
 
 
-__all__ = ["BASE", "START_S", "Load", "Seen", "World", "fill", "stage", "until"]
+__all__ = [
+    "BASE",
+    "START_S",
+    "Load",
+    "Seen",
+    "World",
+    "bearer",
+    "client",
+    "fill",
+    "stage",
+    "until",
+]
