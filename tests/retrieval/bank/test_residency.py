@@ -438,7 +438,9 @@ async def test_isolation_under_writes_deletes_and_evictions() -> None:
         recalls += 1
 
     async def disturb() -> None:
-        for _ in range(400):
+        changes = 0
+        while changes < 400 or recalls <= 500:
+            changes += 1
             ledger = chance.choice(ledgers)
             live = [o for o in range(len(ledger.memories)) if o not in ledger.dead]
             action = chance.random()
@@ -460,7 +462,6 @@ async def test_isolation_under_writes_deletes_and_evictions() -> None:
 
     disturbing = asyncio.create_task(disturb())
     await asyncio.gather(disturbing, *(recaller() for _ in range(16)))
-    assert recalls > 500
     assert residency.metrics().evictions > 0
     assert residency.metrics().resident_bytes <= 6 * one * 3
     await residency.close()
