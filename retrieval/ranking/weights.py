@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from retrieval.ranking import boosts, graph_quota, leaders, scoring
+from retrieval.ranking import boosts, floors, graph_quota, leaders, scoring
 from retrieval.ranking.contributions import Contributions
 from retrieval.ranking.shortlist import Shortlist
 from retrieval.settings import RecallSettings
@@ -110,11 +110,11 @@ def rank(
             weight, order, paths.evidence, support, settings.graph_quota
         )
     dropped: dict[int, str] = {}
-    floors = query.min_scores
-    if floors.reranker is not None and raw is not None:
-        order = _floor(order, base >= floors.reranker, "min_scores.reranker", dropped)
-    if floors.final is not None:
-        order = _floor(order, weight >= floors.final, "min_scores.final", dropped)
+    wanted = query.min_scores
+    if wanted.reranker is not None and raw is not None:
+        order = _floor(order, base, wanted.reranker, "min_scores.reranker", dropped)
+    if wanted.final is not None:
+        order = _floor(order, weight, wanted.final, "min_scores.final", dropped)
     moved = bool(lifted.any())
     if scores.member != "interleave":
         told = None
@@ -250,8 +250,10 @@ def without_duplicates(
     return order[kept], merged
 
 
-def _floor(order: Ints, passes: Bools, reason: str, dropped: dict[int, str]) -> Ints:
-    good = passes[order]
+def _floor(
+    order: Ints, scores: Doubles, floor: float, reason: str, dropped: dict[int, str]
+) -> Ints:
+    good = scores[order] >= floors.least(floor, floors.FINAL_DIGITS)
     dropped.update((int(i), reason) for i in order[~good])
     return order[good]
 

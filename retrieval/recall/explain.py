@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.arms.adjacency import PathLink
+from retrieval.ranking.floors import ARM_DIGITS, FINAL_DIGITS
 from retrieval.ranking.score_fusion import PARTS
 from retrieval.ranking.shortlist import Shortlist
 from retrieval.ranking.weights import Ranked
@@ -24,10 +25,10 @@ def scores(
     """The scores of the candidates at these positions, in their order: the final one and, where
     there are such, that of the reranker and those of the semantic and keyword arms. Rounded to
     what they can tell: digits are a sixth of an answer."""
-    raw = np.round(shortlist.found.scores[positions].astype(np.float64), 4)
-    base = np.round(ranked.base[positions], 6).tolist()
+    raw = np.round(shortlist.found.scores[positions].astype(np.float64), ARM_DIGITS)
+    base = np.round(ranked.base[positions], FINAL_DIGITS).tolist()
     columns = zip(
-        np.round(ranked.weight[positions], 6).tolist(),
+        np.round(ranked.weight[positions], FINAL_DIGITS).tolist(),
         base if ranked.raw is not None else [None] * len(positions),
         raw[:, Arm.SEMANTIC].tolist(),
         raw[:, Arm.BM25].tolist(),

@@ -29,6 +29,7 @@ from retrieval.keyword.backends import KeywordBackend
 from retrieval.keyword.bm25 import ScoredMatches
 from retrieval.pacing import Pace
 from retrieval.protocols import Embedder, Legible
+from retrieval.ranking import floors
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
 from retrieval.ranking.shortlist import EventFound, Question, Shortlist, empty
 from retrieval.recall import event, intent, search
@@ -285,8 +286,8 @@ class LocalRetriever:
         backend = self._keyword
         if backend is None or not settings.enable_text_search:
             return None
-        floor = query.min_scores.keyword
-        floor = settings.bm25_min_score if floor is None else floor
+        given, usual = query.min_scores.keyword, settings.bm25_min_score
+        floor = usual if given is None else floors.least(given, floors.ARM_DIGITS)
         asked = _filtered(query, question).filters
 
         async def search() -> ScoredMatches | None:

@@ -21,7 +21,7 @@ from retrieval.bank.probe import NO_TERMS, Probe, ProbeResult
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors.flat import Scan
 from retrieval.keyword import bm25
-from retrieval.ranking import boosts, fusion, signals
+from retrieval.ranking import boosts, floors, fusion, signals
 from retrieval.ranking.contributions import Contributions
 from retrieval.ranking.fusion import Candidates
 from retrieval.ranking.score_fusion import PARTS, Fused, fused_scores
@@ -273,8 +273,8 @@ def _derived(bank: ResidentBank) -> Bools | None:
 
 
 def _semantic(senses: QueryContext, plan: Plan, lists: _Lists) -> Hits:
-    floor = plan.query.min_scores.semantic
-    floor = plan.semantic_floor if floor is None else floor
+    given = plan.query.min_scores.semantic
+    floor = plan.semantic_floor if given is None else floors.least(given, floors.ARM_DIGITS)
     parts = []
     for kind in plan.query.filters.types:
         begin = time.perf_counter()
@@ -284,8 +284,8 @@ def _semantic(senses: QueryContext, plan: Plan, lists: _Lists) -> Hits:
 
 
 def _keyword(senses: QueryContext, plan: Plan, lists: _Lists) -> Hits:
-    floor = plan.query.min_scores.keyword
-    floor = plan.settings.bm25_min_score if floor is None else floor
+    given, usual = plan.query.min_scores.keyword, plan.settings.bm25_min_score
+    floor = usual if given is None else floors.least(given, floors.ARM_DIGITS)
     begin = time.perf_counter()
     types = plan.query.filters.types
     best = bm25.top(

@@ -55,7 +55,7 @@ async def superseding(pool: Pool, bank: int, id: UUID) -> list[tuple[UUID, str]]
             "select superseded_by as id, 'out' as way from memory_units"
             " where bank = $1 and id = $2 and superseded_by is not null"
             " union all (select id, 'in' from memory_units"
-            " where bank = $1 and superseded_by = $2 order by updated_at desc limit 20)",
+            " where bank = $1 and superseded_by = $2 order by updated_at desc, id limit 20)",
             bank,
             id,
         ),
