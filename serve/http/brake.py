@@ -25,18 +25,21 @@ class Brake:
         self._due: dict[str, float] = {}  # when the asker's next refusal would be on the rate
         self._held = 0
 
-    async def hold(self, asker: str) -> None:
-        """Returns when a refusal may be sent to `asker`, after HOLD_MAX_S at the latest."""
+    async def hold(self, asker: str, since: float | None = None) -> None:
+        """Returns when a refusal may be sent to `asker`, HOLD_MAX_S after `since` (on the clock; by
+        default now) at the latest: who was refused after a wait in line has waited."""
         if not self._per_s:
             return
         now = self._clock()
+        since = now if since is None else since
         if len(self._due) > _KNOWN_MAX:
             self._due = {name: due for name, due in self._due.items() if due > now}
         due = max(self._due.get(asker, 0.0), now - 1.0)  # a second's worth may come at once
         self._due[asker] = min(due + 1.0 / self._per_s, now + HOLD_MAX_S)
-        if due > now and self._held < _HELD_MAX:
+        until = min(due, since + HOLD_MAX_S)
+        if until > now and self._held < _HELD_MAX:
             self._held += 1
             try:
-                await asyncio.sleep(due - now)
+                await asyncio.sleep(until - now)
             finally:
                 self._held -= 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from itertools import islice
@@ -231,6 +232,7 @@ class Endpoint(APIRoute):
             return response
 
         async def answer(request: Request) -> Response:
+            begun = time.monotonic()
             request = StrictRequest(request.scope, request.receive)
             request.started = datetime.now(UTC)
             try:
@@ -240,7 +242,7 @@ class Endpoint(APIRoute):
             response = await _audited(request, response, action)
             if response.status_code >= 400:
                 brake: Brake = request.app.state.brake
-                await brake.hold(request.scope.get(TENANT, ""))
+                await brake.hold(request.scope.get(TENANT, ""), begun)
             return response
 
         return answer

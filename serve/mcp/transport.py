@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -61,7 +62,7 @@ class Endpoint:
         self._server = server.server(settings.mcp, tools)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
+        request, begun = Request(scope, receive), time.monotonic()
         try:
             response = await self._answer(request)
         except ClientDisconnect:
@@ -73,7 +74,7 @@ class Endpoint:
         if response.status_code >= 400:
             _for_clients(response)
             brake: Brake = scope["app"].state.brake
-            await brake.hold(scope.get(TENANT, ""))
+            await brake.hold(scope.get(TENANT, ""), begun)
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:

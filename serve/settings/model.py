@@ -201,7 +201,7 @@ class ServerLimits(Section):
     keys that did not work here before. 0 = any number."""
     refusals_per_s: Count = 50
     """Refusals (4xx, 503) that one tenant, or all without a key, get in a second; those beyond wait
-    for their time, 5 seconds at most. 0 = none does."""
+    for their time, at most until 5 seconds after the request came. 0 = none does."""
     require_api_key: Flag = False
     """true: a request needs a key made with `fourfold keys`; its tenant is the key's."""
 

@@ -46,6 +46,15 @@ async def test_nobody_waits_for_long(waits: list[float]) -> None:
     assert len(waits) == 489
 
 
+async def test_who_has_waited_in_line_has_waited(waits: list[float]) -> None:
+    held = Brake(10, clock=lambda: 1000.0)
+    for _ in range(500):
+        await held.hold("loud", 1000.0 - HOLD_MAX_S + 0.5)
+    assert max(waits) == 0.5
+    await held.hold("loud", 1000.0 - 2 * HOLD_MAX_S)
+    assert len(waits) == 489
+
+
 async def test_off() -> None:
     free = Brake(0)
     async with asyncio.timeout(1):
