@@ -28,6 +28,9 @@ from tests.serve.test_bad_input import ALL_RIGHT, Operation, fields, operations,
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 HOLD_S = 0.05
+TEXT_S = 6e-9
+"""More for each byte of a body: one long text is parsed as one piece, which keeps the interpreter's
+lock for a nanosecond a byte, and for several where the machine is busy."""
 GROWTH_BYTES = 256 * 2**20
 TRIES = 3
 """What holds the loop holds it every time; a machine that pauses does not."""
@@ -50,14 +53,15 @@ class Watched:
 
     async def send(self, what: str, method: str, url: str, **sent: Any) -> None:
         longest = float("inf")
+        allowed = HOLD_S + TEXT_S * len(sent.get("content") or b"")
         for _ in range(TRIES):
             async with longest_hold() as held:
                 answer = await self.live.http.request(method, url, **sent)
             longest = min(longest, held.longest)
-            if longest <= HOLD_S:
+            if longest <= allowed:
                 break
         self.count += 1
-        if longest > HOLD_S:
+        if longest > allowed:
             self.harm.append(f"{what}: the loop was held {longest * 1000:.0f} ms")
         if answer.status_code >= 500 and answer.status_code not in (501, 503):
             self.harm.append(f"{what}: {answer.status_code} {answer.text[:200]}")
