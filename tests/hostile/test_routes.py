@@ -122,6 +122,7 @@ def nasty(size: int) -> Iterator[tuple[str, Any]]:
 
 
 HEADERS = {"content-type": "application/json"}
+_HERE = "a value that stands in no body"
 
 
 def kept_bytes() -> int:
@@ -160,12 +161,12 @@ async def test_top_fields_with_the_longest_values(watched: Watched, operation: O
     if operation.id in QUEUED:
         right = {**right, "async": True}
     room = limit_of(operation) - len(json_bytes(right)) - 1_000
-    for path in fields(right):
-        if len(path) > 1 and operation.id not in LARGE:
-            continue
-        for name, value in nasty(room // 2):  # escapes may double a text
-            body = json_bytes(put(right, path, value))
-            what = f"{path} = long {name}"
+    paths = [path for path in fields(right) if len(path) == 1 or operation.id in LARGE]
+    around = [json_bytes(put(right, path, _HERE)).split(json_bytes(_HERE)) for path in paths]
+    for name, value in nasty(room // 2):  # escapes may double a text
+        text = json_bytes(value)
+        for path, (before, after) in zip(paths, around, strict=True):
+            body, what = before + text + after, f"{path} = long {name}"
             await watched.send(what, operation.method, url, content=body, headers=HEADERS)
 
 
