@@ -477,7 +477,8 @@ async def overload(scene: Scene, expected: Expected) -> None:
         if reply.status in (429, 503):
             assert reply.headers.get("retry-after"), "a refusal without Retry-After"
         wait = reply.seconds
-        assert wait <= expected["max_queue_wait_s"], f"a {reply.status} after {wait:.1f} s"
+        said = f"a {reply.status} after {wait:.1f} s: {reply.text[:200]}"
+        assert wait <= expected["max_queue_wait_s"], said
 
 
 @check("bytes", "mb", "mib", "value")
