@@ -414,6 +414,17 @@ async def directives(connection: Connection, bank: int) -> AsyncIterator[list[Li
         yield [row["line"] for row in part]
 
 
+async def by_key(
+    connection: Connection, keys: str, rows: str, *parameters: Any
+) -> AsyncIterator[list[Line]]:
+    """The lines of `rows` for the keys that come first in `keys`, as many at a time as their sizes
+    allow; `rows` has the keys as its last parameter, behind those of both."""
+    async for part in slices(connection, keys, *parameters):
+        these = [next(iter(row.values())) for row in part]
+        found = await connection.fetch(rows, *parameters, these)
+        yield [row["line"] for row in found]
+
+
 async def ended_operations(connection: Connection, bank: int) -> AsyncIterator[list[Line]]:
     """Without what they were given: it may hold texts."""
     keys = (
@@ -421,14 +432,12 @@ async def ended_operations(connection: Connection, bank: int) -> AsyncIterator[l
         " from operations where bank = $1 and status in ('completed', 'failed', 'cancelled')"
         " order by place"
     )
-    async for part in slices(connection, keys, bank):
-        rows = await connection.fetch(
-            "select to_jsonb(o) - '{bank,payload,lease,leased_until,place,next_retry_at}'::text[]"
-            " as line from operations o where bank = $1 and operation_id = any($2) order by place",
-            bank,
-            [row["operation_id"] for row in part],
-        )
-        yield [row["line"] for row in rows]
+    rows = (
+        "select to_jsonb(o) - '{bank,payload,lease,leased_until,place,next_retry_at}'::text[]"
+        " as line from operations o where bank = $1 and operation_id = any($2) order by place"
+    )
+    async for part in by_key(connection, keys, rows, bank):
+        yield part
 
 
 async def llm_requests(
@@ -439,10 +448,9 @@ async def llm_requests(
         " + coalesce(octet_length(output), 0) as size from llm_requests"
         " where tenant_id = $1 and bank_id = $2 order by started_at, id"
     )
-    async for part in slices(connection, keys, tenant, bank_id):
-        rows = await connection.fetch(
-            "select to_jsonb(r) - '{tenant_id,bank_id}'::text[] as line from llm_requests r"
-            " where id = any($1) order by started_at, id",
-            [row["id"] for row in part],
-        )
-        yield [row["line"] for row in rows]
+    rows = (
+        "select to_jsonb(r) - '{tenant_id,bank_id}'::text[] as line from llm_requests r"
+        " where tenant_id = $1 and bank_id = $2 and id = any($3) order by started_at, id"
+    )
+    async for part in by_key(connection, keys, rows, tenant, bank_id):
+        yield part

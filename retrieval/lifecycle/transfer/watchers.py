@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from retrieval.lifecycle.transfer import shapes
 from retrieval.lifecycle.transfer.archive import BadArchive
-from retrieval.lifecycle.transfer.lines import Line, slices
+from retrieval.lifecycle.transfer.lines import Line, by_key
 from retrieval.lifecycle.webhooks.guard import Guard
 from retrieval.lifecycle.webhooks.registry import DEFAULT_HTTP, MOST
 from retrieval.lifecycle.webhooks.vault import Sealed, Vault
@@ -87,15 +87,12 @@ async def audit_entries(
         " + coalesce(pg_column_size(response), 0)) as size from audit_logs"
         " where tenant_id = $1 and bank_id = $2 order by started_at, id"
     )
-    async for part in slices(connection, keys, tenant, bank_id):
-        rows = await connection.fetch(
-            "select to_jsonb(a) - '{tenant_id,bank_id}'::text[] as line from audit_logs a"
-            " where tenant_id = $1 and bank_id = $2 and id = any($3) order by started_at, id",
-            tenant,
-            bank_id,
-            [row["id"] for row in part],
-        )
-        yield [row["line"] for row in rows]
+    rows = (
+        "select to_jsonb(a) - '{tenant_id,bank_id}'::text[] as line from audit_logs a"
+        " where tenant_id = $1 and bank_id = $2 and id = any($3) order by started_at, id"
+    )
+    async for part in by_key(connection, keys, rows, tenant, bank_id):
+        yield part
 
 
 async def store_audit_entries(
