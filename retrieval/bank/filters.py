@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -100,8 +102,10 @@ def visible(bank: ResidentBank, filters: Filters, metadata: Ints | None = None) 
     mask: Bools = bank.live.copy()
     if filters.tags or filters.tags_match is TagsMatch.EXACT:
         mask &= tagged(bank, filters.tags or (), filters.tags_match)
-    for group in filters.tag_groups or ():
-        mask &= _group(bank, group)
+    if filters.tag_groups:
+        tags = _Tags(bank, chain.from_iterable(map(_named, filters.tag_groups)))
+        for group in filters.tag_groups:
+            mask &= tags.group(group)
     if filters.as_of is not None:
         limit = microseconds(filters.as_of)
         mask &= (columns.mentioned_at <= limit) | (columns.mentioned_at == NO_TIME)
@@ -196,34 +200,71 @@ def _happened(start: Longs, end: Longs, low: np.int64, high: np.int64) -> Bools:
 
 def tagged(bank: ResidentBank, tags: tuple[str, ...], match: TagsMatch) -> Bools:
     """bool (size,): the rule of the five modes for a non-empty tag list; with an empty one
-    EXACT means untagged, and so does ANY inside a group (see `_group`)."""
-    lists = bank.columns.tags
-    held = np.diff(lists.ptr)
-    numbers = bank.tag_numbers(sorted(set(tags)))
-    known = numbers[numbers >= 0]
-    hit = np.isin(lists.values, known)
-    total = np.concatenate([np.zeros(1, np.int64), np.cumsum(hit)])
-    shared = total[lists.ptr[1:]] - total[lists.ptr[:-1]]
-    untagged = held == 0
-    every = shared == len(numbers)
-    rules: dict[TagsMatch, Bools] = {
-        TagsMatch.ANY: untagged | (shared > 0),
-        TagsMatch.ANY_STRICT: shared > 0,
-        TagsMatch.ALL: untagged | every,
-        TagsMatch.ALL_STRICT: ~untagged & every,
-        TagsMatch.EXACT: every & (held == len(numbers)),
-    }
-    return rules[match]
+    EXACT means untagged, and so does ANY inside a group (see `_Tags.group`)."""
+    return _Tags(bank, tags).leaf(TagLeaf(tags, match))
 
 
-def _group(bank: ResidentBank, group: TagGroup) -> Bools:
-    if isinstance(group, TagLeaf):
-        return tagged(bank, group.tags, group.match)
-    if isinstance(group, TagNot):
-        return ~_group(bank, group.group)
-    parts = [_group(bank, part) for part in group.groups]
-    if isinstance(group, TagAll):
-        every: Bools = np.logical_and.reduce(parts)
+class _Tags:
+    """Which memories have which of some tags, looked up once however many groups ask for them."""
+
+    def __init__(self, bank: ResidentBank, tags: Iterable[str]) -> None:
+        names, lists = sorted(set(tags)), bank.columns.tags
+        numbers = bank.tag_numbers(names)
+        held = np.diff(lists.ptr)
+        hits = np.flatnonzero(np.isin(lists.values, numbers[numbers >= 0]))
+        found = lists.values[hits]
+        order = np.argsort(found, kind="stable")
+        rows = (np.searchsorted(lists.ptr, hits, side="right") - 1)[order]
+        sides = np.searchsorted(found[order], numbers), np.searchsorted(found[order], numbers + 1)
+        self._rows = {
+            n: rows[i:j] for n, i, j in zip(names, *map(np.ndarray.tolist, sides), strict=True)
+        }
+        self._held = held
+        self._untagged: Bools = held == 0
+        self._leaves: dict[TagLeaf, Bools] = {}
+
+    def leaf(self, leaf: TagLeaf) -> Bools:
+        if (known := self._leaves.get(leaf)) is None:
+            known = self._leaves[leaf] = self._leaf(frozenset(leaf.tags), leaf.match)
+        return known
+
+    def _leaf(self, tags: frozenset[str], match: TagsMatch) -> Bools:
+        shared = np.zeros(len(self._held), np.int16)
+        for tag in tags:
+            shared[self._rows[tag]] += 1  # a memory has a tag once
+        if match in (TagsMatch.ANY, TagsMatch.ANY_STRICT):
+            some: Bools = shared > 0
+            if match is TagsMatch.ANY:
+                some |= self._untagged
+            return some
+        every: Bools = shared == len(tags)
+        if match is TagsMatch.ALL:
+            every |= self._untagged
+        elif match is TagsMatch.ALL_STRICT:
+            every &= ~self._untagged
+        else:
+            every &= self._held == len(tags)
         return every
-    some: Bools = np.logical_or.reduce(parts)
-    return some
+
+    def group(self, group: TagGroup) -> Bools:
+        if isinstance(group, TagLeaf):
+            return self.leaf(group)
+        if isinstance(group, TagNot):
+            return ~self.group(group.group)
+        parts = [self.group(part) for part in group.groups]
+        if isinstance(group, TagAll):
+            every: Bools = np.logical_and.reduce(parts)
+            return every
+        some: Bools = np.logical_or.reduce(parts)
+        return some
+
+
+def _named(group: TagGroup) -> Iterator[str]:
+    """The tags that a group asks for."""
+    if isinstance(group, TagLeaf):
+        yield from group.tags
+    elif isinstance(group, TagNot):
+        yield from _named(group.group)
+    else:
+        for part in group.groups:
+            yield from _named(part)

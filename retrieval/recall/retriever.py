@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import unicodedata
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -259,7 +260,7 @@ class LocalRetriever:
         return vectors, ours, legible
 
     async def _terms(self, analyser: Analyser, text: str) -> Query:
-        if len(text) <= INLINE_TEXT:
+        if len(unicodedata.normalize("NFKC", text)) <= INLINE_TEXT:  # a ligature is up to 18
             return analyser.query(text)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, analyser.query, text)

@@ -104,8 +104,11 @@ class AdmissionController:
         self.waiting = 0
 
     @asynccontextmanager
-    async def enter(self, tenant: str, deadline: float | None = None) -> AsyncIterator[None]:
-        """Inside, one place is held. `deadline` (on the clock) bounds the wait in line."""
+    async def enter(
+        self, tenant: str, deadline: float | None = None, since: float | None = None
+    ) -> AsyncIterator[None]:
+        """Inside, one place is held. `deadline` (on the clock) bounds the wait in line, which
+        counts from `since`: who has waited elsewhere waits less here."""
         limits = self._limits
         whole = limits if isinstance(limits, AdmissionLimits) else await limits(tenant)
         try:
@@ -113,7 +116,7 @@ class AdmissionController:
             if not queue.waiting and self._has_place(queue):
                 self._begin(queue)
             else:
-                await self._wait(tenant, queue, deadline)
+                await self._wait(tenant, queue, deadline, since)
         except RateLimited:
             self._refused(tenant, "limit")
             raise
@@ -215,11 +218,14 @@ class AdmissionController:
                 )
             }
 
-    async def _wait(self, tenant: str, queue: TenantQueue, deadline: float | None) -> None:
+    async def _wait(
+        self, tenant: str, queue: TenantQueue, deadline: float | None, since: float | None
+    ) -> None:
         """Returns with a place. The turn's outcome says it: True called, False out of time."""
-        left = self._wait_max_s
+        now = self._clock()
+        most = left = self._wait_max_s - (now - since if since is not None else 0.0)
         if deadline is not None:
-            left = min(left, deadline - self._clock())
+            left = min(left, deadline - now)
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[bool] = loop.create_future()
         queue.waiting[turn] = None
@@ -237,7 +243,7 @@ class AdmissionController:
         finally:
             timer.cancel()
         if not called:
-            if left < self._wait_max_s:
+            if left < most:
                 raise DeadlineExceeded("waiting for its turn")
             raise Overloaded("too many requests were waiting", self._wait_max_s)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from itertools import islice
@@ -32,6 +31,7 @@ from serve.http import auditing, scopes, structure
 from serve.http.bodies import SMALL_BYTES, Bodies, declared
 from serve.http.brake import Brake
 from serve.http.errors import LengthRequired, TooLarge, json_response, problems, refusal
+from serve.http.guard import arrived
 from serve.http.services import TENANT, authenticate, require, tenant_of
 from serve.http.structure import Bounds
 
@@ -232,7 +232,6 @@ class Endpoint(APIRoute):
             return response
 
         async def answer(request: Request) -> Response:
-            begun = time.monotonic()
             request = StrictRequest(request.scope, request.receive)
             request.started = datetime.now(UTC)
             try:
@@ -242,7 +241,7 @@ class Endpoint(APIRoute):
             response = await _audited(request, response, action)
             if response.status_code >= 400:
                 brake: Brake = request.app.state.brake
-                await brake.hold(request.scope.get(TENANT, ""), begun)
+                await brake.hold(request.scope.get(TENANT, ""), arrived(request.scope))
             return response
 
         return answer

@@ -250,6 +250,20 @@ async def test_cancelled_and_expired_waits_give_their_place_back() -> None:
         assert controller.running == 1
 
 
+async def test_a_wait_elsewhere_shortens_the_wait_in_line() -> None:
+    controller = AdmissionController(1, 4, wait_max_s=60.0)
+    async with inside(controller, "a"):
+        with pytest.raises(Overloaded) as refused:
+            async with controller.enter("b", since=time.monotonic() - 60.0):
+                pass
+        assert refused.value.retry_after_s == 60.0
+        with pytest.raises(DeadlineExceeded):
+            async with controller.enter("b", time.monotonic(), since=time.monotonic() - 59.0):
+                pass
+    async with controller.enter("b", since=time.monotonic() - 61.0):
+        assert controller.running == 1  # a free place is no wait
+
+
 async def test_cancelled_in_the_moment_it_was_called() -> None:
     controller = AdmissionController(1, 4)
     async with inside(controller, "a") as leave:

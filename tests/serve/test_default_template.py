@@ -69,8 +69,10 @@ async def new_ones(live: Live) -> None:
         row = await read(
             live.services.pool,
             lambda c, bank=bank: c.fetchrow(  # type: ignore[misc]
-                "select pending_refresh, next_refresh_at <= now() as due, next_full_refresh_at"
-                " from mental_models join banks using (bank) where bank_id = $1",
+                "select pending_refresh or exists (select from operations o where o.bank = m.bank"
+                "   and o.payload->>'mental_model_id' = m.id) as wanted,"
+                " next_refresh_at <= now() as due, next_full_refresh_at"
+                " from mental_models m join banks b using (bank) where bank_id = $1",
                 bank,
             ),
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,6 +16,7 @@ from starlette.responses import Response
 
 from serve import app
 from serve.admission.controller import AdmissionController
+from serve.http import guard
 from serve.http.guard import Guard
 from serve.http.services import Services
 from serve.settings import parse
@@ -74,6 +77,31 @@ async def test_a_host_that_is_not(host: str) -> None:
     for free in (guarded(None, None), guarded(("*",), ())):
         async with free as http:
             assert (await http.get("/", headers={"host": host})).status_code == 200
+
+
+async def test_who_stood_at_the_door_too_long_is_turned_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    began = asyncio.Event()
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        if not began.is_set():
+            began.set()
+            await asyncio.sleep(0)  # until the others have come
+            time.sleep(0.1)  # noqa: ASYNC251 - the others stand at the door meanwhile
+        await _inner(scope, receive, send)
+
+    monkeypatch.setattr(guard, "STAY_MAX_S", 0.05)
+    transport = httpx.ASGITransport(Guard(slow, None, None))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        paths = ("/", "/", "/", "/health/live")
+        first, *late, alive = await asyncio.gather(*(http.get(path) for path in paths))
+        assert (first.status_code, alive.status_code) == (200, 200)
+        for answer in late:
+            assert answer.status_code == 503
+            assert int(answer.headers["retry-after"]) >= 1
+            assert "too many requests" in answer.json()["detail"]
+        assert (await http.get("/")).status_code == 200
 
 
 async def test_hosts_and_origins_matter_where_no_key_is_needed() -> None:

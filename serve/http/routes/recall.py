@@ -17,6 +17,7 @@ from retrieval.errors import DeadlineExceeded, InvalidInput, Overloaded, RateLim
 from retrieval.store import banks
 from serve import metrics, trace
 from serve.http.following import SlowLog
+from serve.http.guard import arrived
 from serve.http.routing import Router
 from serve.http.services import Given, Services, Tenant
 from serve.http.wire.recall import RecallBody
@@ -41,14 +42,15 @@ async def recall(
     `X-Request-Timeout-S` shortens the time that the request may take.
     """
     most = services.settings.recall.recall_timeout_s
-    deadline = time.monotonic() + min(x_request_timeout_s or most, most)
+    came = arrived(request.scope)
+    deadline = came + min(x_request_timeout_s or most, most)
     now = asked_at(body.query_timestamp)
     query = body.to_query(tenant, bank_id, now=now, deadline=deadline)
     begin = time.perf_counter()
     slow_log: SlowLog = request.app.state.slow_log
     with metrics.measured("recall"), trace.span("recall") as traced:
         try:
-            async with recalling(services, tenant, deadline):
+            async with recalling(services, tenant, deadline, came):
                 if body.nothing_asked:
                     await banks.head(services.pool, tenant, bank_id)
                     return Response(b'{"results":[]}', media_type="application/json")
@@ -76,11 +78,16 @@ async def recall(
 
 
 @asynccontextmanager
-async def recalling(services: Services, tenant: str, deadline: float) -> AsyncIterator[None]:
-    """Inside, a place of recalls is held; a tenant that gets none finds that in its activity."""
+async def recalling(
+    services: Services, tenant: str, deadline: float, since: float | None = None
+) -> AsyncIterator[None]:
+    """Inside, a place of recalls is held; a tenant that gets none finds that in its activity. The
+    wait for it counts from `since`."""
     async with AsyncExitStack() as stack:
         try:
-            await stack.enter_async_context(services.recall_admission.enter(tenant, deadline))
+            await stack.enter_async_context(
+                services.recall_admission.enter(tenant, deadline, since)
+            )
         except (RateLimited, Overloaded):
             services.activity.refused(tenant)
             raise
