@@ -221,14 +221,9 @@ class _Tags:
         }
         self._held = held
         self._untagged: Bools = held == 0
-        self._leaves: dict[TagLeaf, Bools] = {}
 
     def leaf(self, leaf: TagLeaf) -> Bools:
-        if (known := self._leaves.get(leaf)) is None:
-            known = self._leaves[leaf] = self._leaf(frozenset(leaf.tags), leaf.match)
-        return known
-
-    def _leaf(self, tags: frozenset[str], match: TagsMatch) -> Bools:
+        tags, match = frozenset(leaf.tags), leaf.match
         shared = np.zeros(len(self._held), np.int16)
         for tag in tags:
             shared[self._rows[tag]] += 1  # a memory has a tag once
@@ -251,12 +246,11 @@ class _Tags:
             return self.leaf(group)
         if isinstance(group, TagNot):
             return ~self.group(group.group)
-        parts = [self.group(part) for part in group.groups]
-        if isinstance(group, TagAll):
-            every: Bools = np.logical_and.reduce(parts)
-            return every
-        some: Bools = np.logical_or.reduce(parts)
-        return some
+        joined = np.logical_and if isinstance(group, TagAll) else np.logical_or
+        found: Bools = self.group(group.groups[0])
+        for part in group.groups[1:]:  # one at a time: 256 masks of a large bank are much
+            joined(found, self.group(part), out=found)
+        return found
 
 
 def _named(group: TagGroup) -> Iterator[str]:
