@@ -342,10 +342,11 @@ def known_at(shown: Shown) -> datetime | None:
 
 def same_text(first: str, second: str) -> bool:
     """Whether two texts differ in nothing that a reader sees, but for case and a full stop."""
-    return _plain(first) == _plain(second)
+    return reading(first) == reading(second)
 
 
-def _plain(text: str) -> str:
+def reading(text: str) -> str:
+    """What a reader sees of a text, but for case and a full stop."""
     return " ".join(fold(text).split()).rstrip(".!。 ")
 
 

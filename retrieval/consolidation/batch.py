@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeVarTuple, Unpack
 from uuid import UUID
 
 import numpy as np
@@ -16,6 +17,7 @@ from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
 from retrieval.ingest.write.stored import Stored, load
 from retrieval.keyword.analyser import Analyser
+from retrieval.pacing import unhurried
 from retrieval.ranking import fusion
 from retrieval.settings import RecallSettings
 from retrieval.settings.consolidation import ConsolidationSettings
@@ -23,6 +25,8 @@ from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.text import tokens
 from retrieval.types import Bools, FactType, Hits, Ints, TagsMatch
+
+Args = TypeVarTuple("Args")
 
 _OF_EACH_ARM = {"low": 20, "mid": 60, "high": 200}
 SMALL_BANK = 4_000
@@ -96,23 +100,31 @@ async def gather(
     if len(ordinals) and mask.any():
         asked = await _asked(residency, bank, analyser, ordinals, facts)
         if bank.whole:
-            work = (_chosen_whole, bank, asked, recall, ordinals, mask, settings)
-            chosen = await _run(bank, *work)
+            of_each = [
+                await _run(bank, _chosen_whole, one, recall, at, mask, settings)
+                for one, at in zip(asked, ordinals.tolist(), strict=True)
+            ]
         else:
             assert residency.split is not None
             found = await residency.split.readings(bank, asked, recall)
-            chosen = await _run(bank, _chosen, bank, found, ordinals, mask, settings)
+            of_each = [
+                await _run(bank, _chosen, one, at, mask, settings)
+                for one, at in zip(found, ordinals.tolist(), strict=True)
+            ]
+        every = np.concatenate(of_each)
+        chosen = every[np.sort(np.unique(every, return_index=True)[1])]
     observations = await _shown(pool, bank, chosen, scope, settings)
     mission = settings.observations_mission
     return Batch(tenant, bank_id, scope, tuple(facts), observations, bank, mask, mission)
 
 
-async def _run(bank: ResidentBank, work: object, *args: object) -> Ints:
-    assert callable(work)
+async def _run(
+    bank: ResidentBank, work: Callable[[ResidentBank, Unpack[Args]], Ints], *args: *Args
+) -> Ints:
     if bank.size <= SMALL_BANK:
-        found: Ints = work(*args)
-        return found
-    return await asyncio.to_thread(work, *args)
+        await asyncio.sleep(0)  # others' turn between two
+        return work(bank, *args)
+    return await unhurried(work, bank, *args)
 
 
 async def _asked(
@@ -140,42 +152,35 @@ async def _asked(
 
 def _chosen_whole(
     bank: ResidentBank,
-    asked: Sequence[Probe],
+    asked: Probe,
     recall: RecallSettings,
-    ordinals: Ints,
+    ordinal: int,
     mask: Bools,
     settings: ConsolidationSettings,
 ) -> Ints:
-    found = [probe.answer(bank, each, recall) for each in asked]
-    return _chosen(bank, found, ordinals, mask, settings)
+    return _chosen(bank, probe.answer(bank, asked, recall), ordinal, mask, settings)
 
 
 def _chosen(
     bank: ResidentBank,
-    readings: Sequence[ProbeResult],
-    ordinals: Ints,
+    found: ProbeResult,
+    ordinal: int,
     mask: Bools,
     settings: ConsolidationSettings,
 ) -> Ints:
-    """Observations for all facts, each once, in the order of the facts."""
+    """Observations for one fact, in order."""
     most = _OF_EACH_ARM[settings.consolidation_recall_budget]
-    parts = []
-    for found, ordinal in zip(readings, ordinals, strict=True):
-        one = np.array([ordinal], np.int32)
-        arms = [
-            _hits(np.unique(_within(mask, bank.observations_of(one)[1]))),
-            found.scan.top(most, mask, FactType.OBSERVATION),
-            _worded(found, mask, most),
-            _related(bank, one, mask, most),
-        ]
-        own = fusion.interleave(arms).ordinals
-        spent = np.cumsum(bank.columns.tokens[own])
-        parts.append(
-            own[(spent <= settings.consolidation_recall_max_tokens) | (spent == spent[:1])]
-        )
-    every = np.concatenate(parts)
-    _, first = np.unique(every, return_index=True)
-    return every[np.sort(first)]
+    one = np.array([ordinal], np.int32)
+    arms = [
+        _hits(np.unique(_within(mask, bank.observations_of(one)[1]))),
+        found.scan.top(most, mask, FactType.OBSERVATION),
+        _worded(found, mask, most),
+        _related(bank, one, mask, most),
+    ]
+    own = fusion.interleave(arms).ordinals
+    spent = np.cumsum(bank.columns.tokens[own])
+    within: Ints = own[(spent <= settings.consolidation_recall_max_tokens) | (spent == spent[:1])]
+    return within
 
 
 def _worded(found: ProbeResult, mask: Bools, most: int) -> Hits:

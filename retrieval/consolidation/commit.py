@@ -16,7 +16,7 @@ from uuid import UUID
 import numpy as np
 
 from retrieval.consolidation import scopes
-from retrieval.consolidation.actions import Action, Decided, same_text
+from retrieval.consolidation.actions import Action, Decided, reading
 from retrieval.consolidation.batch import Batch
 from retrieval.consolidation.dedup import Twin
 from retrieval.consolidation.deps import ConsolidationDeps
@@ -265,12 +265,14 @@ def _drafts(plan: Plan, good: Mapping[int, Action], fresh: _Fresh) -> list[_Draf
             drafts[id] = _Draft.of(fresh.observations[id])
         return drafts[id]
 
+    facts = [shown.stored.fact for shown in reversed(batch.observations)]
+    shown = {reading(fact.text): fact.id for fact in facts if fact.id in fresh.observations}
+
     def alike(text: str) -> _Draft | None:
-        for shown in batch.observations:
-            id = shown.stored.fact.id
-            if id in fresh.observations and same_text(text, shown.stored.fact.text):
-                return known(id)
-        return next((d for d in drafts.values() if same_text(d.text, text)), None)
+        said = reading(text)
+        if said in shown:
+            return known(shown[said])
+        return next((draft for draft in drafts.values() if reading(draft.text) == said), None)
 
     def placed(place: int, action: Action) -> _Draft:
         twin = twins.get(place)

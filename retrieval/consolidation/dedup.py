@@ -8,14 +8,14 @@ be read, both stay.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 import numpy as np
 
 from retrieval.bank.vectors.flat import Scan
-from retrieval.consolidation.actions import Action, same_text
+from retrieval.consolidation.actions import Action, reading, same_text
 from retrieval.consolidation.batch import Batch
 from retrieval.consolidation.prompts import merge_messages, merge_schema
 from retrieval.errors import ModelFailed
@@ -64,10 +64,11 @@ async def twins(
     found: list[Twin] = []
     if threshold >= 1:
         return found
+    shown = {reading(one.stored.fact.text) for one in batch.observations}
     new = [
         place
         for place, action in enumerate(actions)
-        if action.do in ("create", "update") and _is_new(action, batch)
+        if action.do in ("create", "update") and _is_new(action, batch, shown)
     ]
     stored = await _stored(pool, batch, actions, new, scans, threshold)
     for place in new:
@@ -91,9 +92,9 @@ def _both_new(actions: Sequence[Action], first: int, second: int) -> bool:
     return actions[first].observation is None and actions[second].observation is None
 
 
-def _is_new(action: Action, batch: Batch) -> bool:
+def _is_new(action: Action, batch: Batch, shown: Collection[str]) -> bool:
     if action.observation is None:
-        return not any(same_text(action.text, o.stored.fact.text) for o in batch.observations)
+        return reading(action.text) not in shown
     return action.text != batch.observations[action.observation].stored.fact.text
 
 

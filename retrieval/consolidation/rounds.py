@@ -12,12 +12,10 @@ import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 from uuid import UUID
 
 from retrieval.bank.probe import NO_TERMS, Probe
-from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors.flat import Scan
 from retrieval.consolidation import commit, prompts, queue, scopes
 from retrieval.consolidation.actions import Decided, Reader
@@ -47,6 +45,7 @@ from retrieval.ingest.write.enrich import embedded
 from retrieval.ingest.write.stored import Stored, load
 from retrieval.llm.asking import Asker
 from retrieval.llm.reading import Unreadable
+from retrieval.pacing import unhurried
 from retrieval.settings.consolidation import ConsolidationSettings
 from retrieval.store import banks, operations, outbox
 from retrieval.store.database.pool import Connection, read, write
@@ -286,8 +285,10 @@ class Round:
         """The bank's similarity to each text."""
         bank = batch.bank
         if bank.whole:
-            work = partial(_scanned, bank, vectors)
-            return work() if bank.size <= SMALL_BANK else await asyncio.to_thread(work)
+            scan = bank.vectors.scan
+            if bank.size <= SMALL_BANK:
+                return {text: scan(vector) for text, vector in vectors.items()}
+            return {text: await unhurried(scan, vector) for text, vector in vectors.items()}
         split = self.deps.residency.split
         assert split is not None
         asked = [Probe(vector, NO_TERMS) for vector in vectors.values()]
@@ -323,10 +324,6 @@ class Round:
             moved = tally.done + tally.failed > 0
             wait = STALE_WAIT_S if tally.waiting or not moved else 0.0
             await queue.next_round(connection, head.bank, dict(claimed.payload), wait)
-
-
-def _scanned(bank: ResidentBank, vectors: Mapping[str, Floats]) -> dict[str, Scan]:
-    return {text: bank.vectors.scan(vector) for text, vector in vectors.items()}
 
 
 def handler(deps: ConsolidationDeps) -> Handler:

@@ -30,6 +30,7 @@ from retrieval.recall.engine import RecallEngine
 from retrieval.settings import RecallSettings
 from retrieval.settings.consolidation import ConsolidationSettings
 from retrieval.types import FactType, Filters, Include, RecallQuery
+from serve.opening.threads import open_threads
 from tests.bench import report, sets, synthetic
 from tests.retrieval.consolidation.world import Model, each
 from tests.retrieval.llm.scripted import Said
@@ -157,6 +158,7 @@ async def beside(size: int, questions: int, call_s: float, hashed: bool) -> None
     bank = synthetic.bank("bench", size, 2 * questions + 20)
     texts = iter([one.text for one in bank.questions])
     turns: dict[str, list[list[float]]] = {"quiet": [], "consolidating": []}
+    open_threads()  # as a server has them
     async with system(embedder=HashEmbedder(384) if hashed else None) as run:
         await run.import_bank("bench", bank.memories)
         engine, model = run.engine(), Patient(call_s)

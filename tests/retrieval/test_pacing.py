@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from itertools import pairwise
 
 import pytest
 
-from retrieval.pacing import BREATH, Pace
+from retrieval.pacing import BREATH, Pace, unhurried
 
 pytestmark = pytest.mark.unit
 
@@ -51,3 +52,18 @@ async def test_who_went_away_is_passed_over() -> None:
         await asyncio.gather(*waiting, return_exceptions=True)
         await pace.turn("a")
     assert waiting[1].cancelled()
+
+
+async def test_work_in_pieces_rests_as_long_as_it_ran() -> None:
+    def work(seconds: float) -> float:
+        time.sleep(seconds)
+        return time.monotonic()
+
+    ended = await unhurried(work, 0.05)
+    assert time.monotonic() - ended >= 0.05
+
+    def broken() -> None:
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        await unhurried(broken)
