@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from retrieval.errors import Overloaded
 from retrieval.pacing import Pace
+from serve import metrics
 from serve.http.errors import ForeignOrigin, HeadersTooLarge, Misdirected, refusal
 
 HEADERS_MAX, HEADER_BYTES_MAX = 100, 64 * 2**10
@@ -30,6 +31,7 @@ ARRIVED = "fourfold.arrived"
 """Key of a request's scope: when it came, on the monotonic clock."""
 STAY_MAX_S = 5.0
 """As long as a request waits in a line of admission."""
+_REFUSED = metrics.refusals("arrival")
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -111,6 +113,7 @@ def arrived(scope: Scope) -> float:
 
 def _not_for_too_long(stayed_s: float) -> None:
     if stayed_s > STAY_MAX_S:
+        _REFUSED("late")
         raise Overloaded("too many requests came at once", STAY_MAX_S)
 
 
