@@ -59,6 +59,7 @@ async def clone(
         await building.open_bank(connection, bank, held["version"])
         return counted, await banks.head_of(connection, claimed.tenant, row["bank_id"])
 
+    await building.survey(deps.pool, bank)
     counted, head = await write(deps.pool, work)
     deps.committed(head)
     return counted

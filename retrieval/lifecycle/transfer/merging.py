@@ -410,6 +410,8 @@ class _Merge:
                 await building.open_bank(connection, self._building, row["version"])
             return await banks.head_of(connection, self._tenant, self._bank_id)
 
+        if self._building is not None:
+            await building.survey(self._deps.pool, self._building)
         self._deps.committed(await transact(self._deps.pool, work))
 
     async def _keep(self, connection: Connection, kept: Kept) -> dict[str, int]:

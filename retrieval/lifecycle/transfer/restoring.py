@@ -356,6 +356,7 @@ class _Restore:
             await building.open_bank(connection, self._bank, self._manifest.bank_version)
             return counted, await banks.head_of(connection, target.tenant, target.bank_id)
 
+        await building.survey(deps.pool, self._bank)
         try:
             counted, head = await write(deps.pool, work)
         except REFUSED as error:

@@ -270,3 +270,24 @@ async def test_a_clone_is_the_bank(pool: Pool, include: Include) -> None:
             held = await world.contents(pool, target)
             assert held["directives"] == before["directives"]
             assert not held["memory_units"]
+
+
+async def test_the_planner_knows_a_bank_before_it_is_opened(
+    pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without statistics a bank counts as one without rows, and each lookup went through all."""
+    monkeypatch.setattr(building, "SURVEYED_FROM", 60)
+    source, target = names()
+    async with world.context(pool) as context:
+        await world.fill(context, source, 80)
+        archive = tmp_path / "bank.zip"
+        await world.exported(context, source, archive)
+        done = await world.imported(context, target, archive, Asked(target=target))
+        assert done["status"] == "completed", done
+    number = await pool.fetchval("select bank from banks where bank_id = $1", target)
+    known = await pool.fetch(
+        "select tablename from pg_stats where schemaname = current_schema() and attname = 'bank'"
+        " and $1::text = any(most_common_vals::text::text[])",
+        str(number),
+    )
+    assert {"memory_units", "unit_entities"} <= {row["tablename"] for row in known}
