@@ -46,10 +46,9 @@ async def unhurried(work: Callable[[Unpack[Args]], T], *args: *Args) -> T:
     """What `work` returns, in a thread. Returns after twice its time: background work that is many
     such pieces takes half a core, and a recall beside it meets one of them."""
     begin = time.monotonic()
-    try:
-        return await asyncio.to_thread(work, *args)
-    finally:
-        await asyncio.sleep(time.monotonic() - begin)
+    done = await asyncio.to_thread(work, *args)
+    await asyncio.sleep(time.monotonic() - begin)
+    return done
 
 
 class Pace:

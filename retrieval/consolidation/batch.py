@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVarTuple, Unpack
+from typing import TypeVar, TypeVarTuple, Unpack
 from uuid import UUID
 
 import numpy as np
@@ -26,6 +26,7 @@ from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.text import tokens
 from retrieval.types import Bools, FactType, Hits, Ints, TagsMatch
 
+T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
 _OF_EACH_ARM = {"low": 20, "mid": 60, "high": 200}
@@ -99,18 +100,16 @@ async def gather(
     chosen = np.empty(0, np.int32)
     if len(ordinals) and mask.any():
         asked = await _asked(residency, bank, analyser, ordinals, facts)
+        found: Sequence[ProbeResult]
         if bank.whole:
-            of_each = [
-                await _run(bank, _chosen_whole, one, recall, at, mask, settings)
-                for one, at in zip(asked, ordinals.tolist(), strict=True)
-            ]
+            found = [await piece(bank, probe.answer, bank, one, recall) for one in asked]
         else:
             assert residency.split is not None
             found = await residency.split.readings(bank, asked, recall)
-            of_each = [
-                await _run(bank, _chosen, one, at, mask, settings)
-                for one, at in zip(found, ordinals.tolist(), strict=True)
-            ]
+        of_each = [
+            await piece(bank, _chosen, bank, one, at, mask, settings)
+            for one, at in zip(found, ordinals.tolist(), strict=True)
+        ]
         every = np.concatenate(of_each)
         chosen = every[np.sort(np.unique(every, return_index=True)[1])]
     observations = await _shown(pool, bank, chosen, scope, settings)
@@ -118,13 +117,12 @@ async def gather(
     return Batch(tenant, bank_id, scope, tuple(facts), observations, bank, mask, mission)
 
 
-async def _run(
-    bank: ResidentBank, work: Callable[[ResidentBank, Unpack[Args]], Ints], *args: *Args
-) -> Ints:
+async def piece(bank: ResidentBank, work: Callable[[Unpack[Args]], T], *args: *Args) -> T:
+    """What `work` returns, one search of many over this bank."""
     if bank.size <= SMALL_BANK:
         await asyncio.sleep(0)  # others' turn between two
-        return work(bank, *args)
-    return await unhurried(work, bank, *args)
+        return work(*args)
+    return await unhurried(work, *args)
 
 
 async def _asked(
@@ -148,17 +146,6 @@ async def _asked(
         Probe(vector if there else None, words)
         for vector, there, words in zip(vectors, known, terms, strict=True)
     ]
-
-
-def _chosen_whole(
-    bank: ResidentBank,
-    asked: Probe,
-    recall: RecallSettings,
-    ordinal: int,
-    mask: Bools,
-    settings: ConsolidationSettings,
-) -> Ints:
-    return _chosen(bank, probe.answer(bank, asked, recall), ordinal, mask, settings)
 
 
 def _chosen(

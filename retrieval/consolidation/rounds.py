@@ -19,7 +19,7 @@ from retrieval.bank.probe import NO_TERMS, Probe
 from retrieval.bank.vectors.flat import Scan
 from retrieval.consolidation import commit, prompts, queue, scopes
 from retrieval.consolidation.actions import Decided, Reader
-from retrieval.consolidation.batch import SMALL_BANK, Batch, gather
+from retrieval.consolidation.batch import Batch, gather, piece
 from retrieval.consolidation.dedup import twins
 from retrieval.consolidation.deps import ConsolidationDeps
 from retrieval.consolidation.restated import evidence
@@ -45,7 +45,6 @@ from retrieval.ingest.write.enrich import embedded
 from retrieval.ingest.write.stored import Stored, load
 from retrieval.llm.asking import Asker
 from retrieval.llm.reading import Unreadable
-from retrieval.pacing import unhurried
 from retrieval.settings.consolidation import ConsolidationSettings
 from retrieval.store import banks, operations, outbox
 from retrieval.store.database.pool import Connection, read, write
@@ -286,9 +285,7 @@ class Round:
         bank = batch.bank
         if bank.whole:
             scan = bank.vectors.scan
-            if bank.size <= SMALL_BANK:
-                return {text: scan(vector) for text, vector in vectors.items()}
-            return {text: await unhurried(scan, vector) for text, vector in vectors.items()}
+            return {text: await piece(bank, scan, vector) for text, vector in vectors.items()}
         split = self.deps.residency.split
         assert split is not None
         asked = [Probe(vector, NO_TERMS) for vector in vectors.values()]

@@ -13,6 +13,7 @@ from typing import Any
 from retrieval.errors import InvalidInput
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read, write
+from retrieval.store.database.upkeep import keep_up
 from retrieval.store.operations import Claim
 from retrieval.store.payloads import KEPT_S
 
@@ -102,8 +103,7 @@ async def survey(pool: Pool, bank: int) -> None:
     )
     if (size or 0) < SURVEYED_FROM:
         return
-    for table in _SURVEYED:
-        await read(pool, lambda c, t=table: c.execute(f"analyze (skip_locked) {t}"))  # type: ignore[misc]
+    await keep_up(pool, "analyze", _SURVEYED)
 
 
 async def open_bank(connection: Connection, bank: int, version: int) -> None:

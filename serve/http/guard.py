@@ -6,8 +6,8 @@ to point here (DNS rebinding), or it comes from a page of another origin. Where 
 page would have to know one, and neither is looked at.
 
 Requests begin in turns, key after key: hundreds that arrive together would otherwise all take their
-first steps in one pass of the event loop. Who has stood here too long is turned away, which costs a
-tenth of a refusal further in: a crowd that is never served would only grow.
+first steps in one pass of the event loop. Who has stood here too long is turned away before
+anything is read: a crowd that is never served would only grow.
 """
 
 from __future__ import annotations

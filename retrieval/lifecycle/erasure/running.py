@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from retrieval.errors import FourfoldError, InvalidInput
+from retrieval.errors import InvalidInput
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.operations.parking import Parked
 from retrieval.ingest.operations.worker import Handler
@@ -27,10 +26,9 @@ from retrieval.lifecycle.erasure.selection import Selectors
 from retrieval.lifecycle.erasure.settling import settle
 from retrieval.store import banks, erasure, operations, outbox
 from retrieval.store.database.pool import Connection, Pool, read, write
+from retrieval.store.database.upkeep import keep_up
 from retrieval.store.operations import Claim
 from retrieval.store.waiting import check_room
-
-log = logging.getLogger(__name__)
 
 ERASE, PURGE = "erase", "purge"
 EARLIER_S = 3600.0
@@ -114,7 +112,7 @@ class Eraser:
                 break
         await replicas.announce(deps.pool)
         reached = await replicas.acknowledged(deps.pool, lost_s=self.lost_s)
-        vacuumed = await _vacuum(deps.pool)
+        vacuumed = await keep_up(deps.pool, "vacuum", _VACUUMED)
         head = await banks.head(deps.pool, claimed.tenant, claimed.bank_id)
         report = {
             "counts": erased.counts,
@@ -206,17 +204,6 @@ async def _earlier(pool: Pool, claimed: Claim) -> None:
         raise Parked("contents that came earlier are still to be stored", 1.0)
 
 
-async def _vacuum(pool: Pool) -> bool:
-    """Takes dead versions of rows out of the tables; whether that was possible."""
-    for table in _VACUUMED:
-        try:
-            await read(pool, lambda c, t=table: c.execute(f"vacuum (skip_locked) {t}"))  # type: ignore[misc]
-        except FourfoldError as error:
-            log.warning("%s is not vacuumed: %s", table, error)
-            return False
-    return True
-
-
 def handlers(eraser: Eraser) -> Mapping[str, Handler]:
     """For a Worker."""
     return {ERASE: eraser, PURGE: eraser}
@@ -240,7 +227,7 @@ async def erase_tenant(pool: Pool, tenant: str, note: erasure.Note | None = None
             await connection.execute(f"delete from {table} where tenant_id = $1", tenant)
 
     await write(pool, rest)
-    await _vacuum(pool)
+    await keep_up(pool, "vacuum", _VACUUMED)
     return {"banks": len(rows), "keys": keys}
 
 
