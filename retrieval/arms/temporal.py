@@ -80,7 +80,10 @@ def search(
     found, similarity = pool.ordinals[:size], pool.scores[:size]
     entries = found[cover(_coverage_date(bank, found), similarity, window)]
     near = _near(bank, entries, window, UNDATED_ENTRY)
-    return _spread(bank, scan, allowed, kind, window, entries, near, limit, min_similarity)
+    # What holds all through the window was told of at another time, and so were its neighbours.
+    start = entries[~filters.lasting(bank.columns, entries, window)]
+    entered = TemporalHits(entries, near.astype(np.float32), near)
+    return _spread(bank, scan, allowed, kind, window, entered, start, limit, min_similarity)
 
 
 def cover(dates: Longs, similarity: Floats, window: Bounds) -> Ints:
@@ -151,16 +154,17 @@ def _spread(
     allowed: Bools,
     kind: FactType,
     window: Bounds,
-    entries: Ints,
-    near: Doubles,
+    entered: TemporalHits,
+    start: Ints,
     limit: int,
     min_similarity: float,
 ) -> TemporalHits:
-    """Breadth-first along temporal and causal links, strongest first, in bounded rounds."""
-    ordinals, scores, nears = [entries], [near], [near]
-    visited = set(entries.tolist())
-    frontier = list(zip(entries.tolist(), [1.0] * len(entries), strict=True))
-    remaining = limit - len(entries)
+    """Breadth-first from `start` along temporal and causal links, strongest first, in bounded
+    rounds; behind what has `entered`."""
+    ordinals, scores, nears = [entered.ordinals], [entered.scores], [entered.proximity]
+    visited = set(entered.ordinals.tolist())
+    frontier = [(ordinal, 1.0) for ordinal in start.tolist()]
+    remaining = limit - len(entered)
     for _ in range(ROUNDS):
         if not frontier or remaining <= 0:
             break

@@ -158,6 +158,18 @@ def held(columns: Columns, ordinals: Ints, window: Bounds) -> tuple[Longs, Longs
     return np.where(inside, first, start), np.where(inside, last, end)
 
 
+def lasting(columns: Columns, ordinals: Ints, window: Bounds) -> Bools:
+    """Which of these memories are known to hold from before the window until behind it; a window
+    without a begin has none."""
+    since, until = columns.valid_from[ordinals], columns.valid_until[ordinals]
+    known: Bools = (since != NO_TIME) | (until != NO_TIME)
+    begun = np.where(since != NO_TIME, since, columns.occurred_start[ordinals])
+    low, high = _side(window.low, _FIRST), _side(window.high, _LAST)
+    known &= (begun != NO_TIME) & (begun < low)
+    known &= (until == NO_TIME) | (until > high)
+    return known
+
+
 def overlaps(start: Longs, end: Longs, mentioned: Longs, window: Bounds) -> Bools:
     """Which memories touch a window: their event overlaps it, or they were mentioned in it.
 

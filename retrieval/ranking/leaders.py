@@ -17,14 +17,17 @@ PLACES = 10
 
 def first(ranks: Ints, without: Bools | None = None) -> Bools:
     """bool (c,): which candidates are an arm's first; ranks (c, arms), 1-based, 0 for absent.
-    `without` bool (c,): those that leave the lead to the next."""
+
+    Given `without`, bool (c,), an arm whose first is one of these, or was cut, is led by its next.
+    """
     leads: Bools
-    if without is None or not without.any():
+    if without is None:
         leads = (ranks == 1).any(axis=1)
         return leads
     last = np.iinfo(ranks.dtype).max
-    ranks = np.where((ranks > 0) & ~without[:, None], ranks, last)
-    leads = ((ranks == ranks.min(axis=0)) & (ranks < last)).any(axis=1)
+    listed = (ranks > 0) & ~without[:, None]
+    ranks = np.where(listed, ranks, last)
+    leads = (listed & (ranks == ranks.min(axis=0, initial=last))).any(axis=1)
     return leads
 
 

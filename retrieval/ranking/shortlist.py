@@ -127,6 +127,8 @@ class Shortlist:
     echo: Bools | None = None
     """bool (c,): which observations say nothing that the one memory does not that they were made
     of, and that is a candidate, too; None: none."""
+    lasting: Bools | None = None
+    """bool (c,): which hold all through the question's window and began before it; None: none."""
     texts: tuple[tuple[str, str | None, datetime | None], ...] | None = None
     vectors: Floats | None = None
     query_vector: Floats | None = None

@@ -13,7 +13,7 @@ from retrieval.ranking.contributions import Contributions
 from retrieval.ranking.shortlist import Shortlist
 from retrieval.settings import RecallSettings
 from retrieval.topk import places
-from retrieval.types import Bools, Doubles, FactType, Ints, RecallQuery, microseconds
+from retrieval.types import Arm, Bools, Doubles, FactType, Ints, RecallQuery, microseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +117,14 @@ def rank(
         order = _floor(order, weight, wanted.final, "min_scores.final", dropped)
     moved = bool(lifted.any())
     if scores.member != "interleave":
-        told = None
+        told: Bools = np.zeros(len(shortlist), np.bool_)
         if not prefers_observations(query, settings):
             told = _told(shortlist, weight, order)
             weight, order = _behind(weight, order, told)
-        leads = leaders.first(shortlist.found.ranks, told)
+        leads = leaders.first(_leading(shortlist), told)
         weight, order, led = _led(weight, order, leads)
         lifted |= led
-        moved = bool(lifted.any()) or told is not None
+        moved = bool(lifted.any() or told.any())
     if moved:
         steps.append(("place", weight))
     return Ranked(
@@ -142,13 +142,13 @@ def prefers_observations(query: RecallQuery, settings: RecallSettings) -> bool:
     return wanted and FactType.OBSERVATION in types and len(types) > 1
 
 
-def _told(shortlist: Shortlist, weight: Doubles, order: Ints) -> Bools | None:
+def _told(shortlist: Shortlist, weight: Doubles, order: Ints) -> Bools:
     """bool (c,): observations that tell nothing which the rest of the list does not: all that they
-    were made of stands in it, and weighs as much, or is a single memory which they echo. None:
-    there are none."""
+    were made of stands in it, and weighs as much, or is a single memory which they echo."""
+    told: Bools = np.zeros(len(shortlist), np.bool_)
     made = np.flatnonzero(np.diff(shortlist.source_ptr))
     if not len(made):
-        return None
+        return told
     listed = np.full(len(shortlist), -np.inf)
     listed[order] = weight[order]
     of = places(shortlist.found.ordinals, shortlist.source_ordinals)
@@ -157,24 +157,34 @@ def _told(shortlist: Shortlist, weight: Doubles, order: Ints) -> Bools | None:
     says_more = least < weight[made]
     if shortlist.echo is not None:
         says_more &= ~shortlist.echo[made]
-    told: Bools = np.zeros(len(shortlist), np.bool_)
     told[made[~says_more & (least > -np.inf)]] = True
-    return told if told[order].any() else None
+    return told
 
 
-def _behind(weight: Doubles, order: Ints, told: Bools | None) -> tuple[Doubles, Ints]:
+def _behind(weight: Doubles, order: Ints, told: Bools) -> tuple[Doubles, Ints]:
     """(weight, order) with these behind all others, where they weigh no more than the last of them.
 
     In their own places, two of the first ten told one thing: of the evidence of LoCoMo (part) they
     held 0.82 so, 0.85 with the memories alone.
     """
-    if told is None or told[order].all():
-        return weight, order
     last = told[order]
+    if last.all() or not last.any():
+        return weight, order
     rest, echoes = order[~last], order[last]
     weight = weight.copy()
     weight[echoes] = np.minimum(weight[echoes], weight[rest].min())
     return weight, np.concatenate([rest, echoes])
+
+
+def _leading(shortlist: Shortlist) -> Ints:
+    """The ranks in which candidates lead an arm. What holds all through a window is nothing that
+    its time alone tells of: in a bank that matures, most of what it knows does."""
+    ranks = shortlist.found.ranks
+    if shortlist.lasting is None:
+        return ranks
+    ranks = ranks.copy()
+    ranks[shortlist.lasting, Arm.TEMPORAL] = 0
+    return ranks
 
 
 def _led(weight: Doubles, order: Ints, leads: Bools) -> tuple[Doubles, Ints, Bools]:

@@ -189,6 +189,7 @@ def searched(bank: ResidentBank, plan: Plan) -> Searched:
         paths=paths,
         outside=_outside(bank, plan, kept.ordinals),
         echo=echo if kept is found else _echoes(senses, kept.ordinals),
+        lasting=_lasting(bank, plan, kept.ordinals),
         query_vector=plan.asked.vector if plan.query.trace else None,
         dropped=len(found) - len(kept),
         cap=plan.cap,
@@ -218,6 +219,7 @@ def picked(shortlist: Shortlist, index: Ints) -> Shortlist:
         paths=shortlist.paths.take(index),
         outside=None if shortlist.outside is None else shortlist.outside[index],
         echo=None if shortlist.echo is None else shortlist.echo[index],
+        lasting=None if shortlist.lasting is None else shortlist.lasting[index],
         vectors=None if shortlist.vectors is None else shortlist.vectors[index],
     )
 
@@ -481,6 +483,14 @@ def _outside(bank: ResidentBank, plan: Plan, ordinals: Ints) -> Bools | None:
     if intent.asks_about_the_past(text) and not intent.asks_about_now(text):
         return None
     return validity.ended(bank, ordinals, _now(plan))
+
+
+def _lasting(bank: ResidentBank, plan: Plan, ordinals: Ints) -> Bools | None:
+    """Which candidates hold all through the question's window and began before it; None: none."""
+    window = plan.question.window
+    if window is None or not len(bank.columns.timed):
+        return None
+    return filters.lasting(bank.columns, ordinals, filters.bounds(window))
 
 
 def _trace(bank: ResidentBank, lists: _Lists) -> tuple[ArmList, ...]:

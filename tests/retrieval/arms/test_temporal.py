@@ -1,5 +1,6 @@
 """The temporal arm over a real snapshot, and its parts over arrays."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -182,3 +183,15 @@ def test_types_merge_rank_by_rank() -> None:
         [np.array([0.2, 0.9, 0.1], np.float32), np.array([0.5, 0.3], np.float32)],
     )
     assert merged.ordinals.tolist() == [7, 1, 2, 8, 3]
+
+
+def test_what_holds_all_through_a_window_leads_nowhere() -> None:
+    """Its neighbours in time lie where it began."""
+    begun = at(MARCH) - 400 * DAY
+    story = Memory(b"n" * 16, occurred_start=begun + 3_600_000_000, vector=similar(0.5))
+    state = Memory(b"s" * 16, occurred_start=begun, valid_from=begun, vector=similar(0.9))
+    assert search(bank_of(story, state)).ordinals.tolist() == [1]
+    over = replace(state, valid_until=at(MARCH) + DAY)
+    assert search(bank_of(story, over)).ordinals.tolist() == [1, 0]
+    since = replace(over, valid_until=NO_TIME)
+    assert search(bank_of(story, since), WINDOW._replace(low=None)).ordinals.tolist() == [1, 0]

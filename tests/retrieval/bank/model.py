@@ -29,6 +29,8 @@ class Memory:
     fact_type: FactType = FactType.WORLD
     occurred_start: int = NO_TIME
     mentioned_at: int = NO_TIME
+    valid_from: int = NO_TIME
+    valid_until: int = NO_TIME
     document: int = -1
     position: int = 0
     tags: tuple[int, ...] = ()
@@ -153,6 +155,8 @@ def _columns(memories: Sequence[Memory]) -> dict[str, NDArray[Any]]:
         "occurred_start": np.array([m.occurred_start for m in memories], np.int64),
         "occurred_end": np.full(n, NO_TIME, np.int64),
         "mentioned_at": np.array([m.mentioned_at for m in memories], np.int64),
+        "valid_from": np.array([m.valid_from for m in memories], np.int64),
+        "valid_until": np.array([m.valid_until for m in memories], np.int64),
         "document": np.array([m.document for m in memories], np.int32),
         "position": np.array([m.position for m in memories], np.int32),
         "proof": np.full(n, -1, np.int32),

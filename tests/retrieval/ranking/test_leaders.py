@@ -23,6 +23,10 @@ def test_who_leads() -> None:
     for without, left in ((0, [False, True, False, False]), (1, [True, False, True, False])):
         assert leaders.first(ranks, np.arange(4) == without).tolist() == left
     assert not leaders.first(ranks, np.ones(4, np.bool_)).any()
+    nobody = np.zeros(4, np.bool_)
+    assert leaders.first(ranks, nobody).tolist() == leaders.first(ranks).tolist()
+    assert leaders.first(ranks[1:], nobody[1:]).tolist() == [True, False, False]
+    assert leaders.first(np.zeros((0, 4), np.int32), nobody[:0]).tolist() == []
 
 
 @pytest.mark.parametrize(

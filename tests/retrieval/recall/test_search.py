@@ -7,7 +7,7 @@ exp(0.5 * (own - best own)), where own = (similarity - mean) / deviation + 4 * s
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from math import exp, log, sqrt
 from typing import Any
 from uuid import UUID
@@ -307,3 +307,19 @@ def test_memories_stand_as_if_they_had_no_observations() -> None:
         order = np.argsort(both.found.ordinals[facts])
         expected = alone.fused[np.argsort(alone.found.ordinals)]
         assert both.fused[facts][order] == pytest.approx(expected, rel=0.02)
+
+
+def test_what_lasts_all_through_a_window_leads_no_arm_by_it() -> None:
+    """Twelve that resemble the question more, and one that only touches its window."""
+    window = Window(MAY, MAY + timedelta(days=7))
+    begun = microseconds(MAY - timedelta(days=30))
+    alike = [Memory(bytes([97 + i]) * 16, terms=(i + 20,), **SIMILAR) for i in range(12)]
+    distant = {"terms": (99,), "vector": (0.2, sqrt(1 - 0.2**2), *[0.0] * (DIMENSION - 2))}
+    inside = {"occurred_start": microseconds(MAY + timedelta(days=1))}
+    lasting = {"occurred_start": begun, "valid_from": begun}
+    over = lasting | {"valid_until": microseconds(MAY + timedelta(days=2))}
+    for times, place in ((inside, 9), (lasting, 12), (over, 9)):
+        shortlist = run([*alike, Memory(b"z" * 16, **distant, **times)], window=window)
+        assert served(shortlist).index(12) == place
+    assert shortlist.lasting is not None
+    assert not shortlist.lasting.any()
