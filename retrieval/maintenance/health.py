@@ -56,6 +56,20 @@ from banks b where b.bank = any($1) and b.bank <> all($2) and b.state = 'open'
 """
 
 
+async def lately(connection: Connection, share: tuple[int, int]) -> list[int]:
+    """The banks written last. `share`: (rank, size): only those whose number, divided by the size,
+    leaves the rank."""
+    rank, size = share
+    rows = await connection.fetch(
+        "select bank from banks where last_write_at is not null and bank % $2 = $3"
+        " order by last_write_at desc limit $1",
+        LATELY,
+        size,
+        rank,
+    )
+    return [row["bank"] for row in rows]
+
+
 async def examine(
     deps: WriteContext,
     after: int,
@@ -65,18 +79,12 @@ async def examine(
     share: tuple[int, int] = (0, 1),
 ) -> tuple[list[BankHealth], int]:
     """(banks that want something, where to go on): of the banks written last and of the `page`
-    ones after number `after`; the way through all banks begins again at 0. `share`: (rank, size):
-    only banks whose number, divided by the size, leaves the rank."""
+    ones after number `after`; the way through all banks begins again at 0. `share`: as in
+    `lately`."""
     rank, size = share
 
     async def work(connection: Connection) -> tuple[list[BankHealth], int]:
-        lately = await connection.fetch(
-            "select bank from banks where last_write_at is not null and bank % $2 = $3"
-            " order by last_write_at desc limit $1",
-            LATELY,
-            size,
-            rank,
-        )
+        written = await lately(connection, share)
         following = await connection.fetch(
             "select bank from banks where bank > $1 and bank % $3 = $4 order by bank limit $2",
             after,
@@ -84,7 +92,7 @@ async def examine(
             size,
             rank,
         )
-        numbers = dict.fromkeys(row["bank"] for row in (*lately, *following))
+        numbers = dict.fromkeys((*written, *(row["bank"] for row in following)))
         rows = await connection.fetch(_SELECT, list(numbers), list(skip), MERGE_FAN, erase_after_s)
         found = [_health(deps, row) for row in rows]
         place = following[-1]["bank"] if len(following) == page else 0

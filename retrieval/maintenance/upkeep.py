@@ -1,8 +1,8 @@
 """What keeps banks in shape while they are used.
 
 Small segments are merged, banks with many dead ordinals compacted, entities that nobody mentions
-forgotten, postings of an outdated analyser and of missing memories rebuilt, and re-embeddings
-that a dead process left behind are taken over.
+forgotten, postings of an outdated analyser and of missing memories rebuilt, re-embeddings that a
+dead process left behind are taken over, and the planner is told of banks that were filled fast.
 
 One `Upkeep` per process. Banks fall into shards by their number; each shard is one process's at a
 time, by an advisory lock, so that processes work side by side. Each chore is safe by itself: it may
@@ -25,10 +25,10 @@ from retrieval.ingest.entities.curation import prune_entities
 from retrieval.keyword.backends.backend import Progress
 from retrieval.lifecycle.erasure.settling import settle
 from retrieval.maintenance import jobs
-from retrieval.maintenance.health import BankHealth, examine
+from retrieval.maintenance.health import BankHealth, examine, lately
 from retrieval.maintenance.reembed import reembed
 from retrieval.maintenance.reindex import reindex
-from retrieval.store import audit
+from retrieval.store import audit, planner
 from retrieval.store.database.pool import Connection, write
 from retrieval.store.erasure import forget_ended
 from retrieval.store.heads import BankHead
@@ -80,11 +80,14 @@ class _Seen:
     merged: dict[int, int] = field(default_factory=dict)
     pruned: dict[int, int] = field(default_factory=dict)
     failed: dict[int, float] = field(default_factory=dict)
+    known: dict[int, int] = field(default_factory=dict)
+    """bank -> its size when the planner was told of it."""
 
 
 TIDY_S = 3600.0
 RETRY_S = 300.0
 """A bank whose upkeep failed is left alone for so long."""
+_SEEN_MAX = 100_000
 
 
 class Upkeep:
@@ -159,6 +162,7 @@ class Upkeep:
         if now >= self._tidy_at:
             self._tidy_at = now + TIDY_S
             await self._tidy()
+        await self._inform(connection, (rank, size))
         await jobs.bury(self._pool)  # before it is seen that the bank still wants them
         found, self._after = await examine(
             self._deps,
@@ -178,6 +182,19 @@ class Upkeep:
                 self._job = asyncio.create_task(self._work_off(long), name="upkeep-job")
         self._count(rounds=1)
         return True
+
+    async def _inform(self, connection: Connection, share: tuple[int, int]) -> None:
+        """Tells the planner of banks that were filled before PostgreSQL came to look at them."""
+        known = self._seen.known
+        if len(known) > _SEEN_MAX:
+            known.clear()
+        sizes = await planner.unknown(connection, await lately(connection, share))
+        news = {bank: size for bank, size in sizes.items() if size >= 2 * known.get(bank, 0)}
+        if news:
+            known |= news
+            begin = time.monotonic()
+            await planner.analyze(self._pool)
+            await self._rest(time.monotonic() - begin)
 
     async def _tidy(self) -> None:
         """Lets go what is kept for some days."""
@@ -280,6 +297,6 @@ class Upkeep:
 
 
 def _remember(seen: dict[int, int], head: BankHead) -> None:
-    if len(seen) > 100_000:
+    if len(seen) > _SEEN_MAX:
         seen.clear()
     seen[head.bank] = head.version

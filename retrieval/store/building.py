@@ -13,13 +13,8 @@ from typing import Any
 from retrieval.errors import InvalidInput
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read, write
-from retrieval.store.database.upkeep import keep_up
 from retrieval.store.operations import Claim
 from retrieval.store.payloads import KEPT_S
-
-SURVEYED_FROM = 500
-"""Memories; to go through fewer takes no time."""
-_SURVEYED = ("memory_units", "unit_entities", "entities", "links", "documents", "chunks")
 
 
 def taken(bank_id: str) -> InvalidInput:
@@ -90,20 +85,6 @@ async def reached(connection: Connection, bank: int, how_far: Mapping[str, Any])
         " and o.bank = b.built_for and o.operation_id = b.built_by and o.deaths > 0",
         bank,
     )
-
-
-async def survey(pool: Pool, bank: int) -> None:
-    """Tells the planner about a bank before it is opened. One that statistics do not know counts as
-    one without rows: a look at a memory's entities went through those of all memories."""
-    size: int | None = await read(
-        pool,
-        lambda connection: connection.fetchval(
-            "select next_ordinal from banks where bank = $1", bank
-        ),
-    )
-    if (size or 0) < SURVEYED_FROM:
-        return
-    await keep_up(pool, "analyze", _SURVEYED)
 
 
 async def open_bank(connection: Connection, bank: int, version: int) -> None:

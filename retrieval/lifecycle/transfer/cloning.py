@@ -14,7 +14,7 @@ from retrieval.lifecycle.transfer.exporting import Report, no_report
 from retrieval.lifecycle.transfer.restoring import counts
 from retrieval.lifecycle.transfer.storing import Target, columns
 from retrieval.lifecycle.webhooks.vault import Vault
-from retrieval.store import banks, building, operations
+from retrieval.store import banks, building, operations, planner
 from retrieval.store.database.pool import Connection, read, write
 from retrieval.store.operations import Claim
 
@@ -59,7 +59,7 @@ async def clone(
         await building.open_bank(connection, bank, held["version"])
         return counted, await banks.head_of(connection, claimed.tenant, row["bank_id"])
 
-    await building.survey(deps.pool, bank)
+    await planner.inform(deps.pool, bank)
     counted, head = await write(deps.pool, work)
     deps.committed(head)
     return counted

@@ -23,7 +23,7 @@ from retrieval.lifecycle.transfer.merged import Done
 from retrieval.lifecycle.transfer.restoring import REFUSED, dress, kind_of
 from retrieval.lifecycle.transfer.storing import Target
 from retrieval.lifecycle.webhooks.vault import Vault
-from retrieval.store import attachments, banks, building, operations
+from retrieval.store import attachments, banks, building, operations, planner
 from retrieval.store.database.pool import Connection, read
 from retrieval.store.database.pool import write as transact
 from retrieval.store.edge import iso
@@ -411,7 +411,7 @@ class _Merge:
             return await banks.head_of(connection, self._tenant, self._bank_id)
 
         if self._building is not None:
-            await building.survey(self._deps.pool, self._building)
+            await planner.inform(self._deps.pool, self._building)
         self._deps.committed(await transact(self._deps.pool, work))
 
     async def _keep(self, connection: Connection, kept: Kept) -> dict[str, int]:

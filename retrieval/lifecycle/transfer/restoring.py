@@ -35,7 +35,7 @@ from retrieval.lifecycle.transfer.storing import Target
 from retrieval.lifecycle.transfer.unpacking import Unpacker
 from retrieval.lifecycle.transfer.watchers import BROUGHT
 from retrieval.lifecycle.webhooks.vault import Vault
-from retrieval.store import banks, building, operations
+from retrieval.store import banks, building, operations, planner
 from retrieval.store.attachments import BYTES_MOST
 from retrieval.store.bankconfig import TRAITS
 from retrieval.store.bankconfig import problem as setting_problem
@@ -356,7 +356,7 @@ class _Restore:
             await building.open_bank(connection, self._bank, self._manifest.bank_version)
             return counted, await banks.head_of(connection, target.tenant, target.bank_id)
 
-        await building.survey(deps.pool, self._bank)
+        await planner.inform(deps.pool, self._bank)
         try:
             counted, head = await write(deps.pool, work)
         except REFUSED as error:

@@ -20,7 +20,7 @@ from retrieval.maintenance.health import examine
 from retrieval.maintenance.reembed import reembed
 from retrieval.maintenance.reindex import reindex
 from retrieval.maintenance.upkeep import Upkeep, UpkeepSettings
-from retrieval.store import banks
+from retrieval.store import banks, planner
 from retrieval.store.database.pool import Pool
 from retrieval.store.rebuilds import KINDS, REEMBED, REINDEX
 from retrieval.store.segments import table as segments
@@ -29,6 +29,7 @@ from tests.retrieval.store.servers import HashEmbedder, Replica, database, deps,
 
 pytestmark = pytest.mark.integration
 
+ANALYZE = planner.analyze
 QUICK = UpkeepSettings(period_s=0.05, page=3, rest=0.1)
 
 
@@ -82,6 +83,55 @@ async def test_small_segments_are_merged(pool: Pool) -> None:
     seen = upkeep.metrics()
     assert (seen.rounds, seen.merged_segments, seen.failures) == (4, 7 * 4 * 7, 0)
     assert seen.work_seconds > 0
+
+
+async def test_the_planner_is_told_of_banks_that_were_filled_fast(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planner, "KNOWN_FROM", 20)
+    ingest = deps(pool)
+    told: list[str] = []
+
+    async def analyze(asked: Pool) -> None:
+        told.append("")
+        await ANALYZE(asked)
+
+    monkeypatch.setattr(planner, "analyze", analyze)
+
+    async def unknown() -> int:
+        async with pool.acquire() as connection:
+            banks_there = await connection.fetch("select bank from banks")
+            return len(await planner.unknown(connection, [row["bank"] for row in banks_there]))
+
+    upkeep = Upkeep(ingest, QUICK)
+    await fill(ingest, "small", 2)
+    await fill(ingest, "first", 1, each=30)
+    assert await unknown() == 1
+    await rounds(upkeep, 2)
+    assert (await unknown(), len(told)) == (0, 1)
+    await fill(ingest, "second", 1, each=40)
+    assert await unknown() == 1
+    await rounds(upkeep, 2)
+    assert (await unknown(), len(told)) == (0, 2)
+
+
+async def test_a_planner_that_learns_nothing_is_not_told_again(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where this server may not make statistics."""
+    monkeypatch.setattr(planner, "KNOWN_FROM", 20)
+    told: list[str] = []
+
+    async def analyze(_: Pool) -> None:
+        told.append("")
+
+    monkeypatch.setattr(planner, "analyze", analyze)
+    ingest = deps(pool)
+    upkeep = Upkeep(ingest, QUICK)
+    for each, times in ((30, 1), (20, 1), (15, 2)):
+        await fill(ingest, "a", 1, each=each)
+        await rounds(upkeep, 2)
+        assert len(told) == times
 
 
 async def test_dead_ordinals_and_orphans_go(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:

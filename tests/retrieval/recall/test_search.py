@@ -313,10 +313,15 @@ def test_what_lasts_all_through_a_window_leads_no_arm_by_it() -> None:
     """Twelve that resemble the question more, and one that only touches its window."""
     window = Window(MAY, MAY + timedelta(days=7))
     begun = microseconds(MAY - timedelta(days=30))
-    alike = [Memory(bytes([97 + i]) * 16, terms=(i + 20,), **SIMILAR) for i in range(12)]
-    distant = {"terms": (99,), "vector": (0.2, sqrt(1 - 0.2**2), *[0.0] * (DIMENSION - 2))}
-    inside = {"occurred_start": microseconds(MAY + timedelta(days=1))}
-    lasting = {"occurred_start": begun, "valid_from": begun}
+    alike = [
+        Memory(bytes([97 + i]) * 16, terms=(i + 20,), vector=SIMILAR["vector"]) for i in range(12)
+    ]
+    distant: dict[str, Any] = {
+        "terms": (99,),
+        "vector": (0.2, sqrt(1 - 0.2**2), *[0.0] * (DIMENSION - 2)),
+    }
+    inside: dict[str, Any] = {"occurred_start": microseconds(MAY + timedelta(days=1))}
+    lasting: dict[str, Any] = {"occurred_start": begun, "valid_from": begun}
     over = lasting | {"valid_until": microseconds(MAY + timedelta(days=2))}
     for times, place in ((inside, 9), (lasting, 12), (over, 9)):
         shortlist = run([*alike, Memory(b"z" * 16, **distant, **times)], window=window)

@@ -18,7 +18,7 @@ from retrieval.lifecycle.transfer.exporting import Outlet, Wanted, export
 from retrieval.lifecycle.transfer.jobs import Asked
 from retrieval.lifecycle.transfer.unpacking import Unpacker
 from retrieval.settings.transfer import TransferSettings
-from retrieval.store import banks, building, operation_views, operations
+from retrieval.store import banks, building, operation_views, operations, planner
 from retrieval.store.database.pool import Pool, read
 from retrieval.store.operations import Claim
 from tests.retrieval.lifecycle.transfer import world
@@ -276,7 +276,7 @@ async def test_the_planner_knows_a_bank_before_it_is_opened(
     pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without statistics a bank counts as one without rows, and each lookup went through all."""
-    monkeypatch.setattr(building, "SURVEYED_FROM", 60)
+    monkeypatch.setattr(planner, "KNOWN_FROM", 60)
     source, target = names()
     async with world.context(pool) as context:
         await world.fill(context, source, 80)
