@@ -30,6 +30,7 @@ from serve.http import scopes
 from serve.http.activity import Activity
 from serve.http.errors import Unauthorized
 from serve.http.feed import OperationFeed
+from serve.http.guard import arrived
 from serve.opening.counting import Counting
 from serve.opening.hot import HotSettings
 from serve.opening.llm import LanguageModels
@@ -302,22 +303,23 @@ Tenant = Annotated[str, Depends(tenant_of)]
 """Whose request it is, for routes that see to their admission themselves."""
 
 
-async def _reading(tenant: Tenant, services: Given) -> AsyncIterator[str]:
-    async with services.read_admission.enter(tenant):
+async def _reading(request: Request, tenant: Tenant, services: Given) -> AsyncIterator[str]:
+    async with services.read_admission.enter(tenant, since=arrived(request.scope)):
         yield tenant
 
 
-async def _changing(tenant: Tenant, services: Given) -> AsyncIterator[str]:
-    async with services.write_admission.enter(tenant):
+async def _changing(request: Request, tenant: Tenant, services: Given) -> AsyncIterator[str]:
+    async with services.write_admission.enter(tenant, since=arrived(request.scope)):
         yield tenant
 
 
 Reader = Annotated[str, Depends(_reading, scope="function")]
-"""The tenant, admitted among those that read, until the endpoint is done."""
+"""The tenant, admitted among those that read, until the endpoint is done. What a request waited
+since it came counts in this line and the next."""
 
 
-async def _drawing(tenant: Reader, services: Given) -> AsyncIterator[str]:
-    async with services.drawing_admission.enter(tenant):
+async def _drawing(request: Request, tenant: Reader, services: Given) -> AsyncIterator[str]:
+    async with services.drawing_admission.enter(tenant, since=arrived(request.scope)):
         yield tenant
 
 

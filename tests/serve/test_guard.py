@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -102,6 +103,24 @@ async def test_who_stood_at_the_door_too_long_is_turned_away(
             assert int(answer.headers["retry-after"]) >= 1
             assert "too many requests" in answer.json()["detail"]
         assert (await http.get("/")).status_code == 200
+
+
+async def test_what_a_request_waited_counts_in_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who came a minute ago is not asked to wait for another five seconds."""
+    nobody: Any = None
+    full = AdmissionController(1, 4, wait_max_s=59.0)
+    services = Services(parse({}, {}), nobody, nobody, nobody, nobody, full, full, full)
+    monkeypatch.setattr(
+        sys.modules["serve.http.services"], "arrived", lambda _: time.monotonic() - 60.0
+    )
+    transport = httpx.ASGITransport(app.create(services.settings, services))
+    async with (
+        full.enter("another"),
+        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http,
+    ):
+        answer = await http.get("/v1/default/banks")
+    assert answer.status_code == 503
+    assert "waiting" in answer.json()["detail"]
 
 
 async def test_hosts_and_origins_matter_where_no_key_is_needed() -> None:

@@ -14,6 +14,7 @@ from retrieval.recall.explaining import TEXT_CHARACTERS, checked_settings
 from retrieval.store import banks
 from serve import metrics
 from serve.http.compressed import compressed
+from serve.http.guard import arrived
 from serve.http.routes.recall import BANK, asked_at, recalling
 from serve.http.routing import Router
 from serve.http.services import Given, Tenant, looking
@@ -39,15 +40,15 @@ async def explain(
     It counts as a recall of the tenant; two run at once in a process.
     """
     most = services.settings.recall.recall_timeout_s
-    begin = time.monotonic()
-    deadline = begin + min(x_request_timeout_s or most, most)
+    begin, came = time.monotonic(), arrived(request.scope)
+    deadline = came + min(x_request_timeout_s or most, most)
     asked = body.asked
     checked_settings(asked.settings)
     query = body.to_query(tenant, bank_id, now=asked_at(body.query_timestamp), deadline=deadline)
     with metrics.measured("explain"):
         async with (
-            services.explain_admission.enter(tenant, deadline),
-            recalling(services, tenant, deadline),
+            services.explain_admission.enter(tenant, deadline, came),
+            recalling(services, tenant, deadline, came),
         ):
             waited = time.monotonic() - begin
             if body.nothing_asked:

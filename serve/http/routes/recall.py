@@ -79,7 +79,7 @@ async def recall(
 
 @asynccontextmanager
 async def recalling(
-    services: Services, tenant: str, deadline: float, since: float | None = None
+    services: Services, tenant: str, deadline: float, since: float
 ) -> AsyncIterator[None]:
     """Inside, a place of recalls is held; a tenant that gets none finds that in its activity. The
     wait for it counts from `since`."""
