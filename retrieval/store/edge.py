@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from itertools import accumulate
 from typing import Any
@@ -16,10 +17,23 @@ from retrieval.types import NO_TIME, microseconds
 
 def as_uuid(value: str, field: str) -> UUID:
     """The UUID that a caller wrote; InvalidInput names `field` if it is not one."""
-    try:
-        return UUID(value)
-    except ValueError:
-        raise InvalidInput(f"{field}: {value[:60]!r} is not a UUID", field) from None
+    with suppress(ValueError):
+        id = UUID(value)
+        if id.hex in value.replace("-", "").lower():  # int() reads blanks and underscores, too
+            return id
+    raise InvalidInput(f"{field}: {value[:60]!r} is not a UUID", field)
+
+
+def as_ids(values: Sequence[str], field: str) -> tuple[bytes, ...]:
+    """The 16 bytes of each UUID that a caller wrote; InvalidInput names `field`. All at once where
+    they are written as usual: ten thousand by themselves take a twentieth of a second."""
+    digits = [value.replace("-", "") for value in values]
+    if all(len(each) == 32 for each in digits):
+        with suppress(ValueError):
+            raw = bytes.fromhex("".join(digits))
+            if len(raw) == 16 * len(digits):  # blanks are no digits
+                return tuple(raw[i : i + 16] for i in range(0, len(raw), 16))
+    return tuple(as_uuid(value, field).bytes for value in values)
 
 
 def as_texts(ids: Iterable[UUID]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from retrieval.store.edge import as_uuid, clean
+from retrieval.store.edge import as_ids, clean
 from retrieval.store.tag_groups import tag_groups
 from retrieval.text.folding import fold
 from retrieval.types import (
@@ -181,7 +181,7 @@ class RecallBody(Body):
                 metadata=self.metadata_filter,
                 as_of=self.as_of,
                 window=span if filtering else None,
-                exclude_ids=tuple(as_uuid(i, "exclude_ids").bytes for i in self.exclude_ids or ()),
+                exclude_ids=as_ids(self.exclude_ids or (), "exclude_ids"),
             ),
             budget=self.budget,
             max_tokens=self.max_tokens,
