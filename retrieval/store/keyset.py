@@ -3,9 +3,11 @@ that is, so that later pages cost no more than the first."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -13,11 +15,13 @@ from uuid import UUID
 
 import orjson
 
-from retrieval.errors import InvalidInput
+from retrieval.errors import DeadlineExceeded, InvalidInput
 from retrieval.store.glance import MOST
 
 Count = Literal["exact", "upto"]
 Bind = Callable[[Any], str]
+SEARCH_S = 2.0
+"""A search for a part of a text reads all rows; whoever goes through pages waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,17 @@ class Column:
     descending: bool = False
     nullable: bool = False
     """Rows without a value come last."""
+
+
+@asynccontextmanager
+async def searching(q: str | None, count: Count | None) -> AsyncIterator[None]:
+    """Inside, a list is read; DeadlineExceeded after SEARCH_S where it is searched for `q` and
+    asked for in pages."""
+    try:
+        async with asyncio.timeout(SEARCH_S if q and count == "upto" else None):
+            yield
+    except TimeoutError:
+        raise DeadlineExceeded("search") from None
 
 
 def cursor(values: Sequence[Any]) -> str:

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from retrieval.errors import NotFound
 from retrieval.ingest.operations import worker
 from retrieval.store import chunks, documents, history
+from retrieval.store.keyset import searching
 from retrieval.types import TagsMatch
 from serve.http.errors import json_response
 from serve.http.routes.recall import BANK
@@ -56,8 +57,8 @@ async def list_documents(
     count: Count | None = None,
 ) -> Response:
     """The bank's documents, last changed first; with a time field, latest by that."""
-    return json_response(
-        await documents.list_documents(
+    async with searching(q, count):
+        found = await documents.list_documents(
             services.pool,
             tenant,
             bank_id,
@@ -72,7 +73,7 @@ async def list_documents(
             cursor=cursor,
             count=count,
         )
-    )
+    return json_response(found)
 
 
 @router.get(f"{_DOCUMENT}/chunks", operation_id="list_document_chunks")

@@ -8,6 +8,7 @@ from fastapi import Query
 from starlette.responses import Response
 
 from retrieval.store import entities
+from retrieval.store.keyset import searching
 from serve.http.errors import json_response
 from serve.http.routes.recall import BANK
 from serve.http.routing import Router
@@ -36,8 +37,8 @@ async def list_entities(
     With a tag filter only memories that match count: for what is there, how often, and when. `q`:
     a part of the name, or of another one that led to the entity.
     """
-    return json_response(
-        await entities.list_entities(
+    async with searching(q, count):
+        found = await entities.list_entities(
             services.pool,
             tenant,
             bank_id,
@@ -48,7 +49,7 @@ async def list_entities(
             cursor=cursor,
             count=count,
         )
-    )
+    return json_response(found)
 
 
 @router.get(f"{BANK}/entities/graph", operation_id="get_entity_graph")

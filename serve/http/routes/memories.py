@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from retrieval.errors import InvalidInput
 from retrieval.store import memories, memory_graph, tags
+from retrieval.store.keyset import searching
 from retrieval.types import FactType, TagsMatch
 from serve.http.errors import json_response, long_json_response
 from serve.http.routes.recall import BANK
@@ -43,8 +44,8 @@ async def list_memories(
     count: Count | None = None,
 ) -> Response:
     """Memories by filter, newest mention first; with a time field, by that."""
-    return await long_json_response(
-        await memories.list_memories(
+    async with searching(q, count):
+        found = await memories.list_memories(
             services.pool,
             tenant,
             bank_id,
@@ -64,7 +65,7 @@ async def list_memories(
             cursor=cursor,
             count=count,
         )
-    )
+    return await long_json_response(found)
 
 
 @router.get(f"{BANK}/graph", operation_id="get_graph")
