@@ -70,6 +70,7 @@ from serve.opening.inference import open_embedder, open_reranker
 from serve.opening.llm import LanguageModels, open_models
 from serve.opening.templates import keep_default_template
 from serve.opening.threads import open_threads
+from serve.opening.translation import OpenedReranker
 from serve.opening.webhooks import keep_webhook_of_all, open_deliverer, open_webhooks
 from serve.settings import Settings
 from serve.writer import LocalWriter
@@ -342,7 +343,7 @@ def open_reflect(
     """What answers questions. Its first searches are not read by a cross-encoder: the language
     model reads them anyway."""
     turns = AdmissionController(SEARCHES_AT_ONCE, SEARCHES_WAITING, wait_max_s=REFLECT_WAIT_S)
-    quick = RecallEngine(pool, retriever, Passthrough(), settings.recall, pace)
+    quick = RecallEngine(pool, retriever, OpenedReranker(Passthrough()), settings.recall, pace)
     careful = RecallEngine(pool, retriever, reranker, settings.recall, pace)
     return ReflectEngine(
         Database(pool),
@@ -388,7 +389,8 @@ async def open_writer_alone(
     residency = await open_residency(settings, pool, elsewhere.ranges, stack)
     budgeted(residency, await open_hot(pool, stack), own.ingest_bank_memory_bytes)
     llm = await open_models(settings, pool, stack)
-    retriever, reranker = open_retriever(settings, pool, residency, embedder, stack), Passthrough()
+    retriever = open_retriever(settings, pool, residency, embedder, stack)
+    reranker = OpenedReranker(Passthrough())
     recaller = RecallEngine(pool, retriever, reranker, settings.recall)
     reflector = open_reflect(settings, pool, retriever, reranker, llm, embedder=embedder)
     documents = open_documents(settings, pool, recaller, llm, reflector)

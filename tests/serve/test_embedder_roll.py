@@ -28,6 +28,7 @@ from retrieval.store.database.pool import Pool
 from retrieval.store.tags import EVERYTHING
 from retrieval.types import Floats, RecallQuery
 from serve.cluster.remote import RemoteEmbedder
+from serve.opening.translation import OpenedReranker
 from tests.retrieval.store.servers import HashEmbedder, database, deps
 from tests.serve import stages
 from tests.serve.stages import StageHandle, handle
@@ -72,7 +73,7 @@ async def recaller(pool: Pool, embedder: RemoteEmbedder) -> AsyncIterator[Recall
             threads,
             lambda head: analyser_for(RetainSettings().with_overrides(head.config)),
         )
-        yield RecallEngine(pool, retriever, Passthrough(), RecallSettings())
+        yield RecallEngine(pool, retriever, OpenedReranker(Passthrough()), RecallSettings())
         await residency.close()
 
 

@@ -38,6 +38,7 @@ from retrieval.store import banks, operation_views, operations
 from retrieval.store import stored_files as files
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.types import RecallQuery
+from serve.opening.translation import OpenedReranker
 from tests.retrieval.store.servers import HashEmbedder, deps
 
 TENANT = "default"
@@ -303,7 +304,7 @@ async def recalls(context: WriteContext, bank_id: str, questions: list[str]) -> 
             executor,
             lambda head: context.analyser(context.settings.with_overrides(head.config)),
         )
-        engine = RecallEngine(pool, retriever, Passthrough("rrf"), settings)
+        engine = RecallEngine(pool, retriever, OpenedReranker(Passthrough("rrf")), settings)
         found = []
         for text in questions:
             query = RecallQuery(
