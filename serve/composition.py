@@ -63,7 +63,7 @@ from serve.opening.admission import (
 from serve.opening.audit import open_recorder
 from serve.opening.banks import ARRAY_THREADS, budgeted, open_residency, warm
 from serve.opening.counting import Counting, keep
-from serve.opening.database import keyword_backend, open_stage_database
+from serve.opening.database import keyword_backend, open_database
 from serve.opening.erasure import open_eraser, open_ledger
 from serve.opening.hot import open_hot
 from serve.opening.inference import open_embedder, open_reranker
@@ -242,7 +242,7 @@ def open_documents(
 async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitStack) -> Services:
     """Everything that the endpoints call, with what is not `elsewhere` in this process."""
     open_threads()
-    pool = await open_stage_database(settings, stack)
+    pool = await open_database(settings, stack)
     membership = Membership(pool)
     await membership.join(stack)
     hot = await open_hot(pool, stack)
@@ -362,7 +362,7 @@ async def open_retriever_alone(
     settings: Settings, elsewhere: Stages, stack: AsyncExitStack
 ) -> LocalRetriever:
     """A retriever with its own database connections and resident banks."""
-    pool = await open_stage_database(settings, stack)
+    pool = await open_database(settings, stack)
     embedder = elsewhere.embedder
     if embedder is None:
         company = Membership(pool, role="retriever")
@@ -382,7 +382,7 @@ async def open_writer_alone(
     budget = min(own.bank_memory_bytes, own.ingest_bank_memory_bytes)
     small = own.model_copy(update={"bank_memory_bytes": budget})
     settings = settings.model_copy(update={"banks": small})
-    pool = await open_stage_database(settings, stack)
+    pool = await open_database(settings, stack)
     company = Membership(pool, role="ingest")
     await company.join(stack)
     embedder = elsewhere.embedder or await open_embedder(settings, stack, company.part)
