@@ -36,14 +36,14 @@ TREE: dict[str, Any] = {
     "banks": {"bank_shard_rows": 100},
     "rerankers": {"members": [{"provider": "rrf"}]},
     "stages": {
-        "recall": {"cpus": 1, "labels": {"fourfold-role": "door"}},
+        "recall": {"cpus": 1, "labels": {"fourfold-role": "ingress"}},
         "retriever": stage("bank", replicas=2, cpus=1),
-        "embedder": stage("door", cpus=1),
-        "ingest": stage("door", cpus=1),
+        "embedder": stage("ingress", cpus=1),
+        "ingest": stage("ingress", cpus=1),
         "ranges": stage("bank", replicas=2),
     },
 }
-NODES = {"door": ("door", 3), "bank-1": ("bank", 2), "bank-2": ("bank", 2)}
+NODES = {"ingress": ("ingress", 3), "bank-1": ("bank", 2), "bank-2": ("bank", 2)}
 STAGES = ("Recall", "Retriever", "Ranges", "Embedder", "Ingest")
 HANG_S, AWAY_S = 20.0, 20.0
 NORMAL_S = 5.0
@@ -97,7 +97,7 @@ def test_replicas_are_apart(world: World) -> None:
     placed = world.replicas("Retriever")
     assert sorted(placed.values()) == ["bank-1", "bank-2"]
     for name in ("Recall", "Embedder", "Ingest"):
-        assert set(world.replicas(name).values()) == {"door"}
+        assert set(world.replicas(name).values()) == {"ingress"}
 
 
 @pytest.mark.parametrize("name", ["Retriever", "Ranges", "Embedder", "Ingest"])
@@ -244,7 +244,7 @@ def test_a_roll_while_the_database_is_away(world: World) -> None:
 def test_without_a_reranker(world: World) -> None:
     lame = copy.deepcopy(TREE)
     lame["rerankers"] = {"members": [{"provider": "local"}]}
-    lame["stages"]["reranker"] = stage("door", cpus=64)
+    lame["stages"]["reranker"] = stage("ingress", cpus=64)
     old = set(world.replicas("Recall"))
     world.tell("deploy", tree=lame, wait=False)
     until(lambda: len(new := set(world.replicas("Recall"))) == 1 and not old & new, START_S)

@@ -20,11 +20,11 @@ TREE = {
     "rerankers": {"members": [{"provider": "rrf"}]},
     "worker": {"worker_enabled": False},
     "stages": {
-        "recall": {"cpus": 1, "labels": {"fourfold-role": "door"}},
+        "recall": {"cpus": 1, "labels": {"fourfold-role": "ingress"}},
         "retriever": stage("bank", replicas=2, cpus=2),
     },
 }
-NODES = {"door": ("door", 1), "bank-1": ("bank", 2), "bank-2": ("bank", 2)}
+NODES = {"ingress": ("ingress", 1), "bank-1": ("bank", 2), "bank-2": ("bank", 2)}
 
 
 def test_a_replica_and_a_node_die(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_a_replica_and_a_node_die(tmp_path: Path) -> None:
         world.start(NODES, TREE)
         placed = world.replicas("Retriever")
         assert sorted(placed.values()) == ["bank-1", "bank-2"]
-        assert set(world.replicas("Recall").values()) == {"door"}
+        assert set(world.replicas("Recall").values()) == {"ingress"}
         fill(world.url, BANKS)
         with Load(world.url, BANKS, clients=2, per_s=6) as load:
             until(lambda: len(load.seen.seconds) > 10, START_S)

@@ -231,7 +231,7 @@ def test_gpus_are_asked_for_where_they_are() -> None:
             limits = pod["containers"][0]["resources"]["limits"]
             assert ("nvidia.com/gpu" in limits) == (name == "gpu")
             assert ("tolerations" in pod) == (name == "gpu")
-    assert [name for name, _ in groups("gpu")] == ["head", "door", "bank", "gpu"]
+    assert [name for name, _ in groups("gpu")] == ["head", "ingress", "bank", "gpu"]
 
 
 def test_from_outside_only_the_api_and_the_metrics() -> None:
