@@ -133,10 +133,10 @@ async def open_writer(
     llm: LanguageModels,
     documents: Documents | None,
     stack: AsyncExitStack,
-    company: Membership,
+    membership: Membership,
 ) -> LocalWriter:
     """The writer, and beside it the workers of queued operations and the upkeep of banks, which
-    `company` shares."""
+    `membership` shares."""
     deps = WriteContext(
         pool,
         embedder,
@@ -194,7 +194,7 @@ async def open_writer(
                 operation_retention_days=settings.erasure.operation_retention_days,
                 audit_retention_days=settings.audit.audit_log_retention_days,
             ),
-            share=company.place,
+            share=membership.place,
         )
         upkeep.start()
         stack.push_async_callback(upkeep.close)
@@ -365,9 +365,9 @@ async def open_retriever_alone(
     pool = await open_database(settings, stack)
     embedder = elsewhere.embedder
     if embedder is None:
-        company = Membership(pool, role="retriever")
-        await company.join(stack)
-        embedder = await open_embedder(settings, stack, company.part)
+        membership = Membership(pool, role="retriever")
+        await membership.join(stack)
+        embedder = await open_embedder(settings, stack, membership.part)
     residency = await open_residency(settings, pool, elsewhere.ranges, stack)
     budgeted(residency, await open_hot(pool, stack))
     return open_retriever(settings, pool, residency, embedder, stack)
@@ -383,9 +383,9 @@ async def open_writer_alone(
     small = own.model_copy(update={"bank_memory_bytes": budget})
     settings = settings.model_copy(update={"banks": small})
     pool = await open_database(settings, stack)
-    company = Membership(pool, role="ingest")
-    await company.join(stack)
-    embedder = elsewhere.embedder or await open_embedder(settings, stack, company.part)
+    membership = Membership(pool, role="ingest")
+    await membership.join(stack)
+    embedder = elsewhere.embedder or await open_embedder(settings, stack, membership.part)
     residency = await open_residency(settings, pool, elsewhere.ranges, stack)
     budgeted(residency, await open_hot(pool, stack), own.ingest_bank_memory_bytes)
     llm = await open_models(settings, pool, stack)
@@ -394,7 +394,7 @@ async def open_writer_alone(
     recaller = RecallEngine(pool, retriever, reranker, settings.recall)
     reflector = open_reflect(settings, pool, retriever, reranker, llm, embedder=embedder)
     documents = open_documents(settings, pool, recaller, llm, reflector)
-    return await open_writer(settings, pool, residency, embedder, llm, documents, stack, company)
+    return await open_writer(settings, pool, residency, embedder, llm, documents, stack, membership)
 
 
 async def check_health(services: Services) -> None:
