@@ -21,7 +21,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -36,6 +36,7 @@ from models.types import (
     Observe,
     Overloaded,
     RemoteError,
+    RerankRequest,
     Scores,
     Unavailable,
     WrongModel,
@@ -44,7 +45,7 @@ from models.types import (
 
 log = logging.getLogger(__name__)
 
-PROBE = ("Where does Anna work now?", "Anna works at the hospital in Porto.")
+PROBE = RerankRequest("Where does Anna work now?", ["Anna works at the hospital in Porto."])
 PROBE_S = 30.0
 """The most that a probe may take of a member without a limit of its own."""
 PROBE_EVERY_S = 1.0
@@ -77,15 +78,7 @@ class Member(Protocol):
 
     def load(self) -> Load: ...
 
-    async def rerank(
-        self,
-        query: str,
-        documents: Sequence[str],
-        *,
-        tenant: str = "",
-        bank: str = "",
-        deadline: float | None = None,
-    ) -> Scores: ...
+    async def rerank(self, request: RerankRequest) -> Scores: ...
 
 
 @dataclass(slots=True)
@@ -166,25 +159,17 @@ class FailoverChain:
         """The load of the first member that computes."""
         return next((link.member.load() for link in self._links if link.member.reads_text), Load())
 
-    async def rerank(
-        self,
-        query: str,
-        documents: Sequence[str],
-        *,
-        tenant: str = "",
-        bank: str = "",
-        deadline: float | None = None,
-    ) -> Scores:
+    async def rerank(self, request: RerankRequest) -> Scores:
         """The first usable answer, `degraded` where a member before it did not serve. Raises the
         last member's error where none did, DeadlineExceeded where the time is already over."""
-        if deadline is not None and deadline <= self._clock():
+        if request.deadline is not None and request.deadline <= self._clock():
             raise DeadlineExceeded("rerank")
         error: ModelError | None = None
         for position, link in enumerate(self._links):
             if not link.breaker.admits():
                 continue
             try:
-                scores = await self._ask(link, position, query, documents, tenant, bank, deadline)
+                scores = await self._ask(link, position, request)
             except ModelError as failure:
                 error = failure
                 continue
@@ -198,33 +183,19 @@ class FailoverChain:
             error = Unavailable("reranker", f"every member is left out for now ({left_out})")
         raise error
 
-    async def _ask(
-        self,
-        link: _Link,
-        position: int,
-        query: str,
-        documents: Sequence[str],
-        tenant: str,
-        bank: str,
-        deadline: float | None,
-    ) -> Scores:
+    async def _ask(self, link: _Link, position: int, request: RerankRequest) -> Scores:
         """One member's usable answer, or a ModelError; its breaker has been told."""
         member = link.member
         start = self._clock()
-        share = self._share(link, position, start, deadline)
+        share = self._share(link, position, start, request.deadline)
+        until = None if share == math.inf else start + share
         try:
             async with asyncio.timeout(None if share == math.inf else share):
                 if not link.started:
                     # Loading goes on when this request's time is over.
                     await asyncio.shield(self._start(link))
-                scores = await member.rerank(
-                    query,
-                    documents,
-                    tenant=tenant,
-                    bank=bank,
-                    deadline=None if share == math.inf else start + share,
-                )
-            _require_usable(scores, len(documents), member.name)
+                scores = await member.rerank(replace(request, deadline=until))
+            _require_usable(scores, len(request.documents), member.name)
         except (TimeoutError, DeadlineExceeded) as error:
             reason = f"no answer within {share:.3g} s"
             # One that is still loading would let everybody wait.
@@ -306,10 +277,10 @@ class FailoverChain:
     async def _probe(self, link: _Link) -> None:
         """One short question within the member's own limit, and the breaker is told."""
         limit = PROBE_S if link.timeout_s == math.inf else link.timeout_s
-        query, document = PROBE
+        question = replace(PROBE, deadline=self._clock() + limit)
         try:
             async with asyncio.timeout(limit):
-                scores = await link.member.rerank(query, [document], deadline=self._clock() + limit)
+                scores = await link.member.rerank(question)
             _require_usable(scores, 1, link.member.name)
         except (TimeoutError, DeadlineExceeded):
             self._failed(link, f"no answer to a short question within {limit:g} s", surely=True)

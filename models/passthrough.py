@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from models.types import Load, Scores
+from models.types import Load, RerankRequest, Scores
 
 
 class Passthrough:
@@ -29,13 +27,5 @@ class Passthrough:
     def load(self) -> Load:
         return Load()
 
-    async def rerank(
-        self,
-        query: str,
-        documents: Sequence[str],
-        *,
-        tenant: str = "",
-        bank: str = "",
-        deadline: float | None = None,
-    ) -> Scores:
+    async def rerank(self, request: RerankRequest) -> Scores:
         return Scores(None, "unknown", self.name)

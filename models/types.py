@@ -12,7 +12,7 @@ ModelError
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
@@ -36,6 +36,17 @@ class Priority(IntEnum):
 
     QUERY = 0
     BULK = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RerankRequest:
+    """All pairs (query, document) of one recall. `deadline` is on the clock of this process."""
+
+    query: str
+    documents: Sequence[str]
+    tenant: str = ""
+    bank: str = ""
+    deadline: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

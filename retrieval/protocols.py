@@ -9,6 +9,7 @@ adapters that cross a process translate it into the time left.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -59,6 +60,17 @@ class Embedder(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class RerankRequest:
+    """All pairs (query, document) of one recall."""
+
+    query: str
+    documents: Sequence[str]
+    tenant: str = ""
+    bank: str = ""
+    deadline: float | None = None
+
+
 class RerankScores(Protocol):
     """What a reranker answers for one query."""
 
@@ -90,23 +102,15 @@ class RerankScores(Protocol):
 
 @runtime_checkable
 class Reranker(Protocol):
-    """Reads (query, document) pairs. Higher is better. One call carries all pairs of a recall."""
+    """Reads (query, document) pairs. Higher is better."""
 
     @property
     def reads_text(self) -> bool:
         """False where the first member is a passthrough: the caller may skip hydrating texts."""
         ...
 
-    async def rerank(
-        self,
-        query: str,
-        documents: Sequence[str],
-        *,
-        tenant: str = "",
-        bank: str = "",
-        deadline: float | None = None,
-    ) -> RerankScores:
-        """Scores for `documents`, never fewer or more. Raises when every member failed.
+    async def rerank(self, request: RerankRequest) -> RerankScores:
+        """Scores for the documents, never fewer or more. Raises when every member failed.
 
         Where `reads_text` is False the caller may pass no documents; the answer then only names
         the passthrough member.

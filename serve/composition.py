@@ -63,13 +63,14 @@ from serve.opening.admission import (
 from serve.opening.audit import open_recorder
 from serve.opening.banks import ARRAY_THREADS, budgeted, open_residency, warm
 from serve.opening.counting import Counting, keep
-from serve.opening.database import keyword_backend, open_stage_database
+from serve.opening.database import keyword_backend, open_database
 from serve.opening.erasure import open_eraser, open_ledger
 from serve.opening.hot import open_hot
 from serve.opening.inference import open_embedder, open_reranker
 from serve.opening.llm import LanguageModels, open_models
 from serve.opening.templates import keep_default_template
 from serve.opening.threads import open_threads
+from serve.opening.translation import OpenedReranker
 from serve.opening.webhooks import keep_webhook_of_all, open_deliverer, open_webhooks
 from serve.settings import Settings
 from serve.writer import LocalWriter
@@ -132,10 +133,10 @@ async def open_writer(
     llm: LanguageModels,
     documents: Documents | None,
     stack: AsyncExitStack,
-    company: Membership,
+    membership: Membership,
 ) -> LocalWriter:
     """The writer, and beside it the workers of queued operations and the upkeep of banks, which
-    `company` shares."""
+    `membership` shares."""
     deps = WriteContext(
         pool,
         embedder,
@@ -193,7 +194,7 @@ async def open_writer(
                 operation_retention_days=settings.erasure.operation_retention_days,
                 audit_retention_days=settings.audit.audit_log_retention_days,
             ),
-            share=company.place,
+            share=membership.place,
         )
         upkeep.start()
         stack.push_async_callback(upkeep.close)
@@ -241,7 +242,7 @@ def open_documents(
 async def open_services(settings: Settings, elsewhere: Stages, stack: AsyncExitStack) -> Services:
     """Everything that the endpoints call, with what is not `elsewhere` in this process."""
     open_threads()
-    pool = await open_stage_database(settings, stack)
+    pool = await open_database(settings, stack)
     membership = Membership(pool)
     await membership.join(stack)
     hot = await open_hot(pool, stack)
@@ -342,7 +343,7 @@ def open_reflect(
     """What answers questions. Its first searches are not read by a cross-encoder: the language
     model reads them anyway."""
     turns = AdmissionController(SEARCHES_AT_ONCE, SEARCHES_WAITING, wait_max_s=REFLECT_WAIT_S)
-    quick = RecallEngine(pool, retriever, Passthrough(), settings.recall, pace)
+    quick = RecallEngine(pool, retriever, OpenedReranker(Passthrough()), settings.recall, pace)
     careful = RecallEngine(pool, retriever, reranker, settings.recall, pace)
     return ReflectEngine(
         Database(pool),
@@ -361,12 +362,12 @@ async def open_retriever_alone(
     settings: Settings, elsewhere: Stages, stack: AsyncExitStack
 ) -> LocalRetriever:
     """A retriever with its own database connections and resident banks."""
-    pool = await open_stage_database(settings, stack)
+    pool = await open_database(settings, stack)
     embedder = elsewhere.embedder
     if embedder is None:
-        company = Membership(pool, role="retriever")
-        await company.join(stack)
-        embedder = await open_embedder(settings, stack, company.part)
+        membership = Membership(pool, role="retriever")
+        await membership.join(stack)
+        embedder = await open_embedder(settings, stack, membership.part)
     residency = await open_residency(settings, pool, elsewhere.ranges, stack)
     budgeted(residency, await open_hot(pool, stack))
     return open_retriever(settings, pool, residency, embedder, stack)
@@ -381,18 +382,19 @@ async def open_writer_alone(
     budget = min(own.bank_memory_bytes, own.ingest_bank_memory_bytes)
     small = own.model_copy(update={"bank_memory_bytes": budget})
     settings = settings.model_copy(update={"banks": small})
-    pool = await open_stage_database(settings, stack)
-    company = Membership(pool, role="ingest")
-    await company.join(stack)
-    embedder = elsewhere.embedder or await open_embedder(settings, stack, company.part)
+    pool = await open_database(settings, stack)
+    membership = Membership(pool, role="ingest")
+    await membership.join(stack)
+    embedder = elsewhere.embedder or await open_embedder(settings, stack, membership.part)
     residency = await open_residency(settings, pool, elsewhere.ranges, stack)
     budgeted(residency, await open_hot(pool, stack), own.ingest_bank_memory_bytes)
     llm = await open_models(settings, pool, stack)
-    retriever, reranker = open_retriever(settings, pool, residency, embedder, stack), Passthrough()
+    retriever = open_retriever(settings, pool, residency, embedder, stack)
+    reranker = OpenedReranker(Passthrough())
     recaller = RecallEngine(pool, retriever, reranker, settings.recall)
     reflector = open_reflect(settings, pool, retriever, reranker, llm, embedder=embedder)
     documents = open_documents(settings, pool, recaller, llm, reflector)
-    return await open_writer(settings, pool, residency, embedder, llm, documents, stack, company)
+    return await open_writer(settings, pool, residency, embedder, llm, documents, stack, membership)
 
 
 async def check_health(services: Services) -> None:

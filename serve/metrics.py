@@ -81,6 +81,10 @@ MODEL_EVENTS = Counter(
     "fourfold_model_events_total", "Answers without a member of the chain, and failures of members",
     ("model", "event"), registry=registry,
 )  # fmt: skip
+RERANKER_LEFT_OUT = Gauge(
+    "fourfold_reranker_left_out", "Processes that leave a failing reranker out for a while",
+    ("member",), registry=registry, multiprocess_mode="livesum",
+)  # fmt: skip
 DB_ACQUIRE_SECONDS = Histogram(
     "fourfold_db_acquire_seconds", "Wait for a database connection", buckets=_SECONDS,
     registry=registry,

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic
 
 from models.batching.lanes import Call, Lane, LaneLimits, R, Slice, T
-from models.batching.tally import BatcherStats
+from models.batching.stats import BatcherStats
 from models.types import (
     BadOutput,
     DeadlineExceeded,
@@ -68,7 +68,7 @@ class Batcher(Generic[T, R]):
         self._woken = False
         self._closed = False
         self._calls: set[Call[T, R]] = set()
-        self._tally = BatcherStats()
+        self._stats = BatcherStats()
 
     async def submit(
         self,
@@ -99,7 +99,7 @@ class Batcher(Generic[T, R]):
         try:
             return await call.future
         except asyncio.CancelledError:
-            self._tally.cancelled += 1
+            self._stats.cancelled += 1
             raise
         finally:
             self._calls.discard(call)
@@ -112,7 +112,7 @@ class Batcher(Generic[T, R]):
         now = self._clock()
         queued = sum(lane.queued for lane in self._lanes.values())
         ages = [now - start for start in self._running.values()]
-        return self._tally.load(queued, len(self._calls), ages)
+        return self._stats.load(queued, len(self._calls), ages)
 
     async def close(self, drain_s: float = 30.0) -> None:
         """Refuses new calls, lets the accepted ones finish for `drain_s`, then fails the rest."""
@@ -130,18 +130,18 @@ class Batcher(Generic[T, R]):
         if self._closed:
             raise Unavailable(self._name, "it is closed")
         if call.deadline <= now:
-            self._tally.expired += 1
+            self._stats.expired += 1
             raise DeadlineExceeded(self._name)
-        wait = self._tally.batch_s * (lane.batches_before(call.tenant) + len(self._running))
+        wait = self._stats.batch_s * (lane.batches_before(call.tenant) + len(self._running))
         late = bool(lane.queued) and now + wait > call.deadline
         if late or not lane.offer(call):
-            self._tally.refused += 1
+            self._stats.refused += 1
             reason = "its queue is longer than the time left" if late else "its queue is full"
             raise Overloaded(f"{self._name} is overloaded: {reason}", max(wait, 0.1))
 
     def _expire(self, call: Call[T, R]) -> None:
         if not call.future.done():
-            self._tally.expired += 1
+            self._stats.expired += 1
             call.future.set_exception(DeadlineExceeded(self._name))
 
     def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -186,14 +186,14 @@ class Batcher(Generic[T, R]):
             if len(results) != len(items):
                 raise BadOutput(f"{self._name}: {len(results)} results for {len(items)} items")
         except Exception as error:
-            self._tally.failed += 1
+            self._stats.failed += 1
             for call, _ in batch:
                 if not call.future.done():
                     call.future.set_exception(error)
             return
         seconds = self._clock() - start
         # Those that run side by side share the device.
-        self._tally.add(seconds / len(self._running), len(items), tokens)
+        self._stats.add(seconds / len(self._running), len(items), tokens)
         self._observe("batch_s", seconds)
         self._observe("batch_tokens", tokens)
         self._observe("batch_items", len(items))

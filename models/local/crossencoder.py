@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from models.local.layout import of_classifier
 from models.local.text import TextEncoder, off_loop
 from models.local.weights import ModelFolder, find
 from models.settings import RerankerSettings
-from models.types import Load, Observe, Scores, Unavailable, WrongModel, ignore
+from models.types import Load, Observe, RerankRequest, Scores, Unavailable, WrongModel, ignore
 
 DEFAULT_MODEL = "cross-encoder/ms-marco-MiniLM-L-6-v2"
 
@@ -69,19 +69,12 @@ class LocalCrossEncoder:
     def load(self) -> Load:
         return self._engine.load()
 
-    async def rerank(
-        self,
-        query: str,
-        documents: Sequence[str],
-        *,
-        tenant: str = "",
-        bank: str = "",
-        deadline: float | None = None,
-    ) -> Scores:
+    async def rerank(self, request: RerankRequest) -> Scores:
         """One score per document. Raises Overloaded, DeadlineExceeded, Unavailable, BadOutput."""
         encoder = self._text
         if encoder is None:
             raise Unavailable(self.model_id, "it is not started")
+        query, documents = request.query, request.documents
         if not documents:
             return Scores(np.empty(0, np.float32), self._scale, self.name)
         start = time.perf_counter()
@@ -89,7 +82,7 @@ class LocalCrossEncoder:
             len(query) + sum(map(len, documents)), lambda: encoder.pairs(query, documents)
         )
         self._observe("tokenise_s", time.perf_counter() - start)
-        rows = await self._engine.rows(tokens, tenant=tenant, deadline=deadline)
+        rows = await self._engine.rows(tokens, tenant=request.tenant, deadline=request.deadline)
         truncated = sum(t.cut for t in tokens)
         return Scores(rows[:, 0], self._scale, self.name, truncated=truncated)
 

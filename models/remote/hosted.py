@@ -21,7 +21,7 @@ from models.remote.answers import bank_header, in_order, unit_rows
 from models.remote.http import JsonClient, all_of, bounds
 from models.remote.prefixed import PrefixedEmbedder
 from models.settings import REMOTE_LIMIT_S, EmbedderSettings, RerankerSettings
-from models.types import BadOutput, Floats, Load, Scores, Unavailable
+from models.types import BadOutput, Floats, Load, RerankRequest, Scores, Unavailable
 
 EMBED_BATCH = 100
 COHERE_BATCH = 96
@@ -102,20 +102,12 @@ class HostedReranker:
     def load(self) -> Load:
         return Load()
 
-    async def rerank(
-        self,
-        query: str,
-        documents: Sequence[str],
-        *,
-        tenant: str = "",
-        bank: str = "",
-        deadline: float | None = None,
-    ) -> Scores:
+    async def rerank(self, request: RerankRequest) -> Scores:
         """Raises Overloaded, DeadlineExceeded, Unavailable, RemoteError, BadOutput."""
-        headers = bank_header(bank) if self._settings.send_bank_as_header else {}
-        size = self._settings.batch_size or max(1, len(documents))
+        headers = bank_header(request.bank) if self._settings.send_bank_as_header else {}
+        size = self._settings.batch_size or max(1, len(request.documents))
         chars = (self._settings.max_tokens_per_doc or RERANK_TOKENS) * CHARS_PER_TOKEN
-        query, documents = query[:chars], [text[:chars] for text in documents]
+        query, documents = request.query[:chars], [text[:chars] for text in request.documents]
 
         async def ask(part: Sequence[str]) -> list[float]:
             body: dict[str, Any] = {"query": query, "documents": part, "top_n": len(part)}
@@ -124,7 +116,9 @@ class HostedReranker:
             if self._settings.max_tokens_per_doc:
                 body["max_tokens_per_doc"] = self._settings.max_tokens_per_doc
             async with self._calls:
-                answer = await self._client.post("", body, headers=headers, deadline=deadline)
+                answer = await self._client.post(
+                    "", body, headers=headers, deadline=request.deadline
+                )
             results = answer.get("results") if isinstance(answer, dict) else None
             if results is None:
                 raise BadOutput(f"{self._part}: the answer has no results")

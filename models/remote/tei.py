@@ -30,6 +30,7 @@ from models.types import (
     Floats,
     Load,
     RemoteError,
+    RerankRequest,
     Scores,
     Unavailable,
     WrongModel,
@@ -266,32 +267,24 @@ class TeiReranker:
     def load(self) -> Load:
         return self._server.load()
 
-    async def rerank(
-        self,
-        query: str,
-        documents: Sequence[str],
-        *,
-        tenant: str = "",
-        bank: str = "",
-        deadline: float | None = None,
-    ) -> Scores:
+    async def rerank(self, request: RerankRequest) -> Scores:
         """Raises Overloaded, DeadlineExceeded, Unavailable, RemoteError, BadOutput."""
-        headers = bank_header(bank) if self._settings.send_bank_as_header else {}
+        headers = bank_header(request.bank) if self._settings.send_bank_as_header else {}
 
         async def ask(texts: Sequence[str]) -> list[float]:
             body = {
-                "query": self._server.cut(query),
+                "query": self._server.cut(request.query),
                 "texts": texts,
                 "truncate": True,
                 "raw_scores": self._settings.raw_scores,
             }
             answer = await self._server.client.post(
-                "/rerank", body, headers=headers, deadline=deadline
+                "/rerank", body, headers=headers, deadline=request.deadline
             )
             return in_order(answer, "score", len(texts), self._server.client.part)
 
         await self._server.learn_again(RERANKER_AGE_S)
-        answers = await self._server.in_parts(documents, ask)
+        answers = await self._server.in_parts(request.documents, ask)
         refused = [answer for answer in answers if isinstance(answer, RemoteError)]
         if refused and len(refused) == len(answers):
             raise refused[0]

@@ -74,7 +74,7 @@ class Work:
 
 
 @dataclass(slots=True)
-class BatcherStats:
+class RoundReport:
     """What a round did; as the operation's result."""
 
     memories: int = 0
@@ -121,7 +121,7 @@ class Round:
     def __init__(self, deps: ConsolidationDeps, claimed: Claim) -> None:
         self.deps = deps
         self.claimed = claimed
-        self.tally = BatcherStats()
+        self.report = RoundReport()
         self.asker = (
             None
             if deps.model is None
@@ -144,7 +144,7 @@ class Round:
         settings = deps.settings.with_overrides(head.config)
         if settings.enable_observations:
             works = await self._waiting(settings)
-            self.tally.memories = len(works)
+            self.report.memories = len(works)
             await self._all(works, settings)
         await write(deps.ingest.pool, self._end)
 
@@ -175,7 +175,7 @@ class Round:
                 await self._unscoped(work)
             for scope in work.scopes:
                 by_scope[scope].append(work)
-        self.tally.items = sum(map(len, by_scope.values()))
+        self.report.items = sum(map(len, by_scope.values()))
         turns = asyncio.Semaphore(settings.consolidation_llm_parallelism)
 
         async def one(scope: frozenset[str], mine: Sequence[Work]) -> None:
@@ -196,8 +196,8 @@ class Round:
         why = "all_combinations is for few tags: give the memory other observation_scopes"
         batch = await self._gathered(frozenset(), [work.stored], self.deps.settings)
         if batch is not None:
-            self.tally.failed += len(await commit.mark_failed(self.deps, self.claimed, batch, why))
-            self.tally.errors.append(why)
+            self.report.failed += len(await commit.mark_failed(self.deps, self.claimed, batch, why))
+            self.report.errors.append(why)
 
     async def _batch(
         self, scope: frozenset[str], facts: Sequence[Stored], settings: ConsolidationSettings
@@ -205,9 +205,9 @@ class Round:
         """One batch, to its end: committed, halved, or marked as failed."""
         batch = await self._gathered(scope, facts, settings)
         if batch is None or not batch.facts:
-            self.tally.waiting += len(facts)
+            self.report.waiting += len(facts)
             return
-        self.tally.waiting += len(facts) - len(batch.facts)
+        self.report.waiting += len(facts) - len(batch.facts)
         if rest := await self._restated(batch):
             await self._batch(scope, rest, settings)
         if rest is not None:
@@ -216,13 +216,13 @@ class Round:
         try:
             decided = await decide(self.deps, self.asker, batch, reader, settings)
         except (ModelFailed, ModelRefused, ModelCut, ModelTooLong) as error:
-            self.tally.actions_dropped += len(reader.dropped)
+            self.report.actions_dropped += len(reader.dropped)
             await self._halved(batch, str(error), settings)
             return
-        self.tally.actions_dropped += len(reader.dropped)
+        self.report.actions_dropped += len(reader.dropped)
         plan = await self._plan(batch, decided, settings)
-        written = await commit.commit(self.deps, self.claimed, plan, self.tally.done)
-        self.tally.add(written)
+        written = await commit.commit(self.deps, self.claimed, plan, self.report.done)
+        self.report.add(written)
         if decided.open and len(decided.open) < len(batch.facts):
             again = [batch.facts[i] for i in decided.open if batch.facts[i].fact.id
                      not in written.waiting]  # fmt: skip
@@ -240,7 +240,7 @@ class Round:
             return None
         own, decided = found
         plan = commit.Plan(own, decided, [], {}, batch.bank.head.vector_set)
-        self.tally.add(await commit.commit(self.deps, self.claimed, plan, self.tally.done))
+        self.report.add(await commit.commit(self.deps, self.claimed, plan, self.report.done))
         taken = {one.fact.id for one in own.facts}
         return [one for one in batch.facts if one.fact.id not in taken]
 
@@ -295,9 +295,9 @@ class Round:
     async def _halved(self, batch: Batch, reason: str, settings: ConsolidationSettings) -> None:
         if len(batch.facts) == 1:
             failed = await commit.mark_failed(self.deps, self.claimed, batch, reason)
-            self.tally.failed += len(failed)
-            self.tally.waiting += 1 - len(failed)
-            self.tally.errors.append(reason[:300])
+            self.report.failed += len(failed)
+            self.report.waiting += 1 - len(failed)
+            self.report.errors.append(reason[:300])
             return
         middle = len(batch.facts) // 2
         for half in (batch.facts[:middle], batch.facts[middle:]):
@@ -305,10 +305,10 @@ class Round:
 
     async def _end(self, connection: Connection) -> None:
         """The end of the operation, and the next round where more waits."""
-        claimed, tally = self.claimed, self.tally
+        claimed, report = self.claimed, self.report
         head = await banks.lock(connection, claimed.tenant, claimed.bank_id)
-        await operations.finish(connection, claimed, tally.wire(self.asker))
-        await outbox.emit(connection, head, [tally.told(claimed)])
+        await operations.finish(connection, claimed, report.wire(self.asker))
+        await outbox.emit(connection, head, [report.told(claimed)])
         only = self._only()
         where, values = narrowed(only)
         more = await connection.fetchval(
@@ -318,8 +318,8 @@ class Round:
         )
         own = self.deps.settings.with_overrides(head.config)
         if more and own.enable_observations:
-            moved = tally.done + tally.failed > 0
-            wait = STALE_WAIT_S if tally.waiting or not moved else 0.0
+            moved = report.done + report.failed > 0
+            wait = STALE_WAIT_S if report.waiting or not moved else 0.0
             await queue.next_round(connection, head.bank, dict(claimed.payload), wait)
 
 
@@ -375,8 +375,8 @@ async def gathered(
     facts: Sequence[Stored],
     settings: ConsolidationSettings,
 ) -> Batch:
-    """The batch of these memories in the newest state of the bank; Moved where that is rearranged
-    again and again."""
+    """The batch of these memories in the newest state of the bank; StaleSnapshot where that is
+    rearranged again and again."""
     ingest = deps.ingest
     for attempt in range(_MOVES):
         head = await banks.head(ingest.pool, tenant, bank_id)

@@ -39,7 +39,7 @@ async def begin(
 
     async def work(connection: Connection) -> Claim:
         held = await banks.lock(connection, tenant, bank_id)
-        await operations.bury(connection, [kind])
+        await operations.give_up(connection, [kind])
         rows = await connection.fetch(
             "select operation_id, payload, status, retry_count, leased_until > now() as leased"
             f" from operations where bank = $1 and type = $2 and {OPEN} order by created_at",
@@ -80,9 +80,9 @@ async def begin(
     return await write(pool, work)
 
 
-async def bury(pool: Pool) -> None:
+async def give_up(pool: Pool) -> None:
     """Ends jobs that outlived too many of those who worked on them."""
-    await write(pool, lambda connection: operations.bury(connection, KINDS))
+    await write(pool, lambda connection: operations.give_up(connection, KINDS))
 
 
 async def waiting(pool: Pool, limit: int = 20) -> list[tuple[BankHead, str, str]]:

@@ -163,7 +163,7 @@ class Upkeep:
             self._tidy_at = now + TIDY_S
             await self._tidy()
         await self._inform(connection, (rank, size))
-        await jobs.bury(self._pool)  # before it is seen that the bank still wants them
+        await jobs.give_up(self._pool)  # before it is seen that the bank still wants them
         found, self._after = await examine(
             self._deps,
             self._after,

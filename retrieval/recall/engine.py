@@ -26,7 +26,7 @@ import numpy as np
 from retrieval import zones
 from retrieval.errors import InvalidInput
 from retrieval.pacing import Pace
-from retrieval.protocols import Reranker
+from retrieval.protocols import Reranker, RerankRequest
 from retrieval.ranking import packing
 from retrieval.ranking.document import document, path_prefixed
 from retrieval.ranking.shortlist import Shortlist
@@ -240,11 +240,7 @@ class RecallEngine:
         try:
             async with asyncio.timeout(left):  # whether or not it keeps to its deadline itself
                 answer = await self._reranker.rerank(
-                    query.text,
-                    documents,
-                    tenant=query.tenant,
-                    bank=query.bank_id,
-                    deadline=deadline,
+                    RerankRequest(query.text, documents, query.tenant, query.bank_id, deadline)
                 )
         except asyncio.CancelledError:
             raise

@@ -49,7 +49,7 @@ TRIED = frozenset(per_bank(RecallSettings)) | {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ExplainRequest:
     """What to explain besides the answer.
 
     settings: of this recall only; why: memories to be placed; check: try what would let them in;
@@ -90,7 +90,7 @@ class Explainer:
         self._pool, self.retriever, self._engine = pool, retriever, engine
 
     async def explain(
-        self, query: RecallQuery, asked: Asked
+        self, query: RecallQuery, asked: ExplainRequest
     ) -> tuple[RecallResult, dict[str, Any]]:
         """The recall's result as `RecallEngine.recall` gives it, and the explanation without it.
 
@@ -112,7 +112,7 @@ class Explainer:
         self,
         query: RecallQuery,
         overrides: Mapping[str, Any],
-        asked: Asked,
+        asked: ExplainRequest,
         clock: Stopwatch,
     ) -> _Seen:
         patience = None if query.deadline is None else query.deadline + RETRIEVAL_GRACE_S
@@ -133,7 +133,7 @@ class Explainer:
     # Why not
 
     async def _why(
-        self, query: RecallQuery, overrides: Mapping[str, Any], asked: Asked, seen: _Seen
+        self, query: RecallQuery, overrides: Mapping[str, Any], asked: ExplainRequest, seen: _Seen
     ) -> list[report.Why]:
         """For each memory asked about: where it stands, and what would bring it in."""
         if not asked.why:
@@ -164,7 +164,7 @@ class Explainer:
         self,
         query: RecallQuery,
         overrides: Mapping[str, Any],
-        asked: Asked,
+        asked: ExplainRequest,
         id: UUID,
         change: ladder.Change,
         left: int,
@@ -176,7 +176,7 @@ class Explainer:
         for spent in range(1, left + 1):
             whole = _joined(whole, change)
             new_query, new_overrides = ladder.changed(query, overrides, whole)
-            one = Asked(why=(id,), lists=0)
+            one = ExplainRequest(why=(id,), lists=0)
             seen = await self._seen(new_query, new_overrides, one, Stopwatch())
             stands = ladder.standing(seen.decision, _placed_of(seen, id), True, True)
             then = stands.stopped_at
@@ -195,7 +195,7 @@ class Explainer:
     async def _explanation(
         self,
         seen: _Seen,
-        asked: Asked,
+        asked: ExplainRequest,
         spans: list[dict[str, Any]],
         why: Sequence[report.Why],
     ) -> dict[str, Any]:

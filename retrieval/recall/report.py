@@ -132,7 +132,7 @@ def _time(decision: Decision) -> dict[str, Any]:
         "rule": question.rule,
         "why_none": why_none,
         "mode": query.temporal_mode.value,
-        "anchor": iso(query.now),
+        "reference_time": iso(query.now),
         "as_of": iso(query.filters.as_of),
         "event": None
         if event is None
@@ -173,7 +173,7 @@ def _reading(inspection: Inspection | None) -> dict[str, Any]:
     return {
         "terms": [{"term": t, "weight": w, "documents": n} for t, w, n in inspection.terms],
         "entities": [{"id": str(UUID(hex=i)), "name": name} for i, name in inspection.entities],
-        "cues": list(inspection.cues),
+        "cues": list(inspection.intent),
     }
 
 

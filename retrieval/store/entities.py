@@ -59,7 +59,7 @@ class _Seen:
         )
 
     @property
-    def company(self) -> str:
+    def cooccurrences(self) -> str:
         """Pairs of entities: `a`, `b`, `count`, `last_cooccurred`."""
         if self._memories is None:
             return "(select * from entity_cooccurrences where bank = $1)"
@@ -203,7 +203,7 @@ async def graph(
         shown = f"any({seen.other(2)})"
         edges = await connection.fetch(
             "select a, b, count, last_cooccurred, count(*) over () as total"
-            f" from {seen.company} c where count >= {seen.other(0)} and a = {shown}"
+            f" from {seen.cooccurrences} c where count >= {seen.other(0)} and a = {shown}"
             f" and b = {shown} order by count desc, a, b limit {seen.other(1)}",
             *seen.arguments(bank, min_count, limit, ids),
         )
@@ -253,7 +253,7 @@ def _network(
 
 
 NEIGHBOURS_OF = 5_000
-"""Mentions of an entity that its company is counted in."""
+"""Mentions of an entity that its co-occurrences are counted in."""
 
 
 async def neighbours(

@@ -144,7 +144,7 @@ async def claim(
     wanted = None if types is None else list(types)
 
     async def work(connection: Connection) -> Claim | None:
-        await bury(connection, wanted)
+        await give_up(connection, wanted)
         row = await connection.fetchrow(
             "with running as (select b.tenant_id, count(*) as n from operations o"
             "  join banks b using (bank) where o.status = 'processing' and o.leased_until > now()"
@@ -183,7 +183,7 @@ async def claim(
     return await write(pool, work)
 
 
-async def bury(connection: Connection, types: Sequence[str] | None) -> None:
+async def give_up(connection: Connection, types: Sequence[str] | None) -> None:
     """Ends operations that outlived too many of those who worked on them."""
     await connection.execute(
         "with dead as (select bank, operation_id from operations"

@@ -2,7 +2,7 @@
 
 A limit holds for all of them together. Each counts for itself, by its share: no request waits for
 a count that lies elsewhere. A process that comes or goes is noticed within `BEAT_S`, one that died
-within `FRESH_S`; of more than `COMPANY`, that much later.
+within `FRESH_S`; of more than `COUNTED_AT_ONCE`, that much later.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ BEAT_S = 2.0
 FRESH_S = 7.0
 """Three beats, and a second for a slow one."""
 FORGET_S = 600.0
-COMPANY = 50
-"""Up to so many processes each beats every BEAT_S; of n, every n / COMPANY times that."""
+COUNTED_AT_ONCE = 50
+"""Up to so many processes each beats every BEAT_S; of n, every n / COUNTED_AT_ONCE times that."""
 
 
 class Membership:
@@ -92,7 +92,7 @@ class Membership:
 
     def _slower(self) -> float:
         """Each beat reads a row of every process: large companies count themselves less often."""
-        return max(1.0, self._share.world_size / COMPANY)
+        return max(1.0, self._share.world_size / COUNTED_AT_ONCE)
 
     async def _leave(self) -> None:
         try:

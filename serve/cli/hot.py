@@ -15,7 +15,7 @@ Name = Annotated[str, typer.Argument(help="Of a setting that `fourfold hot list`
 def add_to(app: typer.Typer, with_pool: WithPool) -> None:
     """Adds the commands."""
     commands = typer.Typer(
-        no_args_is_help=True, help="Settings that running servers take up within five seconds."
+        no_args_is_help=True, help="Settings that running servers pick up within five seconds."
     )
     app.add_typer(commands, name="hot")
 

@@ -171,10 +171,12 @@ class RerankerReplica(_Model):
         left_s: float | None,
         trace: Trace = NONE,
     ) -> Scores | FourfoldError:
+        from retrieval.protocols import RerankRequest
+
         self._signals.called(documents)
         return await outcome(
             self.model.rerank(
-                query, documents, tenant=tenant, bank=bank, deadline=remote.deadline(left_s)
+                RerankRequest(query, documents, tenant, bank, remote.deadline(left_s))
             ),
             "rerank",
             trace,

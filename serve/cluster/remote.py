@@ -34,6 +34,7 @@ from serve.trace import NONE, Trace, current, span, within
 if TYPE_CHECKING:  # the launcher, which reads this too, needs none of it
     from retrieval.bank.probe import Probe
     from retrieval.bank.shards.shard import RangeReading
+    from retrieval.protocols import RerankRequest
     from retrieval.ranking.shortlist import Shortlist
     from retrieval.store.heads import BankHead
     from retrieval.types import Floats, Ints, RecallQuery
@@ -300,26 +301,18 @@ class RemoteReranker(_Model):
     def reads_text(self) -> bool:
         return self._reads_text
 
-    async def rerank(
-        self,
-        query: str,
-        documents: Sequence[str],
-        *,
-        tenant: str = "",
-        bank: str = "",
-        deadline: float | None = None,
-    ) -> Scores:
-        until = self._until(deadline, self._wait_s)
+    async def rerank(self, request: RerankRequest) -> Scores:
+        until = self._until(request.deadline, self._wait_s)
         if not self._learnt:
             self._take(await self._describe(until))
         seconds = left(until)
         scores: Scores = await call(
             self.stage,
             self._handle.rerank.remote,
-            query,
-            list(documents),
-            tenant,
-            bank,
+            request.query,
+            list(request.documents),
+            request.tenant,
+            request.bank,
             seconds,
             left_s=seconds,
         )

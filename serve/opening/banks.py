@@ -27,7 +27,7 @@ from retrieval.store import banks
 from retrieval.store.database.pool import Pool
 from retrieval.store.tenants import DEFAULT_TENANT
 from serve import metrics
-from serve.opening.database import open_stage_database
+from serve.opening.database import open_database
 from serve.opening.hot import HotSettings, open_hot
 from serve.settings import Settings
 
@@ -85,7 +85,7 @@ def budgeted(cache: SnapshotCache[Any], hot: HotSettings, most: int = sys.maxsiz
 
 async def open_ranges(settings: Settings, stack: AsyncExitStack) -> LocalShards:
     """Ranges of split banks, with their own database connections."""
-    pool = await open_stage_database(settings, stack)
+    pool = await open_database(settings, stack)
     host = FlatBackend(surveyed_rows=sys.maxsize)  # all of a range is asked for, always
     ranges = LocalShards(
         pool,

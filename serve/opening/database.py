@@ -46,13 +46,6 @@ def pool_settings(settings: Settings) -> PoolSettings:
 
 
 async def open_database(settings: Settings, stack: AsyncExitStack) -> Pool:
-    pool = await open_pool(pool_settings(settings))
-    stack.push_async_callback(pool.finish)
-    pool.acquired = metrics.acquired
-    return pool
-
-
-async def open_stage_database(settings: Settings, stack: AsyncExitStack) -> Pool:
     """The database for a stage of the server, once it can be used.
 
     A database that is away, or was not migrated yet, is waited for: a stage that gives up would be
@@ -62,6 +55,7 @@ async def open_stage_database(settings: Settings, stack: AsyncExitStack) -> Pool
     give_up_at = time.monotonic() + START_WAIT_S
     pool = await open_pool(pool_settings(settings), START_WAIT_S)
     stack.push_async_callback(pool.finish)
+    pool.acquired = metrics.acquired
     while True:
         try:
             await migrate.check(pool)

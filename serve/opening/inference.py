@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from models.catalog import build_embedder, build_reranker
-from models.chain import Member
+from models.chain import FailoverChain, Member
 from models.local.weights import find
 from models.passthrough import Passthrough
 from models.remote.tei import Part, whole
@@ -151,6 +151,8 @@ async def open_reranker(
     stack.push_async_callback(reranker.close)
     await reranker.start()
     reports.model("reranker", reranker.load, stack)
+    if isinstance(reranker, FailoverChain):
+        reports.reranker(reranker, stack)
     return OpenedReranker(reranker)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from models.chain import FailoverChain
 from models.types import Load
 from retrieval.store import backlog
 from retrieval.store.database.pool import Pool
@@ -19,7 +20,7 @@ from serve.admission.controller import AdmissionController
 
 log = logging.getLogger(__name__)
 
-DOORS_S = 0.5
+REPORT_S = 0.5
 MEMORY_S = 10.0
 BACKLOG_S = 15.0
 
@@ -37,7 +38,7 @@ def controllers(there: Mapping[str, AdmissionController], stack: AsyncExitStack)
             for name, controller in there.items():
                 metrics.RUNNING.labels(name).set(controller.running)
                 metrics.WAITING.labels(name).set(controller.waiting)
-            await asyncio.sleep(DOORS_S)
+            await asyncio.sleep(REPORT_S)
 
     _until_closed(asyncio.create_task(report()), stack)
 
@@ -62,7 +63,20 @@ def model(name: str, load: Callable[[], Load], stack: AsyncExitStack) -> None:
     async def report() -> None:
         while True:
             metrics.MODEL_QUEUED_TOKENS.labels(name).set(load().queued_tokens)
-            await asyncio.sleep(DOORS_S)
+            await asyncio.sleep(REPORT_S)
+
+    _until_closed(asyncio.create_task(report()), stack)
+
+
+def reranker(chain: FailoverChain, stack: AsyncExitStack) -> None:
+    """Keeps which members of the chain are left out."""
+
+    async def report() -> None:
+        while True:
+            left_out = chain.open_circuits()
+            for member in chain.members:
+                metrics.RERANKER_LEFT_OUT.labels(member.name).set(member.name in left_out)
+            await asyncio.sleep(REPORT_S)
 
     _until_closed(asyncio.create_task(report()), stack)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from models import types as models
 from models.catalog import Embedder
 from models.chain import Member
 from models.types import DeadlineExceeded, Load, ModelError, Overloaded, RemoteError, Scores
 from models.types import Unavailable as ModelUnavailable
 from retrieval import errors
+from retrieval.protocols import RerankRequest
 from retrieval.types import Floats
 
 
@@ -100,18 +102,16 @@ class OpenedReranker:
         with translating("the reranker"):
             await self.model.check_health()
 
-    async def rerank(
-        self,
-        query: str,
-        documents: Sequence[str],
-        *,
-        tenant: str = "",
-        bank: str = "",
-        deadline: float | None = None,
-    ) -> Scores:
+    async def rerank(self, request: RerankRequest) -> Scores:
         with translating("the reranker"):
             return await self.model.rerank(
-                query, documents, tenant=tenant, bank=bank, deadline=deadline
+                models.RerankRequest(
+                    request.query,
+                    request.documents,
+                    request.tenant,
+                    request.bank,
+                    request.deadline,
+                )
             )
 
 

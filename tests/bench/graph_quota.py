@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from models.types import Scores
-from retrieval.protocols import Embedder
+from retrieval.protocols import Embedder, RerankRequest
 from retrieval.settings import RecallSettings
 from retrieval.types import Floats, Include, RecallQuery
 from tests.bench import report, sets
@@ -48,21 +48,13 @@ class Reader:
     reads_text: bool = True
     vectors: dict[str, Floats] = field(default_factory=dict)
 
-    async def rerank(
-        self,
-        query: str,
-        documents: Sequence[str],
-        *,
-        tenant: str = "",
-        bank: str = "",
-        deadline: float | None = None,
-    ) -> Scores:
-        unread = [text for text in dict.fromkeys(documents) if text not in self.vectors]
+    async def rerank(self, request: RerankRequest) -> Scores:
+        unread = [text for text in dict.fromkeys(request.documents) if text not in self.vectors]
         if unread:
             made = await self.embedder.embed_passages(unread)
             self.vectors.update(zip(unread, made, strict=True))
-        (asked,) = await self.embedder.embed_queries([query])
-        scores = np.array([self.vectors[text] @ asked for text in documents], np.float32)
+        (asked,) = await self.embedder.embed_queries([request.query])
+        scores = np.array([self.vectors[text] @ asked for text in request.documents], np.float32)
         return Scores(np.clip(scores, 0.0, 1.0), "probability", "embedding")
 
 

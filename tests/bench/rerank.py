@@ -30,7 +30,7 @@ import torch
 from models.local.crossencoder import LocalCrossEncoder
 from models.local.device import cpu_computes_bf16, cpu_computes_int8
 from models.settings import Compute, RerankerSettings
-from models.types import Floats
+from models.types import Floats, RerankRequest
 from tests.bench import report
 from tests.models.weights import make_cross_encoder, tokenizer_folder
 
@@ -83,7 +83,7 @@ async def _bench(model: Path, query: str, documents: list[str], rounds: int) -> 
 
     def path(reranker: LocalCrossEncoder) -> Callable[[], Awaitable[Floats]]:
         async def run() -> Floats:
-            scores = (await reranker.rerank(query, documents)).scores
+            scores = (await reranker.rerank(RerankRequest(query, documents))).scores
             assert scores is not None
             return scores
 

@@ -29,6 +29,7 @@ from retrieval.store.database.migrate import migrate
 from retrieval.store.database.pool import Pool, PoolSettings, open_pool
 from serve import app, settings
 from serve.composition import Stages, open_services
+from serve.opening.translation import OpenedReranker
 from tests.cases.scene import Reply
 from tests.cases.stubs import ScoreStub, number, refusing_url, script
 from tests.models.tei_server import TeiServer
@@ -166,7 +167,7 @@ def _reranker(
 ) -> Reranker | None:
     """A reranker object, or None with the settings of a real one in `env`."""
     if asked is None:
-        return Passthrough("fused")
+        return OpenedReranker(Passthrough("fused"))
     if asked == "real" or not isinstance(asked, dict):
         raise CannotSetUp("no cross-encoder's weights come with the installation")
     kind = asked["stub"]

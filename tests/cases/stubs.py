@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from models.types import Scores
+from retrieval.protocols import RerankRequest
 from tests.models.tei_server import Reply, TeiServer
 
 
@@ -29,16 +30,8 @@ class ScoreStub:
     scale: str = "unknown"
     reads_text: bool = True
 
-    async def rerank(
-        self,
-        query: str,
-        documents: Sequence[str],
-        *,
-        tenant: str = "",
-        bank: str = "",
-        deadline: float | None = None,
-    ) -> Scores:
-        scores = np.array([self._score(document) for document in documents], np.float32)
+    async def rerank(self, request: RerankRequest) -> Scores:
+        scores = np.array([self._score(document) for document in request.documents], np.float32)
         return Scores(scores, self.scale, "stub")
 
     def _score(self, document: str) -> float:

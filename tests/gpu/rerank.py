@@ -34,7 +34,7 @@ from models.local.kernels.packed import PackedEncoder
 from models.local.text import TextEncoder
 from models.local.weights import find
 from models.settings import Compute, RerankerSettings
-from models.types import Floats
+from models.types import Floats, RerankRequest
 from tests.bench import report
 from tests.bench.rerank import texts
 from tests.models.weights import make_encoder
@@ -120,7 +120,7 @@ def matmul_flops(device: str, dtype: torch.dtype) -> float:
 async def scores(model: Path, compute: Compute, query: str, documents: Sequence[str]) -> Floats:
     reranker = LocalCrossEncoder(RerankerSettings(model=str(model), compute=compute))
     await reranker.start()
-    found = (await reranker.rerank(query, documents)).scores
+    found = (await reranker.rerank(RerankRequest(query, documents))).scores
     await reranker.close()
     assert found is not None
     return np.asarray(1 / (1 + np.exp(-found)), np.float32)
@@ -230,7 +230,9 @@ def ours(
         runner.run(reranker.start())
 
         async def callers(count: int) -> None:
-            await asyncio.gather(*(reranker.rerank(query, documents) for _ in range(count)))
+            await asyncio.gather(
+                *(reranker.rerank(RerankRequest(query, documents)) for _ in range(count))
+            )
 
         found = {
             "ours": clock.median_ms(label, lambda: runner.run(callers(1)), rounds),

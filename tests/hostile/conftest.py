@@ -11,12 +11,10 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from retrieval.store.database.migrate import migrate
 from serve import app, composition
 from serve.composition import Stages
 from serve.local import sample
-from serve.opening.database import open_database
-from tests.serve.conftest import Live, dsn, settings_for
+from tests.serve.conftest import Live, dsn, migrated, settings_for
 
 __all__ = ["dsn"]
 
@@ -27,8 +25,7 @@ BANK = "hostile"
 async def hostile(dsn: str) -> AsyncIterator[Live]:
     settings = settings_for(dsn, worker={"worker_enabled": False})
     async with AsyncExitStack() as stack:
-        pool = await open_database(settings, stack)
-        await migrate(pool)
+        await migrated(settings, stack)
         services = await composition.open_services(settings, Stages(), stack)
         api = app.create(settings, services)
         transport = httpx.ASGITransport(api, raise_app_exceptions=True)

@@ -13,12 +13,10 @@ import pytest
 import pytest_asyncio
 
 from retrieval.store import tenants
-from retrieval.store.database.migrate import migrate
 from serve import app, composition
 from serve.composition import Stages
-from serve.opening.database import open_database
 from tests.hostile.test_routes import OPERATIONS, RIGHT
-from tests.serve.conftest import B, settings_for
+from tests.serve.conftest import B, migrated, settings_for
 from tests.serve.test_bad_input import MAKES_BANKS, Operation
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -45,8 +43,7 @@ class Two:
 async def two(dsn: str) -> AsyncIterator[Two]:
     settings = settings_for(dsn, worker={"worker_enabled": False}, limits={"require_api_key": True})
     async with AsyncExitStack() as stack:
-        pool = await open_database(settings, stack)
-        await migrate(pool)
+        pool = await migrated(settings, stack)
         services = await composition.open_services(settings, Stages(), stack)
         transport = httpx.ASGITransport(app.create(settings, services))
         clients = []

@@ -6,8 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -24,6 +23,7 @@ from models.types import (
     Load,
     Overloaded,
     RemoteError,
+    RerankRequest,
     Scores,
     Unavailable,
 )
@@ -31,6 +31,7 @@ from tests.models import virtual_time
 from tests.models.tei_server import TeiServer
 
 DOCUMENTS = ["a", "b", "c"]
+QUESTION = RerankRequest("q", DOCUMENTS)
 
 
 @dataclass
@@ -66,21 +67,13 @@ class Member:
     def load(self) -> Load:
         return Load(queued_tokens=7)
 
-    async def rerank(
-        self,
-        query: str,
-        documents: Sequence[str],
-        *,
-        tenant: str = "",
-        bank: str = "",
-        deadline: float | None = None,
-    ) -> Scores:
+    async def rerank(self, request: RerankRequest) -> Scores:
         self.calls += 1
-        self.deadlines.append(deadline)
+        self.deadlines.append(request.deadline)
         await asyncio.sleep(self.takes_s)
         if self.error:
             raise self.error
-        values = self.scores if self.scores is not None else range(len(documents))
+        values = self.scores if self.scores is not None else range(len(request.documents))
         return Scores(np.array(values, np.float32), "logit", self.name, truncated=1)
 
 
@@ -97,7 +90,7 @@ def test_the_first_member_serves_and_nothing_is_degraded() -> None:
         first, second = Member(), Member("second")
         chain = chain_of(first, second)
         await chain.start()
-        answer = await chain.rerank("q", DOCUMENTS)
+        answer = await chain.rerank(QUESTION)
         assert (answer.member, answer.degraded, answer.truncated) == ("first", False, 1)
         assert second.calls == 0
         assert (first.starts, second.starts) == (1, 1)
@@ -133,7 +126,7 @@ def test_a_member_that_fails_is_replaced_in_time(broken: Member) -> None:
         await chain.start()
         for _ in range(2 * FAILURES_TO_OPEN):
             start = clock()
-            answer = await chain.rerank("q", DOCUMENTS, deadline=start + 2.0)
+            answer = await chain.rerank(replace(QUESTION, deadline=start + 2.0))
             assert (answer.member, answer.degraded) == ("second", True)
             assert clock() - start < 1.5
         opened = chain.open_circuits() == ["first"]
@@ -145,7 +138,7 @@ def test_a_member_that_fails_is_replaced_in_time(broken: Member) -> None:
 @pytest.mark.unit
 def test_some_scores_that_are_no_numbers_are_passed_on() -> None:
     async def main() -> None:
-        answer = await chain_of(Member(scores=[np.nan, 1.0, 2.0])).rerank("q", DOCUMENTS)
+        answer = await chain_of(Member(scores=[np.nan, 1.0, 2.0])).rerank(QUESTION)
         assert answer.scores is not None
         assert np.isnan(answer.scores[0])
         assert not answer.degraded
@@ -157,7 +150,7 @@ def test_some_scores_that_are_no_numbers_are_passed_on() -> None:
 def test_the_fused_order_at_the_end() -> None:
     async def main() -> None:
         chain = chain_of(Member(error=Unavailable("it")), Passthrough("fused"))
-        answer = await chain.rerank("q", DOCUMENTS)
+        answer = await chain.rerank(QUESTION)
         assert (answer.scores, answer.member, answer.degraded) == (None, "fused", True)
         assert chain.reads_text
 
@@ -169,14 +162,14 @@ def test_without_a_usable_member_the_last_error_is_raised() -> None:
     async def main() -> None:
         chain = chain_of(Member(error=Unavailable("one")), Member("second", scores=[1]))
         with pytest.raises(BadOutput, match="1 scores for 3 documents"):
-            await chain.rerank("q", DOCUMENTS)
+            await chain.rerank(QUESTION)
         with pytest.raises(DeadlineExceeded):
-            await chain.rerank("q", DOCUMENTS, deadline=asyncio.get_running_loop().time())
+            await chain.rerank(replace(QUESTION, deadline=asyncio.get_running_loop().time()))
         for _ in range(FAILURES_TO_OPEN - 1):
             with pytest.raises(BadOutput):
-                await chain.rerank("q", DOCUMENTS)
+                await chain.rerank(QUESTION)
         with pytest.raises(Unavailable, match=r"left out for now.*1 scores"):
-            await chain.rerank("q", DOCUMENTS)
+            await chain.rerank(QUESTION)
 
     virtual_time.run(main())
 
@@ -186,7 +179,7 @@ def test_hanging_members_share_the_time_and_leave_some() -> None:
     async def main() -> None:
         clock = asyncio.get_running_loop().time
         chain = chain_of(Member(takes_s=99), Member("second", takes_s=99), Passthrough("fused"))
-        answer = await chain.rerank("q", DOCUMENTS, deadline=1.0)
+        answer = await chain.rerank(replace(QUESTION, deadline=1.0))
         assert answer.member == "fused"
         assert 0.6 < clock() <= 0.97
 
@@ -197,7 +190,7 @@ def test_hanging_members_share_the_time_and_leave_some() -> None:
 def test_a_members_own_time_limit_holds_without_a_deadline() -> None:
     async def main() -> None:
         chain = chain_of(Member(takes_s=99), Passthrough("fused"), timeout_s=3.0)
-        answer = await chain.rerank("q", DOCUMENTS)
+        answer = await chain.rerank(QUESTION)
         assert answer.member == "fused"
         assert asyncio.get_running_loop().time() == 3.0
 
@@ -211,22 +204,22 @@ def test_a_circuit_opens_tries_once_and_closes_by_itself() -> None:
         first = Member(error=Unavailable("it"), takes_s=0.1)
         chain = chain_of(first, Passthrough("fused"))
         for _ in range(FAILURES_TO_OPEN):
-            await chain.rerank("q", DOCUMENTS)
+            await chain.rerank(QUESTION)
         assert first.calls == FAILURES_TO_OPEN
         start = clock()
-        assert (await chain.rerank("q", DOCUMENTS)).degraded
+        assert (await chain.rerank(QUESTION)).degraded
         assert clock() == start
         assert first.calls == FAILURES_TO_OPEN
         await asyncio.sleep(FIRST_PAUSE_S)
         # One trial among many at once, and it fails: the pause doubles.
-        await asyncio.gather(*(chain.rerank("q", DOCUMENTS) for _ in range(5)))
+        await asyncio.gather(*(chain.rerank(QUESTION) for _ in range(5)))
         assert first.calls == FAILURES_TO_OPEN + 1
         await asyncio.sleep(1.5 * FIRST_PAUSE_S)
-        await chain.rerank("q", DOCUMENTS)
+        await chain.rerank(QUESTION)
         assert first.calls == FAILURES_TO_OPEN + 1
         first.error = None
         await asyncio.sleep(FIRST_PAUSE_S)
-        assert not (await chain.rerank("q", DOCUMENTS)).degraded
+        assert not (await chain.rerank(QUESTION)).degraded
         assert not chain.open_circuits()
 
     virtual_time.run(main())
@@ -238,9 +231,9 @@ def test_requests_without_time_do_not_open_a_circuit() -> None:
         clock = asyncio.get_running_loop().time
         chain = chain_of(Member(takes_s=0.5), Passthrough("fused"))
         for _ in range(10):
-            assert (await chain.rerank("q", DOCUMENTS, deadline=clock() + 0.1)).degraded
+            assert (await chain.rerank(replace(QUESTION, deadline=clock() + 0.1))).degraded
         assert not chain.open_circuits()
-        assert not (await chain.rerank("q", DOCUMENTS, deadline=clock() + 5)).degraded
+        assert not (await chain.rerank(replace(QUESTION, deadline=clock() + 5))).degraded
 
     virtual_time.run(main())
 
@@ -256,8 +249,8 @@ def test_callers_in_a_hurry_do_not_take_the_member_from_others(left_s: float) ->
         chain = chain_of(first, Passthrough("fused"), timeout_s=30.0)
         await chain.start()
         for _ in range(40):
-            hasty = [chain.rerank("q", DOCUMENTS, deadline=clock() + left_s) for _ in range(4)]
-            patient = chain.rerank("q", DOCUMENTS, deadline=clock() + 60)
+            hasty = [chain.rerank(replace(QUESTION, deadline=clock() + left_s)) for _ in range(4)]
+            patient = chain.rerank(replace(QUESTION, deadline=clock() + 60))
             *_, answer = await asyncio.gather(*hasty, patient)
             assert answer.member == "first"
             assert not chain.open_circuits()
@@ -273,11 +266,11 @@ def test_callers_that_hang_up_do_not_take_the_member_from_others() -> None:
         chain = chain_of(Member(takes_s=0.5), Passthrough("fused"))
         await chain.start()
         for _ in range(20):
-            call = asyncio.create_task(chain.rerank("q", DOCUMENTS))
+            call = asyncio.create_task(chain.rerank(QUESTION))
             await asyncio.sleep(0.1)
             call.cancel()
         assert not chain.open_circuits()
-        assert not (await chain.rerank("q", DOCUMENTS)).degraded
+        assert not (await chain.rerank(QUESTION)).degraded
 
     virtual_time.run(main())
 
@@ -286,17 +279,17 @@ def test_callers_that_hang_up_do_not_take_the_member_from_others() -> None:
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_content_that_a_server_refuses_is_not_held_against_it(status: int) -> None:
     class Picky(Member):
-        async def rerank(self, query: str, documents: Sequence[str], **kwargs: Any) -> Scores:
-            if len(query) > 100:
+        async def rerank(self, request: RerankRequest) -> Scores:
+            if len(request.query) > 100:
                 raise RemoteError("it", "too long", status=status)
-            return await super().rerank(query, documents, **kwargs)
+            return await super().rerank(request)
 
     async def main() -> None:
         chain = chain_of(Picky(), Passthrough("fused"))
         await chain.start()
         for _ in range(3 * FAILURES_TO_OPEN):
-            assert (await chain.rerank("long " * 50, DOCUMENTS)).degraded
-            assert not (await chain.rerank("q", DOCUMENTS)).degraded
+            assert (await chain.rerank(RerankRequest("long " * 50, DOCUMENTS))).degraded
+            assert not (await chain.rerank(QUESTION)).degraded
 
     virtual_time.run(main())
 
@@ -310,13 +303,13 @@ def test_a_member_that_hangs_is_found_out_although_nobody_waits_for_its_limit() 
         await chain.start()
         while not chain.open_circuits():
             assert clock() < 12
-            await chain.rerank("q", DOCUMENTS, deadline=clock() + 2)
+            await chain.rerank(replace(QUESTION, deadline=clock() + 2))
         asked = clock()
-        assert (await chain.rerank("q", DOCUMENTS, deadline=clock() + 2)).degraded
+        assert (await chain.rerank(replace(QUESTION, deadline=clock() + 2))).degraded
         assert clock() == asked
         first.takes_s = 0.1
         await asyncio.sleep(FIRST_PAUSE_S)
-        assert not (await chain.rerank("q", DOCUMENTS, deadline=clock() + 2)).degraded
+        assert not (await chain.rerank(replace(QUESTION, deadline=clock() + 2))).degraded
         await chain.close()
 
     virtual_time.run(main())
@@ -330,15 +323,15 @@ def test_trials_of_callers_in_a_hurry_do_not_keep_the_circuit_open() -> None:
         chain = chain_of(first, Passthrough("fused"), timeout_s=30.0)
         await chain.start()
         for _ in range(FAILURES_TO_OPEN):
-            await chain.rerank("q", DOCUMENTS)
+            await chain.rerank(QUESTION)
         first.error, first.takes_s = None, 0.5
         await asyncio.sleep(FIRST_PAUSE_S)
         start = clock()
         # Every trial goes to somebody who does not wait for its answer.
         while chain.open_circuits():
             assert clock() < start + 2
-            await chain.rerank("q", DOCUMENTS, deadline=clock() + 0.1)
-        assert not (await chain.rerank("q", DOCUMENTS, deadline=clock() + 5)).degraded
+            await chain.rerank(replace(QUESTION, deadline=clock() + 0.1))
+        assert not (await chain.rerank(replace(QUESTION, deadline=clock() + 5))).degraded
 
     virtual_time.run(main())
 
@@ -352,8 +345,8 @@ def test_a_queue_that_is_full_is_asked_again() -> None:
         first.error = Overloaded("full")
         for _ in range(3 * FAILURES_TO_OPEN):
             deadline = asyncio.get_running_loop().time() + 0.1
-            await chain.rerank("q", DOCUMENTS, deadline=deadline)
-            await chain.rerank("q", DOCUMENTS)
+            await chain.rerank(replace(QUESTION, deadline=deadline))
+            await chain.rerank(QUESTION)
         assert not chain.open_circuits()
 
     virtual_time.run(main())
@@ -365,14 +358,14 @@ def test_a_cancelled_trial_lets_the_next_request_try() -> None:
         first = Member(error=Unavailable("it"))
         chain = chain_of(first, Passthrough("fused"))
         for _ in range(FAILURES_TO_OPEN):
-            await chain.rerank("q", DOCUMENTS)
+            await chain.rerank(QUESTION)
         await asyncio.sleep(FIRST_PAUSE_S)
         first.takes_s, first.error = 5.0, None
-        trial = asyncio.create_task(chain.rerank("q", DOCUMENTS))
+        trial = asyncio.create_task(chain.rerank(QUESTION))
         await asyncio.sleep(1)
         trial.cancel()
         await asyncio.gather(trial, return_exceptions=True)
-        assert not (await chain.rerank("q", DOCUMENTS)).degraded
+        assert not (await chain.rerank(QUESTION)).degraded
 
     virtual_time.run(main())
 
@@ -396,9 +389,9 @@ def test_a_member_that_did_not_start_is_started_on_use(
         with caplog.at_level(logging.WARNING):
             await chain.start()
         assert "the hub cannot be reached" in caplog.text
-        assert (await chain.rerank("q", DOCUMENTS)).degraded
+        assert (await chain.rerank(QUESTION)).degraded
         first.start_error = None
-        answers = await asyncio.gather(*(chain.rerank("q", DOCUMENTS) for _ in range(3)))
+        answers = await asyncio.gather(*(chain.rerank(QUESTION) for _ in range(3)))
         assert not any(answer.degraded for answer in answers)
         assert first.starts == 3
 
@@ -412,10 +405,10 @@ def test_a_slow_start_outlives_the_requests_that_wait_for_it() -> None:
         first = Member(start_s=5.0)
         chain = chain_of(first, Passthrough("fused"))
         while clock() < 5:
-            await chain.rerank("q", DOCUMENTS, deadline=clock() + 1)
+            await chain.rerank(replace(QUESTION, deadline=clock() + 1))
             await asyncio.sleep(0.5)
         await asyncio.sleep(LONGEST_PAUSE_S)
-        assert not (await chain.rerank("q", DOCUMENTS)).degraded
+        assert not (await chain.rerank(QUESTION)).degraded
         assert first.starts == 1
         waiting = chain_of(Member(start_s=99))
         starting = asyncio.create_task(waiting.start())
@@ -468,7 +461,7 @@ async def test_a_real_server_is_killed_hangs_lies_and_recovers() -> None:
 
     async def member(limit_s: float = 0.5) -> str:
         start = time.monotonic()
-        answer = await chain.rerank("red lamp", DOCUMENTS, deadline=start + limit_s)
+        answer = await chain.rerank(RerankRequest("red lamp", DOCUMENTS, deadline=start + limit_s))
         assert time.monotonic() - start < limit_s
         assert answer.degraded == (answer.member == "fused")
         return answer.member

@@ -20,7 +20,15 @@ from models.local.engine import STALLED_S
 from models.local.kernels import int8
 from models.local.kernels.pack import Pack
 from models.settings import Compute, RerankerSettings
-from models.types import DeadlineExceeded, DeviceLost, Floats, Load, Unavailable, WrongModel
+from models.types import (
+    DeadlineExceeded,
+    DeviceLost,
+    Floats,
+    Load,
+    RerankRequest,
+    Unavailable,
+    WrongModel,
+)
 from tests.models.weights import make_encoder, with_config
 
 pytestmark = pytest.mark.integration
@@ -52,7 +60,7 @@ async def reranker(
 
 
 async def scores_of(made: LocalCrossEncoder, docs: list[str], query: str = QUERY) -> Floats:
-    answer = await made.rerank(query, docs)
+    answer = await made.rerank(RerankRequest(query, docs))
     assert answer.scores is not None
     assert answer.scores.dtype == np.float32
     return answer.scores
@@ -72,7 +80,7 @@ async def test_equals_sentence_transformers(cross_encoder: Path) -> None:
     docs = documents(24)
     expected = theirs(cross_encoder, docs)
     async with reranker(cross_encoder) as ours:
-        answer = await ours.rerank(QUERY, docs)
+        answer = await ours.rerank(RerankRequest(QUERY, docs))
     assert answer.scores is not None
     np.testing.assert_allclose(answer.scores, expected, atol=1e-4)
     assert (answer.scale, answer.member, answer.degraded) == ("logit", "local", False)
@@ -151,10 +159,10 @@ async def test_other_families(family: str, tmp_path: Path) -> None:
 
 async def test_truncation_is_counted(small_cross_encoder: Path) -> None:
     async with reranker(small_cross_encoder, max_tokens_per_doc=40) as ours:
-        answer = await ours.rerank(QUERY, ["short", "lamp " * 600, "door " * 600])
+        answer = await ours.rerank(RerankRequest(QUERY, ["short", "lamp " * 600, "door " * 600]))
         assert answer.truncated == 2
         assert ours.load().items == 3
-        assert (await ours.rerank(QUERY, [])).scores is not None
+        assert (await ours.rerank(RerankRequest(QUERY, []))).scores is not None
 
 
 @pytest.mark.parametrize("key", ["sentence_transformers", "sbert_ce_default_activation_function"])
@@ -168,7 +176,7 @@ async def test_a_declared_sigmoid_makes_probabilities(
     docs = documents(5)
     async with reranker(small_cross_encoder) as plain, reranker(folder) as declared:
         logits = await scores_of(plain, docs)
-        answer = await declared.rerank(QUERY, docs)
+        answer = await declared.rerank(RerankRequest(QUERY, docs))
     assert answer.scale == "probability"
     assert answer.scores is not None
     np.testing.assert_allclose(answer.scores, 1 / (1 + np.exp(-logits)), atol=1e-5)
@@ -190,13 +198,13 @@ async def test_models_without_a_one_label_head_are_refused(tmp_path: Path) -> No
 async def test_cancelled_and_late_calls_cost_nothing_more(cross_encoder: Path) -> None:
     async with reranker(cross_encoder) as ours:
         many = documents(300)
-        call = asyncio.create_task(ours.rerank(QUERY, many))
+        call = asyncio.create_task(ours.rerank(RerankRequest(QUERY, many)))
         while not ours.load().running_batches:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         call.cancel()
         with pytest.raises(DeadlineExceeded):
-            await ours.rerank(QUERY, many, deadline=time.monotonic() + 0.05)
-        await ours.rerank(QUERY, many[:1])
+            await ours.rerank(RerankRequest(QUERY, many, deadline=time.monotonic() + 0.05))
+        await ours.rerank(RerankRequest(QUERY, many[:1]))
         assert ours.load().items < 150
 
 
@@ -219,11 +227,11 @@ async def test_health_fails_when_the_device_is_lost_or_hangs(
         assert ours._engine._loaded is not None
         ours._engine._loaded = dataclasses.replace(ours._engine._loaded, forward=broken)
         with pytest.raises(Unavailable, match="out of memory"):
-            await ours.rerank(QUERY, ["x"])
+            await ours.rerank(RerankRequest(QUERY, ["x"]))
         await ours.check_health()
         fault = torch.AcceleratorError("CUDA error: unspecified launch failure", 719)
         with pytest.raises(DeviceLost):
-            await ours.rerank(QUERY, ["x"])
+            await ours.rerank(RerankRequest(QUERY, ["x"]))
         with pytest.raises(DeviceLost, match="launch failure"):
             await ours.check_health()
 
@@ -235,7 +243,7 @@ async def test_observations_cover_every_stage(small_cross_encoder: Path) -> None
         lambda name, value: seen.setdefault(name, []).append(value),
     )
     await made.start()
-    await made.rerank(QUERY, documents(70))
+    await made.rerank(RerankRequest(QUERY, documents(70)))
     await made.close()
     assert len(seen["batch_items"]) == 3
     assert sum(seen["batch_items"]) == 70
@@ -247,7 +255,7 @@ async def test_observations_cover_every_stage(small_cross_encoder: Path) -> None
 async def test_before_the_start_it_says_so() -> None:
     made = LocalCrossEncoder(RerankerSettings(model="x"))
     with pytest.raises(Unavailable, match="not started"):
-        await made.rerank(QUERY, ["x"])
+        await made.rerank(RerankRequest(QUERY, ["x"]))
 
 
 async def test_it_says_in_which_precision_it_runs(small_cross_encoder: Path) -> None:

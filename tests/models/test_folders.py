@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from models.local.crossencoder import LocalCrossEncoder
 from models.local.encoder import LocalEncoder
 from models.settings import Compute, EmbedderSettings, RerankerSettings
-from models.types import Floats, WrongModel
+from models.types import Floats, RerankRequest, WrongModel
 from tests.models.families import arrange, make
 
 pytestmark = pytest.mark.integration
@@ -530,7 +530,7 @@ async def scored(folder: Path) -> Floats:
     ours = LocalCrossEncoder(RerankerSettings(model=str(folder), compute=EXACT))
     await ours.start()
     try:
-        answer = await ours.rerank(QUERY, DOCUMENTS)
+        answer = await ours.rerank(RerankRequest(QUERY, DOCUMENTS))
     finally:
         await ours.close()
     assert answer.scores is not None

@@ -20,7 +20,7 @@ from models.settings import (
     RerankerSettings,
     SettingsError,
 )
-from models.types import BadOutput, Floats, Overloaded, RemoteError, Unavailable
+from models.types import BadOutput, Floats, Overloaded, RemoteError, RerankRequest, Unavailable
 from tests.models.embed_server import KEY, EmbedServer, vector
 
 pytestmark = pytest.mark.unit
@@ -67,7 +67,7 @@ async def test_rerank_request_and_answer(
     )
     client = HostedReranker(settings, transport)
     await client.start()
-    answer = await client.rerank("q", DOCUMENTS, bank="b1")
+    answer = await client.rerank(RerankRequest("q", DOCUMENTS, bank="b1"))
     await client.close()
     assert answer.scores is not None
     np.testing.assert_allclose(answer.scores, np.arange(7) / 10, rtol=1e-6)
@@ -96,7 +96,7 @@ async def test_incomplete_answers_are_errors(body: Any) -> None:
     client = HostedReranker(RerankerSettings(provider="jina"), transport)
     await client.start()
     with pytest.raises(BadOutput):
-        await client.rerank("q", ["one"])
+        await client.rerank(RerankRequest("q", ["one"]))
     await client.close()
 
 
@@ -105,7 +105,7 @@ async def test_a_null_score_is_not_a_number() -> None:
     transport, _ = over(lambda _: httpx.Response(200, json={"results": results}))
     client = HostedReranker(RerankerSettings(provider="jina"), transport)
     await client.start()
-    answer = await client.rerank("q", ["one", "two"])
+    answer = await client.rerank(RerankRequest("q", ["one", "two"]))
     await client.close()
     assert answer.scores is not None
     np.testing.assert_array_equal(answer.scores, [0.5, np.nan])
@@ -115,11 +115,11 @@ async def test_no_json_is_an_error_and_unsent_headers_stay_unsent() -> None:
     transport, seen = over(lambda _: httpx.Response(200, text="<html>"))
     client = HostedReranker(RerankerSettings(provider="jina"), transport)
     with pytest.raises(Unavailable, match="not started"):
-        await client.rerank("q", ["one"])
+        await client.rerank(RerankRequest("q", ["one"]))
     await client.start()
     await client.check_health()
     with pytest.raises(BadOutput, match="not JSON"):
-        await client.rerank("q", ["one"], bank="b1")
+        await client.rerank(RerankRequest("q", ["one"], bank="b1"))
     await client.close()
     with pytest.raises(Unavailable):
         await client.check_health()
@@ -133,7 +133,7 @@ async def test_retries_end_before_the_deadline() -> None:
     await client.start()
     start = time.monotonic()
     with pytest.raises(Overloaded, match="loading"):
-        await client.rerank("q", ["one"], deadline=start + 0.3)
+        await client.rerank(RerankRequest("q", ["one"], deadline=start + 0.3))
     assert time.monotonic() - start < 0.3
     assert 1 < len(seen) < 5
     await client.close()
@@ -284,7 +284,7 @@ async def test_texts_are_bounded_before_they_are_sent() -> None:
     transport, seen = over(ranked)
     reranker = HostedReranker(RerankerSettings(provider="cohere", max_tokens_per_doc=10), transport)
     await reranker.start()
-    await reranker.rerank("q" * 1_000_000, ["1" * 1_000_000] * 3)
+    await reranker.rerank(RerankRequest("q" * 1_000_000, ["1" * 1_000_000] * 3))
     await reranker.close()
     assert len(seen[0].content) < 5000
 

@@ -19,6 +19,7 @@ from models.types import (
     DeadlineExceeded,
     Overloaded,
     RemoteError,
+    RerankRequest,
     Unavailable,
     WrongModel,
 )
@@ -58,7 +59,7 @@ def expected(query: str = QUERY) -> np.ndarray[Any, np.dtype[np.float32]]:
 async def test_splits_to_the_servers_limit_and_restores_the_order(version: Version) -> None:
     with TeiServer(version=version, max_client_batch_size=32) as server:
         async with reranker(server) as client:
-            answer = await client.rerank(QUERY, DOCUMENTS)
+            answer = await client.rerank(RerankRequest(QUERY, DOCUMENTS))
         assert answer.scores is not None
         np.testing.assert_allclose(answer.scores, expected(), rtol=1e-6)
         assert (answer.member, answer.scale) == ("tei", "unknown")
@@ -68,7 +69,7 @@ async def test_splits_to_the_servers_limit_and_restores_the_order(version: Versi
 async def test_raw_scores_are_logits() -> None:
     with TeiServer() as server:
         async with reranker(server, raw_scores=True) as client:
-            answer = await client.rerank(QUERY, DOCUMENTS[:5])
+            answer = await client.rerank(RerankRequest(QUERY, DOCUMENTS[:5]))
         assert answer.scores is not None
         assert answer.scale == "logit"
         np.testing.assert_allclose(answer.scores, [logit(QUERY, d) for d in DOCUMENTS[:5]])
@@ -78,7 +79,9 @@ async def test_never_more_texts_in_flight_than_permits() -> None:
     with TeiServer(max_client_batch_size=16, max_concurrent_requests=40) as server:
         server.delay_s = 0.01
         async with reranker(server) as client:
-            answers = await asyncio.gather(*(client.rerank(QUERY, DOCUMENTS) for _ in range(5)))
+            answers = await asyncio.gather(
+                *(client.rerank(RerankRequest(QUERY, DOCUMENTS)) for _ in range(5))
+            )
         assert all(a.scores is not None and len(a.scores) == 100 for a in answers)
         assert server.refused == 0
         assert server.most_texts <= 40
@@ -88,7 +91,7 @@ async def test_small_payloads_for_a_small_payload_limit() -> None:
     with TeiServer(max_client_batch_size=512) as server:
         async with reranker(server, batch_size=512) as client:
             long = ["word " * 5000 + str(i) for i in range(120)]
-            answer = await client.rerank("word", long)
+            answer = await client.rerank(RerankRequest("word", long))
         assert answer.scores is not None
         assert len(answer.scores) == 120
         assert 1 < len(server.requests) < 10
@@ -97,7 +100,9 @@ async def test_small_payloads_for_a_small_payload_limit() -> None:
 async def test_a_long_text_never_fails_a_batch() -> None:
     with TeiServer(version="1.8", auto_truncate=False) as server:
         async with reranker(server) as client:
-            answer = await client.rerank(QUERY, ["lamp " * 2000, "lone \ud800 surrogate"])
+            answer = await client.rerank(
+                RerankRequest(QUERY, ["lamp " * 2000, "lone \ud800 surrogate"])
+            )
         assert answer.scores is not None
         assert np.isfinite(answer.scores).all()
 
@@ -108,7 +113,7 @@ async def test_retries_what_may_pass(status: int) -> None:
     with TeiServer() as server:
         async with reranker(server) as client:
             server.scripted.extend([Reply(status, body), Reply(status, body)])
-            answer = await client.rerank(QUERY, DOCUMENTS[:3])
+            answer = await client.rerank(RerankRequest(QUERY, DOCUMENTS[:3]))
         assert answer.scores is not None
         assert len(server.requests) == 3
 
@@ -118,12 +123,12 @@ async def test_waits_for_retry_after_and_gives_up_before_the_deadline() -> None:
         async with reranker(server) as client:
             server.scripted.append(Reply(429, {"error": "later"}, {"Retry-After": "0.4"}))
             start = time.monotonic()
-            await client.rerank(QUERY, DOCUMENTS[:3])
+            await client.rerank(RerankRequest(QUERY, DOCUMENTS[:3]))
             assert time.monotonic() - start >= 0.4
             server.scripted.append(Reply(429, {"error": "much later"}, {"Retry-After": "60"}))
             start = time.monotonic()
             with pytest.raises(Overloaded, match="much later") as caught:
-                await client.rerank(QUERY, DOCUMENTS[:3], deadline=start + 2)
+                await client.rerank(RerankRequest(QUERY, DOCUMENTS[:3], deadline=start + 2))
             assert time.monotonic() - start < 1
             assert caught.value.retry_after_s == 60
 
@@ -145,7 +150,7 @@ async def test_other_statuses_are_final_and_keep_the_message(
         async with reranker(server) as client:
             server.scripted.append(Reply(status, body))
             with pytest.raises(RemoteError, match=words) as caught:
-                await client.rerank(QUERY, ["one"])
+                await client.rerank(RerankRequest(QUERY, ["one"]))
         assert caught.value.status == status
         assert len(server.requests) == 1
 
@@ -155,7 +160,7 @@ async def test_a_failing_text_is_isolated() -> None:
         server.bad_text = "poison"
         documents = [*DOCUMENTS[:20], "poison", *DOCUMENTS[20:40]]
         async with reranker(server) as client:
-            answer = await client.rerank(QUERY, documents)
+            answer = await client.rerank(RerankRequest(QUERY, documents))
         assert answer.scores is not None
         assert np.flatnonzero(np.isnan(answer.scores)).tolist() == [20]
         others = np.delete(answer.scores, 20)
@@ -167,7 +172,7 @@ async def test_a_failing_server_is_not_bisected_to_the_end() -> None:
         server.bad_text = "note"
         async with reranker(server) as client:
             with pytest.raises(RemoteError, match="the batch failed"):
-                await client.rerank(QUERY, [f"note {i}" for i in range(128)])
+                await client.rerank(RerankRequest(QUERY, [f"note {i}" for i in range(128)]))
         assert len(server.requests) < 30
 
 
@@ -176,7 +181,7 @@ async def test_too_few_scores_is_an_error() -> None:
         server.short = True
         async with reranker(server) as client:
             with pytest.raises(BadOutput):
-                await client.rerank(QUERY, DOCUMENTS[:5])
+                await client.rerank(RerankRequest(QUERY, DOCUMENTS[:5]))
 
 
 async def test_a_hanging_server_ends_at_the_deadline() -> None:
@@ -185,29 +190,29 @@ async def test_a_hanging_server_ends_at_the_deadline() -> None:
             server.hanging.set()
             start = time.monotonic()
             with pytest.raises(DeadlineExceeded):
-                await client.rerank(QUERY, DOCUMENTS[:5], deadline=start + 0.2)
+                await client.rerank(RerankRequest(QUERY, DOCUMENTS[:5], deadline=start + 0.2))
             assert time.monotonic() - start < 1
 
 
 async def test_a_killed_server_is_unavailable_and_comes_back() -> None:
     server = TeiServer().start()
     async with reranker(server) as client:
-        await client.rerank(QUERY, DOCUMENTS[:5])
+        await client.rerank(RerankRequest(QUERY, DOCUMENTS[:5]))
         server.stop()
         with pytest.raises(Unavailable):
-            await client.rerank(QUERY, DOCUMENTS[:5])
+            await client.rerank(RerankRequest(QUERY, DOCUMENTS[:5]))
         with pytest.raises(Unavailable):
             await client.check_health()
         with server:
             await client.check_health()
-            answer = await client.rerank(QUERY, DOCUMENTS[:5])
+            answer = await client.rerank(RerankRequest(QUERY, DOCUMENTS[:5]))
             assert answer.scores is not None
 
 
 async def test_api_key_and_bank_are_sent() -> None:
     with TeiServer(api_key="secret") as server:
         async with reranker(server, api_key="secret", send_bank_as_header=True) as client:
-            await client.rerank(QUERY, DOCUMENTS[:2], bank="b1")
+            await client.rerank(RerankRequest(QUERY, DOCUMENTS[:2], bank="b1"))
         assert server.headers[-1]["X-Hindsight-Bank-Id"] == "b1"
         with pytest.raises(RemoteError, match="401"):
             async with reranker(server):
@@ -284,7 +289,9 @@ async def test_the_permits_are_those_of_all_processes_together() -> None:
                 await client.start()
                 stack.push_async_callback(client.close)
                 clients.append(client)
-            answers = await asyncio.gather(*(c.rerank(QUERY, DOCUMENTS) for c in clients))
+            answers = await asyncio.gather(
+                *(c.rerank(RerankRequest(QUERY, DOCUMENTS)) for c in clients)
+            )
         for answer in answers:
             assert answer.scores is not None
             np.testing.assert_allclose(answer.scores, expected(), rtol=1e-6)
@@ -316,10 +323,10 @@ async def test_a_server_with_other_limits_is_asked_anew(monkeypatch: pytest.Monk
     monkeypatch.setattr(tei, "RERANKER_AGE_S", 0.0)
     with TeiServer(max_client_batch_size=32) as server:
         async with reranker(server) as client:
-            await client.rerank(QUERY, DOCUMENTS)
+            await client.rerank(RerankRequest(QUERY, DOCUMENTS))
             server.max_client_batch_size = server.max_concurrent_requests = 8
             server.largest_batch = 0
-            answer = await client.rerank(QUERY, DOCUMENTS)
+            answer = await client.rerank(RerankRequest(QUERY, DOCUMENTS))
         assert answer.scores is not None
         assert (server.refused, server.largest_batch) == (0, 8)
 

@@ -18,7 +18,7 @@ import pytest
 from models.catalog import build_reranker
 from models.chain import FailoverChain
 from models.settings import RerankerSettings
-from models.types import ModelError, Scores
+from models.types import ModelError, RerankRequest, Scores
 from tests.models.tei_server import TeiServer
 from tests.models.test_tei import DOCUMENTS, QUERY, expected
 
@@ -55,13 +55,17 @@ async def chain(server: TeiServer, limit_s: float = 5.0) -> AsyncIterator[Failov
         await built.close()
 
 
+async def _rerank(one: FailoverChain) -> Scores:
+    return await one.rerank(RerankRequest(QUERY, DOCUMENTS, deadline=time.monotonic() + 20))
+
+
 async def _recalls(chains: list[FailoverChain], stop: asyncio.Event, seen: Answers) -> None:
     """Callers that ask until they are told to stop, two for each chain."""
 
     async def ask(one: FailoverChain) -> None:
         while not stop.is_set():
             try:
-                seen.add(await one.rerank(QUERY, DOCUMENTS, deadline=time.monotonic() + 20))
+                seen.add(await _rerank(one))
             except ModelError as error:
                 seen.wrong.append(repr(error))
             await asyncio.sleep(0.01)
@@ -71,7 +75,7 @@ async def _recalls(chains: list[FailoverChain], stop: asyncio.Event, seen: Answe
 
 async def _until_right(one: FailoverChain) -> None:
     stop_at = time.monotonic() + WELL_WITHIN_S
-    while (await one.rerank(QUERY, DOCUMENTS, deadline=time.monotonic() + 20)).degraded:
+    while (await _rerank(one)).degraded:
         assert time.monotonic() < stop_at, "TEI is well and is not asked"
         await asyncio.sleep(0.1)
 

@@ -21,12 +21,12 @@ with warnings.catch_warnings():  # these modules warn while they are imported
 
 from retrieval.store.database.embedded import EmbeddedPostgres
 from retrieval.store.database.migrate import migrate
-from retrieval.store.database.pool import read
+from retrieval.store.database.pool import Pool, open_pool, read
 from serve import app, composition
 from serve.composition import Stages
 from serve.http.services import Services
 from serve.local import sample
-from serve.opening.database import open_database
+from serve.opening.database import pool_settings
 from serve.settings import Settings, parse
 
 __all__ = ["ray"]
@@ -49,6 +49,14 @@ def settings_for(dsn: str, **sections: dict[str, Any]) -> Settings:
         "limits": {"refusals_per_s": 0, **sections.get("limits", {})},
     }
     return parse(tree, {})
+
+
+async def migrated(settings: Settings, stack: AsyncExitStack) -> Pool:
+    """The database of the settings, at the newest schema; closed with the stack."""
+    pool = await open_pool(pool_settings(settings))
+    stack.push_async_callback(pool.finish)
+    await migrate(pool)
+    return pool
 
 
 class Live:
@@ -74,8 +82,7 @@ class Live:
 async def live(dsn: str) -> AsyncIterator[Live]:
     settings = settings_for(dsn)
     async with AsyncExitStack() as stack:
-        pool = await open_database(settings, stack)
-        await migrate(pool)
+        await migrated(settings, stack)
         services = await composition.open_services(settings, Stages(), stack)
         api = app.create(settings, services)
         transport = httpx.ASGITransport(api, raise_app_exceptions=True)

@@ -11,6 +11,7 @@ from models.passthrough import Passthrough
 from retrieval.recall.engine import RecallEngine
 from retrieval.reflect.engine import ReflectEngine
 from retrieval.reflect.stored import Database
+from serve.opening.translation import OpenedReranker
 from tests.retrieval.llm.scripted import Scripted
 from tests.serve.conftest import Live
 
@@ -58,7 +59,9 @@ def scripted(
     llm = Scripted(*answers)
     assert services.explainer is not None
     retriever = services.explainer.retriever
-    recalls = RecallEngine(services.pool, retriever, Passthrough(), services.settings.recall)
+    recalls = RecallEngine(
+        services.pool, retriever, OpenedReranker(Passthrough()), services.settings.recall
+    )
     engine = ReflectEngine(
         Database(services.pool),
         llm,

@@ -9,11 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from retrieval.store.database.migrate import migrate
 from serve import app, composition
 from serve.composition import Stages
-from serve.opening.database import open_database
-from tests.serve.conftest import B, Live, settings_for
+from tests.serve.conftest import B, Live, migrated, settings_for
 from tests.serve.test_files import ended, send
 
 pytestmark = pytest.mark.integration
@@ -47,8 +45,7 @@ async def test_taken_shown_and_served(dsn: str) -> None:
         worker={"worker_poll_interval_ms": 20},
     )
     async with AsyncExitStack() as stack:
-        pool = await open_database(settings, stack)
-        await migrate(pool)
+        pool = await migrated(settings, stack)
         services = await composition.open_services(settings, Stages(), stack)
         api = app.create(settings, services)
         transport = httpx.ASGITransport(api)
@@ -118,7 +115,8 @@ async def test_taken_shown_and_served(dsn: str) -> None:
         (kept,) = (await http.get(f"{B}/att/documents/note")).json()["attachments"]
         assert (kept["kind"], kept["filename"]) == ("file", "note.txt")
         assert (await http.get(kept["url"])).content == b"Gerda mends the nets."
-        assert await pool.fetchval("select count(*) from operation_files") == 0
+        waiting = "select count(*) from operation_files join banks using (bank) where bank_id = $1"
+        assert await pool.fetchval(waiting, "att") == 0
         assert (await http.delete(f"{B}/att/documents/note")).status_code == 200
         assert (await http.get(kept["url"])).status_code == 404
         for document in ("d", "e"):

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from retrieval.errors import Unavailable
+from retrieval.protocols import RerankRequest
 from serve import app, composition
 from serve.composition import Stages
 from serve.local import sample
@@ -49,7 +50,7 @@ class Slow:
     async def embed_passages(self, texts: Sequence[str], **_: Any) -> Any:
         await self._wait()
 
-    async def rerank(self, query: str, documents: Sequence[str], **_: Any) -> Any:
+    async def rerank(self, request: RerankRequest) -> Any:
         await self._wait()
 
 

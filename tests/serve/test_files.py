@@ -14,12 +14,10 @@ import httpx
 import pytest
 
 from retrieval.ingest.files import detection
-from retrieval.store.database.migrate import migrate
 from serve import app, composition
 from serve.composition import Stages
-from serve.opening.database import open_database
 from tests.retrieval.ingest.files_made import docx, pdf
-from tests.serve.conftest import B, Live, settings_for
+from tests.serve.conftest import B, Live, migrated, settings_for
 
 pytestmark = pytest.mark.integration
 
@@ -28,8 +26,7 @@ pytestmark = pytest.mark.integration
 async def application(dsn: str, **files: Any) -> AsyncIterator[Live]:
     settings = settings_for(dsn, files=files, worker={"worker_poll_interval_ms": 20})
     async with AsyncExitStack() as stack:
-        pool = await open_database(settings, stack)
-        await migrate(pool)
+        await migrated(settings, stack)
         services = await composition.open_services(settings, Stages(), stack)
         api = app.create(settings, services)
         http = await stack.enter_async_context(

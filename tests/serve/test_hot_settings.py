@@ -73,37 +73,37 @@ async def full(controller: AdmissionController, most: int) -> None:
 
 async def test_a_door_follows(pool: Pool, followed: HotSettings, dsn: str) -> None:
     settings = settings_for(dsn, limits={"read_max_concurrent": 3, "read_queue_max": 0})
-    door = admission.read_admission(settings, pool, hot=followed)
-    await full(door, 3)
+    controller = admission.read_admission(settings, pool, hot=followed)
+    await full(controller, 3)
     await hot_settings.put(pool, "read_max_concurrent", 5)
     await changed(followed, "read_max_concurrent", 5)
-    await full(door, 5)
+    await full(controller, 5)
     await hot_settings.remove(pool, "read_max_concurrent")
     await changed(followed, "read_max_concurrent", None)
-    await full(door, 3)
+    await full(controller, 3)
 
 
 async def test_who_stands_in_line_goes_in_when_there_is_more_room() -> None:
-    door = AdmissionController(1, 4)
-    async with door.enter("a"):
-        waiting = asyncio.ensure_future(door.enter("b").__aenter__())
+    controller = AdmissionController(1, 4)
+    async with controller.enter("a"):
+        waiting = asyncio.ensure_future(controller.enter("b").__aenter__())
         await asyncio.sleep(0)
         assert not waiting.done()
-        door.resize(2, 4)
+        controller.resize(2, 4)
         await waiting
-        assert door.running == 2
+        assert controller.running == 2
 
 
 async def test_common_limits_of_tenants_follow(pool: Pool, followed: HotSettings, dsn: str) -> None:
     await tenants.create_key(pool, "t", "test")
-    door = admission.recall_admission(settings_for(dsn), pool, hot=followed)
-    async with door.enter("t"), door.enter("t"):
+    controller = admission.recall_admission(settings_for(dsn), pool, hot=followed)
+    async with controller.enter("t"), controller.enter("t"):
         pass
     await hot_settings.put(pool, "tenant_max_concurrent", 1)
     await changed(followed, "tenant_max_concurrent", 1)
-    async with door.enter("t"):
+    async with controller.enter("t"):
         with pytest.raises(RateLimited):
-            async with door.enter("t"):
+            async with controller.enter("t"):
                 pass
 
 

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from serve import metrics
 from tests.serve.conftest import B, Live
 
 pytestmark = pytest.mark.integration
@@ -415,6 +416,7 @@ async def test_the_service(live: Live) -> None:
     scrape = (await live.http.get("/metrics")).text
     assert 'fourfold_requests_total{operation="recall",outcome="ok"}' in scrape
     assert "fourfold_recall_stage_seconds_bucket" in scrape
+    assert metrics.registry.get_sample_value("fourfold_db_acquire_seconds_count")
 
 
 async def test_a_body_that_is_too_large(live: Live) -> None:

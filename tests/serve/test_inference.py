@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
+from models.breaker import FAILURES_TO_OPEN
 from models.catalog import build_embedder, build_reranker
 from models.settings import EMBEDDER_PROVIDERS, RERANKER_PROVIDERS
+from retrieval.protocols import RerankRequest
+from serve import metrics
 from serve.cli import doctor
-from serve.opening.inference import embedder_settings, reranker_settings
+from serve.opening.inference import embedder_settings, open_reranker, reranker_settings
 from serve.settings import Settings, SettingsError, parse
+from tests.cases.stubs import refusing_url
 from tests.models.embed_server import KEY, EmbedServer
 from tests.models.families import arrange, make
 
@@ -71,6 +77,25 @@ def test_what_is_set_arrives() -> None:
     assert (own.url, own.batch_size) == ("http://127.0.0.1:9/v2", 96)
     own = embedder_settings(parse({}, {"FOURFOLD_EMBEDDINGS_LOCAL_REVISION": "abc"}))
     assert (own.model, own.revision) == ("packaged", "abc")
+
+
+async def test_who_is_left_out_is_counted() -> None:
+    async def left_out(count: int) -> None:
+        name, labels = "fourfold_reranker_left_out", {"member": "tei"}
+        async with asyncio.timeout(20):
+            while metrics.registry.get_sample_value(name, labels) != count:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+    environment = {
+        "HINDSIGHT_API_RERANKER_PROVIDER": "tei",
+        "HINDSIGHT_API_RERANKER_TEI_URL": refusing_url(),
+    }
+    async with AsyncExitStack() as stack:
+        reranker = await open_reranker(parse({}, environment), stack)
+        await left_out(0)
+        for _ in range(FAILURES_TO_OPEN):
+            assert (await reranker.rerank(RerankRequest("q", ["a"]))).degraded
+        await left_out(1)
 
 
 def told(settings: Settings, what: str) -> list[tuple[str, str]]:

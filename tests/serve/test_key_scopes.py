@@ -15,14 +15,12 @@ from fastapi.routing import APIRoute
 
 from retrieval.errors import RateLimited
 from retrieval.store import limits, tenants
-from retrieval.store.database.migrate import migrate
 from retrieval.store.database.pool import Pool
 from serve import app, composition
 from serve.admission.wrong_keys import WrongKeys
 from serve.composition import Stages
 from serve.http import routes, routing, scopes
-from serve.opening.database import open_database
-from tests.serve.conftest import B, settings_for
+from tests.serve.conftest import B, migrated, settings_for
 
 LIVE = pytest.mark.asyncio(loop_scope="session")
 
@@ -53,8 +51,7 @@ async def keyed(dsn: str) -> AsyncIterator[Keyed]:
     own = {"require_api_key": True, "wrong_keys_per_s": 0.5}
     settings = settings_for(dsn, worker={"worker_enabled": False}, limits=own)
     async with AsyncExitStack() as stack:
-        pool = await open_database(settings, stack)
-        await migrate(pool)
+        await migrated(settings, stack)
         services = await composition.open_services(settings, Stages(), stack)
         yield Keyed(app.create(settings, services), services.pool, services)
 

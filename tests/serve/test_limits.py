@@ -106,11 +106,11 @@ async def test_a_tenant_does_not_see_anothers_bank(live: Live) -> None:
 
 
 async def test_a_full_line_is_503_and_a_tenants_limit_429(live: Live) -> None:
-    recaller = Held()
-    async with served(live, recaller, AdmissionController(1, 1)) as http:
+    recaller, controller = Held(), AdmissionController(1, 1)
+    async with served(live, recaller, controller) as http:
         waiting = [asyncio.create_task(ask(http)) for _ in range(2)]
-        await recaller.arrived.wait()
-        await asyncio.sleep(0.05)
+        while not (controller.running and controller.waiting):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
         refused = await ask(http)
         assert refused.status_code == 503
         assert int(refused.headers["retry-after"]) >= 1

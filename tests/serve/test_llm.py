@@ -12,15 +12,13 @@ import httpx
 import pytest
 
 from retrieval.store import limits, llm_calls
-from retrieval.store.database.migrate import migrate
 from retrieval.store.tenants import DEFAULT_TENANT
 from serve import app, composition
 from serve.composition import Stages
-from serve.opening.database import open_database
 from serve.settings import SettingsError, parse
 from serve.settings.llm import LLMSection
 from tests.models.llm_server import Asked, LLMServer, Reply
-from tests.serve.conftest import B, Live, settings_for
+from tests.serve.conftest import B, Live, migrated, settings_for
 
 pytestmark = pytest.mark.integration
 
@@ -47,8 +45,7 @@ async def application(
         given["database"] = {"database_url": dsn, "db_pool_min_size": 1, "database_schema": schema}
     settings = settings_for(dsn, llm=llm, **given)
     async with AsyncExitStack() as stack:
-        pool = await open_database(settings, stack)
-        await migrate(pool)
+        await migrated(settings, stack)
         services = await composition.open_services(settings, Stages(), stack)
         api = app.create(settings, services)
         http = await stack.enter_async_context(

@@ -81,11 +81,11 @@ async def test_roles_are_counted_apart(pool: Pool) -> None:
         assert keeper.part(9) == 9
 
 
-async def test_a_large_company_counts_itself_less_often(
+async def test_a_large_membership_counts_itself_less_often(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As often as not to read more than COMPANY rows in BEAT_S each."""
-    monkeypatch.setattr(membership, "COMPANY", 2)
+    """As often as not to read more than COUNTED_AT_ONCE rows in BEAT_S each."""
+    monkeypatch.setattr(membership, "COUNTED_AT_ONCE", 2)
     async with AsyncExitStack() as stack:
         members = [Membership(pool, beat_s=0.05, fresh_s=1.0) for _ in range(8)]
         for member in members:

@@ -12,11 +12,9 @@ import pytest
 import pytest_asyncio
 
 from retrieval.store import tenants
-from retrieval.store.database.migrate import migrate
 from serve import app, composition
 from serve.composition import Stages
-from serve.opening.database import open_database
-from tests.serve.conftest import B, Live, settings_for
+from tests.serve.conftest import B, Live, migrated, settings_for
 from tests.serve.test_mental_models import ask, ended, get, rules
 from tests.serve.test_refresh import bench, block, edit, moves
 from tests.support.dying import Dying
@@ -74,8 +72,7 @@ async def neighbours(dsn: str) -> AsyncIterator[list[Live]]:
         consolidation={"enable_auto_consolidation": False},
     )
     async with AsyncExitStack() as stack:
-        pool = await open_database(settings, stack)
-        await migrate(pool)
+        pool = await migrated(settings, stack)
         services = await composition.open_services(settings, Stages(), stack)
         api = app.create(settings, services)
         found = []

@@ -115,7 +115,7 @@ async def test_a_stage_waits_for_its_database_and_for_its_schema(
 
     monkeypatch.setattr(migrate, "check", looking)
     async with AsyncExitStack() as stack:
-        opening = asyncio.create_task(database.open_stage_database(schema.settings, stack))
+        opening = asyncio.create_task(database.open_database(schema.settings, stack))
         await asyncio.wait_for(looked.wait(), 30)
         assert refused == 0
         assert not opening.done(), "it is there, and not migrated"
@@ -130,4 +130,4 @@ async def test_a_stage_gives_up_in_the_end(schema: Schema, monkeypatch: pytest.M
     monkeypatch.setattr(database, "START_LOOK_S", 0.05)
     async with AsyncExitStack() as stack:
         with pytest.raises(SchemaTooOld):
-            await database.open_stage_database(schema.settings, stack)
+            await database.open_database(schema.settings, stack)

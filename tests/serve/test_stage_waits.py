@@ -9,6 +9,7 @@ import pytest
 
 from models.passthrough import Passthrough
 from retrieval.errors import DeadlineExceeded, Unavailable
+from retrieval.protocols import RerankRequest
 from serve.cluster import remote
 from serve.cluster.remote import RemoteEmbedder, RemoteReranker
 from serve.cluster.remote_writer import RemoteWriter
@@ -38,7 +39,7 @@ async def test_a_stage_whose_replicas_are_not_known_yet_is_waited_for_a_little()
     reranker = RemoteReranker(handle(stages.reranker(Passthrough(), replicas=None)), 0.1)
     begin = time.monotonic()
     with pytest.raises(DeadlineExceeded):
-        await reranker.rerank("q", ["a"])
+        await reranker.rerank(RerankRequest("q", ["a"]))
     assert time.monotonic() - begin < 5
 
 

@@ -10,6 +10,7 @@ import pytest
 import models.types as raised
 from models.passthrough import Passthrough
 from retrieval import errors
+from retrieval.protocols import RerankRequest
 from serve.http.errors import refusal
 from serve.opening.translation import OpenedEmbedder, OpenedReranker, translated
 
@@ -74,7 +75,7 @@ async def test_every_call_translates() -> None:
         embedder.embed_queries(["a"]),
         embedder.embed_passages(["a"]),
         embedder.check_health(),
-        reranker.rerank("a", ["b"]),
+        reranker.rerank(RerankRequest("a", ["b"])),
         reranker.check_health(),
     ):
         with pytest.raises(errors.Unavailable, match="no score is a number"):
@@ -85,7 +86,7 @@ async def test_every_call_translates() -> None:
 
 async def test_what_succeeds_passes() -> None:
     reranker = OpenedReranker(Passthrough("rrf"))
-    assert (await reranker.rerank("a", [])).member == "rrf"
+    assert (await reranker.rerank(RerankRequest("a", []))).member == "rrf"
     assert not reranker.reads_text
 
 

@@ -1,4 +1,4 @@
-"""One process's door in virtual time: tenants at their usual rate, and one that floods."""
+"""One process's controller in virtual time: tenants at their usual rate, and one that floods."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def run(flood: float, seconds: float = 60.0, processes: int = 1) -> Admitted:
 
 
 async def _run(loop: VirtualLoop, flood: float, seconds: float, processes: int) -> Admitted:
-    door = AdmissionController(PLACES, 256, clock=loop.time, share=lambda: LimitShare(0, processes))
+    controller = AdmissionController(
+        PLACES, 256, clock=loop.time, share=lambda: LimitShare(0, processes)
+    )
     rng = np.random.default_rng(4)
     rate = 0.5 * PLACES / SERVICE_S / TENANTS
     took: list[float] = []
@@ -58,7 +60,7 @@ async def _run(loop: VirtualLoop, flood: float, seconds: float, processes: int) 
         nonlocal refused
         begin = loop.time()
         try:
-            async with door.enter(tenant, begin + 5.0):
+            async with controller.enter(tenant, begin + 5.0):
                 await asyncio.sleep(SERVICE_S)
         except (Overloaded, RateLimited):
             refused += tenant != "flood"

@@ -29,6 +29,7 @@ from retrieval.store import tenants
 from retrieval.store.database.embedded import EmbeddedPostgres
 from retrieval.store.database.migrate import migrate
 from retrieval.store.database.pool import Pool, PoolSettings, open_pool
+from serve.opening.translation import OpenedReranker
 
 Memory: TypeAlias = Mapping[str, Any]
 """One item of the import route."""
@@ -70,7 +71,7 @@ class System:
         """An engine over this system; a reranker's name makes a passthrough of that name."""
         settings = settings or RecallSettings()
         if isinstance(reranker, str):
-            reranker = Passthrough(reranker)
+            reranker = OpenedReranker(Passthrough(reranker))
         return RecallEngine(self.pool, retriever or self.retriever(settings), reranker, settings)
 
     async def import_bank(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from models.types import Scores
+from retrieval.protocols import RerankRequest
 
 
 def words(text: str) -> set[str]:
@@ -28,18 +29,10 @@ class Scripted:
     reads_text: bool = True
     read: list[str] = field(default_factory=list)
 
-    async def rerank(
-        self,
-        query: str,
-        documents: Sequence[str],
-        *,
-        tenant: str = "",
-        bank: str = "",
-        deadline: float | None = None,
-    ) -> Scores:
-        self.read = list(documents)
-        given = documents[: len(documents) - self.short]
-        scores = np.array([self.score(query, document) for document in given], np.float32)
+    async def rerank(self, request: RerankRequest) -> Scores:
+        self.read = list(request.documents)
+        given = self.read[: len(self.read) - self.short]
+        scores = np.array([self.score(request.query, document) for document in given], np.float32)
         return Scores(scores, self.scale, "scripted")
 
 
@@ -54,14 +47,6 @@ class Hanging:
 
     reads_text = True
 
-    async def rerank(
-        self,
-        query: str,
-        documents: Sequence[str],
-        *,
-        tenant: str = "",
-        bank: str = "",
-        deadline: float | None = None,
-    ) -> Scores:
+    async def rerank(self, request: RerankRequest) -> Scores:
         await asyncio.Event().wait()
         raise AssertionError("an event that nobody sets was set")

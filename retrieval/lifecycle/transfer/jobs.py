@@ -115,7 +115,7 @@ def _some(include: Include) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ImportRequest:
     """An import as it was asked for. target: the bank to make; None: the archive's."""
 
     mode: Mode = "restore"
@@ -124,7 +124,7 @@ class Asked:
     include: Include = field(default_factory=Include)
 
 
-async def check_import(pool: Pool, tenant: str, bank_id: str, asked: Asked) -> None:
+async def check_import(pool: Pool, tenant: str, bank_id: str, asked: ImportRequest) -> None:
     """What can be said before the archive is here."""
     banks.check_id(bank_id)
     if asked.target is not None:
@@ -152,7 +152,7 @@ async def submit_import(
     tenant: str,
     bank_id: str,
     archive: IO[bytes],
-    asked: Asked,
+    asked: ImportRequest,
     *,
     name: str = "",
     settings: TransferSettings | None = None,
@@ -210,7 +210,7 @@ async def submit_import(
     return {"operation_id": str(operation), "status": "pending"}
 
 
-def _readable(unpacker: Unpacker, asked: Asked) -> None:
+def _readable(unpacker: Unpacker, asked: ImportRequest) -> None:
     """BadArchive for members that an import would need and that are not there."""
     manifest = unpacker.manifest
     if manifest is None:

@@ -19,7 +19,7 @@ import orjson
 from retrieval.errors import InvalidInput, ModelChanged
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.write.enrich import Vectors
-from retrieval.lifecycle.transfer import storing
+from retrieval.lifecycle.transfer import storing, watchers
 from retrieval.lifecycle.transfer.archive import (
     BANK,
     BLOBS,
@@ -73,10 +73,14 @@ _STORES: Mapping[str, Store] = {
     "mental-models": storing.store_mental_models,
     "knowledge": storing.store_knowledge,
     "directives": storing.store_directives,
-    "webhooks": storing.store_webhooks,
+    "webhooks": lambda connection, target, lines: watchers.store_webhooks(
+        connection, target.bank, lines, target.vault
+    ),
     "history/operations": storing.store_operations,
     "history/llm-requests": storing.store_llm_requests,
-    "history/audit": storing.store_audit,
+    "history/audit": lambda connection, target, lines: watchers.store_audit_entries(
+        connection, target.tenant, target.bank_id, lines
+    ),
 }
 
 

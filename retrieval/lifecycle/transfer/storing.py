@@ -24,7 +24,7 @@ from retrieval.ingest.facts import Fact, Mention, Prepared
 from retrieval.ingest.write import numbering, rows
 from retrieval.ingest.write.enrich import Vectors, embedded
 from retrieval.keyword.analyser import Document
-from retrieval.lifecycle.transfer import shapes, watchers
+from retrieval.lifecycle.transfer import shapes
 from retrieval.lifecycle.transfer.archive import BadArchive, Part
 from retrieval.lifecycle.transfer.lines import Line
 from retrieval.lifecycle.transfer.unpacking import Unpacker
@@ -466,14 +466,6 @@ async def store_llm_requests(connection: Connection, target: Target, lines: Sequ
     await insert(
         connection, "llm_requests", [{**line, **own, "id": str(uuid4())} for line in lines]
     )
-
-
-async def store_webhooks(connection: Connection, target: Target, lines: Sequence[Line]) -> None:
-    await watchers.store_webhooks(connection, target.bank, lines, target.vault)
-
-
-async def store_audit(connection: Connection, target: Target, lines: Sequence[Line]) -> None:
-    await watchers.store_audit_entries(connection, target.tenant, target.bank_id, lines)
 
 
 async def store_edges(

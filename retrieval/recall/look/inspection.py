@@ -74,7 +74,7 @@ class Inspection:
     arms: tuple[ArmReport, ...]
     terms: tuple[tuple[str, float, int], ...]
     entities: tuple[tuple[str, str], ...]
-    cues: tuple[str, ...]
+    intent: tuple[str, ...]
     placed: tuple[Placed, ...]
     listed_ids: Mapping[int, bytes]
 
@@ -98,7 +98,7 @@ def inspect(plan: Plan, seen: Searched, watch: Watch, words: Mapping[int, str]) 
         arms=reports,
         terms=_terms(plan, seen, words),
         entities=_entities(seen),
-        cues=_cues(plan.question.text),
+        intent=_intent(plan.question.text),
         placed=placed(plan, seen, watch.ids),
         listed_ids={o: bank.columns.id[o].tobytes() for o in listed.tolist()},
     )
@@ -168,7 +168,7 @@ def _entities(seen: Searched) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _cues(text: str) -> tuple[str, ...]:
+def _intent(text: str) -> tuple[str, ...]:
     read = {
         "why": intent.asks_why,
         "now": intent.asks_about_now,

@@ -13,7 +13,7 @@ from retrieval.errors import InvalidInput, NotFound
 from retrieval.lifecycle.transfer import jobs
 from retrieval.lifecycle.transfer.archive import Include
 from retrieval.lifecycle.transfer.exporting import Wanted
-from retrieval.lifecycle.transfer.jobs import Asked
+from retrieval.lifecycle.transfer.jobs import ImportRequest
 from retrieval.store import stored_files as files
 from retrieval.store.edge import one_of
 from serve.http.downloads import Download, answer, named
@@ -114,7 +114,7 @@ async def import_bank(
     include = Include(include_data, include_bank_config, include_history)
     if mode == "merge" and include != Include():
         raise InvalidInput("a merge takes documents alone: leave the include flags out", "mode")
-    asked = Asked(
+    asked = ImportRequest(
         _mode(mode), target_bank_id, _rule(document_conflict, "document_conflict"), include
     )
     return await _taken(services, tenant, bank_id, asked, request)
@@ -131,7 +131,7 @@ def _rule(value: str, field: str) -> jobs.Rule:
 
 
 async def _taken(
-    services: Services, tenant: str, bank_id: str, asked: Asked, request: Request
+    services: Services, tenant: str, bank_id: str, asked: ImportRequest, request: Request
 ) -> Response:
     """What can be said before the archive comes is said then: it may be large."""
     settings = services.settings.transfer
@@ -203,7 +203,7 @@ async def import_documents(
 ) -> Response:
     """Puts the documents of an archive beside what the bank holds, which is made if missing."""
     _may_import(services)
-    asked = Asked("merge", None, _rule(on_conflict, "on_conflict"))
+    asked = ImportRequest("merge", None, _rule(on_conflict, "on_conflict"))
     return await _taken(services, tenant, bank_id, asked, request)
 
 

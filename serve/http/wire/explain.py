@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from retrieval.recall.explaining import Asked
+from retrieval.recall.explaining import ExplainRequest
 from retrieval.store.edge import as_uuid
 from serve.http.wire.recall import RecallBody
 
@@ -25,7 +25,7 @@ class ExplainBody(RecallBody):
     """Most entries of an arm's list."""
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> ExplainRequest:
         """What to explain. InvalidInput for an id that is none."""
         ids: list[UUID] = list(dict.fromkeys(as_uuid(id, "why") for id in self.why))
-        return Asked(self.settings, ids, self.check, self.lists)
+        return ExplainRequest(self.settings, ids, self.check, self.lists)

@@ -14,6 +14,7 @@ from models.types import Scores
 from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
 from retrieval.keyword.analysers import analyser_for
+from retrieval.protocols import RerankRequest
 from retrieval.recall.engine import RecallEngine
 from retrieval.recall.retriever import LocalRetriever
 from retrieval.settings import RecallSettings, RetainSettings
@@ -35,10 +36,10 @@ class Alike:
     def __init__(self, scores: bool) -> None:
         self._scores = scores
 
-    async def rerank(self, query: str, documents: Any, **more: Any) -> Scores:
+    async def rerank(self, request: RerankRequest) -> Scores:
         import numpy as np
 
-        found = np.full(len(documents), 0.8, np.float32) if self._scores else None
+        found = np.full(len(request.documents), 0.8, np.float32) if self._scores else None
         if found is not None and len(found):
             found[0] += 0.01
         return Scores(found, "probability", "test", False, 0)

@@ -120,7 +120,9 @@ async def test_killing_the_database_under_a_worker(pool: Pool, doomed: EmbeddedP
     ]
     background = worker.Worker(ingest, poll_s=0.05, lease_s=2.0)
     await background.start()
-    await asyncio.sleep(0.15)
+    begun = "select count(*) from operations where operation_id = any($1) and status <> 'pending'"
+    while not await pool.fetchval(begun, ids):  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
     await _kill(doomed)
     begin = time.monotonic()
     try:

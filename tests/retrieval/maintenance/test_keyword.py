@@ -29,6 +29,7 @@ from retrieval.store import banks
 from retrieval.store.database.pool import Pool
 from retrieval.store.segments import table as segments
 from retrieval.types import Filters, MinScores, RecallQuery, TagsMatch, TemporalMode
+from serve.opening.translation import OpenedReranker
 from tests.retrieval.store.servers import HashEmbedder, database, deps
 
 pytestmark = pytest.mark.integration
@@ -64,7 +65,7 @@ class System:
             pool, self.residency, HashEmbedder(), settings, threads,
             lambda head: analyses(RetainSettings().with_overrides(head.config)), backend,
         )  # fmt: skip
-        self.engine = RecallEngine(pool, retriever, Passthrough("fused"), OFF)
+        self.engine = RecallEngine(pool, retriever, OpenedReranker(Passthrough("fused")), OFF)
 
     async def recall(self, text: str, **changes: Any) -> RecallResult:
         query = RecallQuery("default", "b", text, NOW, trace=True)

@@ -27,6 +27,7 @@ from retrieval.store.database.pool import Pool
 from retrieval.store.rebuilds import REEMBED
 from retrieval.store.segments import table as segments
 from retrieval.types import Floats, RecallQuery
+from serve.opening.translation import OpenedReranker
 from tests.retrieval.store.servers import HashEmbedder, Replica, deps
 
 pytestmark = pytest.mark.integration
@@ -232,7 +233,7 @@ async def test_recalls_meanwhile(pool: Pool, bank: str, residency: Residency) ->
             pool, residency, embedder, RecallSettings(), threads,
             lambda head: analyser_for(RetainSettings().with_overrides(head.config)),
         )  # fmt: skip
-        return RecallEngine(pool, retriever, Passthrough("fused"), RecallSettings())
+        return RecallEngine(pool, retriever, OpenedReranker(Passthrough("fused")), RecallSettings())
 
     async def recall(embedder: HashEmbedder) -> tuple[list[str], tuple[str, ...]]:
         query = RecallQuery("default", bank, "red boat number7", datetime(2024, 6, 1, tzinfo=UTC))

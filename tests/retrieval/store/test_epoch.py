@@ -26,6 +26,7 @@ from retrieval.store import banks, epoch
 from retrieval.store.database.migrate import migrate
 from retrieval.store.database.pool import Pool, PoolSettings, open_pool
 from retrieval.types import RecallQuery
+from serve.opening.translation import OpenedReranker
 from tests.retrieval.store.servers import HashEmbedder, deps, server
 
 pytestmark = pytest.mark.integration
@@ -105,7 +106,7 @@ async def _texts(pool: Pool, residency: Residency) -> list[str]:
             threads,
             lambda head: analyser_for(RetainSettings().with_overrides(head.config)),
         )
-        engine = RecallEngine(pool, retriever, Passthrough(), RecallSettings())
+        engine = RecallEngine(pool, retriever, OpenedReranker(Passthrough()), RecallSettings())
         now = datetime.now(UTC)
         query = RecallQuery(tenant="t", bank_id="b", text=f"{LOST} {NEW} {KEPT}", now=now)
         return sorted(one["text"] for one in (await engine.recall(query)).body["results"])

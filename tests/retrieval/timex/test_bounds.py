@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.recall import intent as cues
+from retrieval.recall import intent
 from retrieval.timex import (
     asks_for_length,
     event_reference,
@@ -33,9 +33,9 @@ READERS: dict[str, Callable[[str], object]] = {
     "event_reference": event_reference,
     "asks_for_length": asks_for_length,
     "is_quick": is_quick,
-    "asks_why": cues.asks_why,
-    "asks_about_now": cues.asks_about_now,
-    "asks_what_happened": cues.asks_what_happened,
+    "asks_why": intent.asks_why,
+    "asks_about_now": intent.asks_about_now,
+    "asks_what_happened": intent.asks_what_happened,
 }
 NASTY = [
     "\n", " ", " \t\n", "7", "-", "1-", "1/", "12.", "2024-", "2024/05/", "2025-W", "(", "'s ",
@@ -98,7 +98,7 @@ def test_a_text_is_read_up_to_the_cap() -> None:
     assert read(inside) == ("2023-05-04", "2023-05-04")
     assert read(outside) is None
     assert event_reference("x " * EVENT_CHARACTERS + "before the merger") is None
-    assert not cues.asks_why("x " * cues.MAX_CHARACTERS + "why?")
+    assert not intent.asks_why("x " * intent.MAX_CHARACTERS + "why?")
 
 
 def test_an_event_is_read_for_a_few_hundred_characters() -> None:

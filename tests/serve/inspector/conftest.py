@@ -18,6 +18,7 @@ from models.passthrough import Passthrough
 from retrieval.recall.engine import RecallEngine
 from retrieval.recall.explaining import Explainer
 from serve import app
+from serve.opening.translation import OpenedReranker
 from tests.serve.conftest import Live
 from tests.serve.mcp_server import Address, serving
 
@@ -43,7 +44,9 @@ async def fused(live: Live) -> AsyncIterator[Live]:
     services = live.services
     assert services.explainer is not None
     retriever = services.explainer.retriever
-    engine = RecallEngine(services.pool, retriever, Passthrough("fused"), services.settings.recall)
+    engine = RecallEngine(
+        services.pool, retriever, OpenedReranker(Passthrough("fused")), services.settings.recall
+    )
     own = replace(services, recaller=engine, explainer=Explainer(services.pool, retriever, engine))
     api = app.create(services.settings, own)
     async with AsyncExitStack() as stack:

@@ -8,7 +8,7 @@ import base64
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
@@ -21,13 +21,14 @@ import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from models.passthrough import Passthrough
-from models.types import Scores
+from models.types import RerankRequest, Scores
 from retrieval.recall.engine import RecallEngine
 from retrieval.recall.explaining import Explainer
 from retrieval.store import limits, tenants
 from serve import app
 from serve.inspector.assets import assets
 from serve.local import sample
+from serve.opening.translation import OpenedReranker
 from serve.settings import Settings
 from tests.serve.conftest import B, Live
 from tests.serve.inspector.conftest import Tab, settled, tab_of
@@ -161,9 +162,9 @@ class ByLength(Passthrough):
     reads_text = True
     SECONDS = 0.05
 
-    async def rerank(self, query: str, documents: Sequence[str], **_: Any) -> Scores:
+    async def rerank(self, request: RerankRequest) -> Scores:
         await asyncio.sleep(self.SECONDS)
-        lengths = np.array([len(one) for one in documents], np.float32)
+        lengths = np.array([len(one) for one in request.documents], np.float32)
         return Scores(lengths / max(1.0, float(lengths.max())), "probability", "by-length")
 
 
@@ -173,7 +174,9 @@ async def reranked(fused: Live) -> AsyncIterator[Live]:
     services = fused.services
     assert services.explainer is not None
     retriever, settings = services.explainer.retriever, services.settings
-    engine = RecallEngine(services.pool, retriever, ByLength("by-length"), settings.recall)
+    engine = RecallEngine(
+        services.pool, retriever, OpenedReranker(ByLength("by-length")), settings.recall
+    )
     explainer = Explainer(services.pool, retriever, engine)
     own = replace(services, recaller=engine, explainer=explainer)
     api = app.create(settings, own)

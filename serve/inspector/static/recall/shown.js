@@ -54,7 +54,7 @@ export function Shown({ bank, request, explained, at, choose, exclude, usual, of
         : html`<pre tabindex="0" aria-label="JSON of the explanation">${JSON.stringify(explained, null, 1).slice(0, 300_000)}</pre>`}</div></section>`;
 }
 
-const Reading = ({ reading }) => html`<h3>What was read</h3><dl class="pairs"><dt>Words</dt><dd>${reading.terms.map((t) => `${flatTerm(t.term)} (${plain(t.documents)})`).join(", ") || "none"}</dd><dt>Entities</dt><dd>${reading.entities.map((e) => e.name).join(", ") || "none that the bank knows"}</dd><dt>Cues</dt><dd>${reading.cues.map((c) => ({ why: "asks why: causes lead further", now: "asks about now: what is over counts down", happened: "asks what happened: the time decides" })[c]).join("; ") || "none"}</dd></dl>`;
+const Reading = ({ reading }) => html`<h3>What was read</h3><dl class="pairs"><dt>Words</dt><dd>${reading.terms.map((t) => `${flatTerm(t.term)} (${plain(t.documents)})`).join(", ") || "none"}</dd><dt>Entities</dt><dd>${reading.entities.map((e) => e.name).join(", ") || "none that the bank knows"}</dd><dt>Intent</dt><dd>${reading.cues.map((c) => ({ why: "asks why: causes lead further", now: "asks about now: what is over counts down", happened: "asks what happened: the time decides" })[c]).join("; ") || "none"}</dd></dl>`;
 const flatTerm = (term) => term.slice(0, 40);
 
 function Nothing({ model }) {

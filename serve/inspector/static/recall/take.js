@@ -51,7 +51,7 @@ export function testCase(model, request, ticked) {
   if (ticked.arm_hit && served.length) ARMS.forEach(({ name }, a) => (model.armRanks.get(served[0])?.[a] ? of.push({ kind: "arm_hit", arm: CASE_ARMS[name], memory: 0 }) : null));
   if (ticked.window) of.push(time.window ? { kind: "window", start: time.window.start?.slice(0, 10) ?? null, end: time.window.end?.slice(0, 10) ?? null } : { kind: "window_null" });
   const memories = chosen.map((m) => { const x = model.memories[m]; return { text: x.text, type: x.type, ...(x.context ? { context: x.context } : {}), ...(x.start ? { occurred_start: x.start } : {}), ...(x.end ? { occurred_end: x.end } : {}), ...(x.mentioned ? { mentioned_at: x.mentioned } : {}), ...(x.document_id ? { document_id: x.document_id } : {}), ...(x.tags.length ? { tags: x.tags } : {}) }; });
-  return [{ id: "from-the-inspector", kind: "recall", memories, query, params: { query_timestamp: time.anchor, ...params }, expect: { kind: "all_of", of }, why: "As the recall inspector showed it.", needs: [] }];
+  return [{ id: "from-the-inspector", kind: "recall", memories, query, params: { query_timestamp: time.reference_time, ...params }, expect: { kind: "all_of", of }, why: "As the recall inspector showed it.", needs: [] }];
 }
 
 export function saved(bank, request, explained, texts) {

@@ -16,7 +16,7 @@ import pytest
 from retrieval.errors import Unavailable
 from retrieval.lifecycle.transfer import jobs
 from retrieval.lifecycle.transfer.archive import Include
-from retrieval.lifecycle.transfer.jobs import Asked
+from retrieval.lifecycle.transfer.jobs import ImportRequest
 from retrieval.store import banks, operation_views
 from retrieval.store.database.pool import Pool
 from tests.retrieval.lifecycle.transfer import world
@@ -53,7 +53,11 @@ async def test_killed_at_several_moments(pool: Pool, tmp_path: Path) -> None:
         await world.exported(context, source, archive)
         with archive.open("rb") as file:
             made: Any = await jobs.submit_import(
-                pool, "default", target, file, Asked(target=target, include=Include(history=True))
+                pool,
+                "default",
+                target,
+                file,
+                ImportRequest(target=target, include=Include(history=True)),
             )
         for moment in (*KILLS, None):
             process = await asyncio.create_subprocess_exec(

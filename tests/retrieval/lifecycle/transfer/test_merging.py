@@ -20,7 +20,7 @@ from retrieval.ingest.retain import retain
 from retrieval.lifecycle.transfer import jobs
 from retrieval.lifecycle.transfer.archive import BANK, BLOBS, MANIFEST, Include, Manifest
 from retrieval.lifecycle.transfer.exporting import Wanted
-from retrieval.lifecycle.transfer.jobs import Asked
+from retrieval.lifecycle.transfer.jobs import ImportRequest
 from retrieval.lifecycle.transfer.packing import Packer
 from retrieval.lifecycle.transfer.unpacking import Unpacker
 from retrieval.store import banks
@@ -54,7 +54,7 @@ async def test_documents_beside_others(pool: Pool, tmp_path: Path) -> None:
         )
         before = await world.contents(pool, source)
 
-        skip = await world.imported(context, target, archive, Asked("merge"))
+        skip = await world.imported(context, target, archive, ImportRequest("merge"))
         assert skip["status"] == "completed", skip
         counted = skip["result_metadata"]
         assert counted["skipped_document_ids"] == ["notes/1"]
@@ -87,19 +87,21 @@ async def test_documents_beside_others(pool: Pool, tmp_path: Path) -> None:
         assert {(one["from_id"], one["to_id"]) for one in held["links"]} == wanted
 
         # The same again changes nothing; what is to be replaced is.
-        again = await world.imported(context, target, archive, Asked("merge"))
+        again = await world.imported(context, target, archive, ImportRequest("merge"))
         assert again["result_metadata"]["documents_imported"] == 0
         assert said((await world.contents(pool, target))["memory_units"]) == said(
             held["memory_units"]
         )
         replaced = await world.imported(
-            context, target, archive, Asked("merge", conflict="replace")
+            context, target, archive, ImportRequest("merge", conflict="replace")
         )
         assert replaced["status"] == "completed", replaced["error_message"]
         now = said((await world.contents(pool, target))["memory_units"])
         assert now == said(before["memory_units"])
 
-        anew = await world.imported(context, target, archive, Asked("merge", conflict="new-id"))
+        anew = await world.imported(
+            context, target, archive, ImportRequest("merge", conflict="new-id")
+        )
         assert anew["status"] == "completed", anew
         counted = anew["result_metadata"]
         assert counted["remapped_document_ids"]["notes/1"] == "notes/1-2"
@@ -121,14 +123,14 @@ async def test_single_documents(pool: Pool, tmp_path: Path) -> None:
         )
         await world.exported(context, source, archive, wanted)
         target = f"t{uuid4().hex}"
-        done = await world.imported(context, target, archive, Asked("merge"))
+        done = await world.imported(context, target, archive, ImportRequest("merge"))
         assert done["status"] == "completed", done
         held = await world.contents(pool, target)
         assert {d["document_id"] for d in held["documents"]} == {"notes/1", "letters/ünï 1"}
         assert not any(m["consolidated_at"] for m in held["memory_units"])
         # As a bank of its own, too.
         fresh = f"f{uuid4().hex}"
-        done = await world.imported(context, target, archive, Asked(target=fresh))
+        done = await world.imported(context, target, archive, ImportRequest(target=fresh))
         assert done["status"] == "completed", done
         assert said((await world.contents(pool, fresh))["memory_units"]) == said(
             held["memory_units"]
@@ -153,7 +155,7 @@ async def test_the_peers_archive_out_and_in(pool: Pool, tmp_path: Path) -> None:
             first = orjson.loads(opened.read("documents/000000.json"))
         assert len(observations) == manifest["observation_count"] > 2
         assert {"id", "chunks", "facts"} <= first.keys()
-        done = await world.imported(context, source, archive, Asked(target=target))
+        done = await world.imported(context, source, archive, ImportRequest(target=target))
         assert done["status"] == "completed", done
         before, held = await world.contents(pool, source), await world.contents(pool, target)
         live = [m for m in before["memory_units"] if m["invalidated_at"] is None]
@@ -217,7 +219,11 @@ async def test_the_peers_own_archives(pool: Pool) -> None:
     ]
     async with world.context(pool) as context:
         made = await jobs.submit_import(
-            pool, "default", bank, peer(*documents, observations=observations), Asked("merge")
+            pool,
+            "default",
+            bank,
+            peer(*documents, observations=observations),
+            ImportRequest("merge"),
         )
         done = await world.finished(context, bank, made)
         assert done["status"] == "completed", done
@@ -239,14 +245,16 @@ async def test_the_peers_own_archives(pool: Pool) -> None:
             ({"id": "d", "facts": [{"text": "x", "fact_type": "world", "mentioned_at": "?"}]},
              "ISO 8601"),
         ):  # fmt: skip
-            made = await jobs.submit_import(pool, "default", bank, peer(wrong), Asked("merge"))
+            made = await jobs.submit_import(
+                pool, "default", bank, peer(wrong), ImportRequest("merge")
+            )
             done = await world.finished(context, bank, made)
             assert done["status"] == "failed"
             assert "documents/000000.json" in done["error_message"]
             del reason
         with pytest.raises(InvalidInput, match="manifest says 3"):
             await jobs.submit_import(
-                pool, "default", bank, peer(*documents, document_count=3), Asked("merge")
+                pool, "default", bank, peer(*documents, document_count=3), ImportRequest("merge")
             )
 
 
@@ -316,7 +324,7 @@ async def test_rows_that_cannot_be(pool: Pool, tmp_path: Path) -> None:
         for name, change in HOSTILE.items():
             target = f"h{uuid4().hex}"
             data = io.BytesIO(await forged(pool, archive, change))
-            asked = Asked(target=target, include=Include(history=True))
+            asked = ImportRequest(target=target, include=Include(history=True))
             made = await jobs.submit_import(pool, "default", source, data, asked)
             done = await world.finished(context, source, made)
             assert done["status"] == "failed", name
@@ -326,7 +334,7 @@ async def test_rows_that_cannot_be(pool: Pool, tmp_path: Path) -> None:
         assert await world.contents(pool, source) == before
         data = io.BytesIO(await forged(pool, archive, lambda part, rows: rows))
         made = await jobs.submit_import(
-            pool, "default", source, data, Asked(target=f"h{uuid4().hex}")
+            pool, "default", source, data, ImportRequest(target=f"h{uuid4().hex}")
         )
         done = await world.finished(context, source, made)
         assert done["status"] == "completed", done["error_message"]
@@ -341,7 +349,7 @@ async def test_what_is_said_before_anything_is_queued(pool: Pool, tmp_path: Path
         content = await asyncio.to_thread(archive.read_bytes)
 
         async def ask(bank: str, **asked: Any) -> Any:
-            given = Asked(**asked)
+            given = ImportRequest(**asked)
             return await jobs.submit_import(pool, "default", bank, io.BytesIO(content), given)
 
         with pytest.raises(InvalidInput, match="there is a bank"):

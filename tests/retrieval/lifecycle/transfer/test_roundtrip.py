@@ -15,7 +15,7 @@ from retrieval.ingest.importing import import_memories
 from retrieval.lifecycle.transfer import jobs, restoring
 from retrieval.lifecycle.transfer.archive import Include
 from retrieval.lifecycle.transfer.exporting import Outlet, Wanted, export
-from retrieval.lifecycle.transfer.jobs import Asked
+from retrieval.lifecycle.transfer.jobs import ImportRequest
 from retrieval.lifecycle.transfer.unpacking import Unpacker
 from retrieval.settings.transfer import TransferSettings
 from retrieval.store import banks, building, operation_views, operations, planner
@@ -54,7 +54,9 @@ async def test_out_and_in_again(pool: Pool, tmp_path: Path, vectors: bool) -> No
         archive = tmp_path / "bank.zip"
         include = Include(history=True)
         await world.exported(context, source, archive, Wanted(include, vectors=vectors))
-        done = await world.imported(context, source, archive, Asked(target=target, include=include))
+        done = await world.imported(
+            context, source, archive, ImportRequest(target=target, include=include)
+        )
         assert done["status"] == "completed", done
         await same(context, source, target, before, asked)
 
@@ -90,7 +92,7 @@ async def test_a_bank_without_its_memories_and_the_other_way_round(
         await world.exported(context, source, archive)
         for include in (Include(True, False, False), Include(False, True, False)):
             target = f"t{uuid4().hex}"
-            asked = Asked(target=target, include=include)
+            asked = ImportRequest(target=target, include=include)
             done = await world.imported(context, source, archive, asked)
             assert done["status"] == "completed", done
             held = await world.contents(pool, target)
@@ -109,7 +111,7 @@ async def test_another_model_makes_vectors_of_its_own(pool: Pool, tmp_path: Path
         archive = tmp_path / "bank.zip"
         await world.exported(context, source, archive)
         other = world.hashed(context, "another")
-        done = await world.imported(other, source, archive, Asked(target=target))
+        done = await world.imported(other, source, archive, ImportRequest(target=target))
         assert done["status"] == "completed", done
         assert (await banks.head(pool, "default", target)).vector_set == "another:64"
 
@@ -137,7 +139,7 @@ async def test_an_export_is_of_one_moment(pool: Pool, tmp_path: Path) -> None:
 
         await export(pool, "default", source, Wanted(vectors=True), begin)
         assert len(stages) > 5
-        await world.imported(context, source, archive, Asked(target=target))
+        await world.imported(context, source, archive, ImportRequest(target=target))
         after = await world.contents(pool, target)
         for table in before:
             assert after[table] == before[table], table
@@ -160,7 +162,7 @@ async def test_who_dies_in_the_middle_is_gone_on_from(
         before = await world.contents(pool, source)
         archive = tmp_path / "bank.zip"
         await world.exported(context, source, archive)
-        asked = Asked(target=target, include=Include(history=True))
+        asked = ImportRequest(target=target, include=Include(history=True))
         with archive.open("rb") as file:
             made = await jobs.submit_import(pool, "default", source, file, asked)
         with pytest.raises(Unavailable, match="still being imported"):
@@ -188,7 +190,9 @@ async def test_who_dies_in_the_middle_is_gone_on_from(
         monkeypatch.setattr(building, "reached", reached)
         with pytest.raises(Unavailable):
             await banks.head(pool, "default", target)
-        await asyncio.sleep(0.1)  # its lease is over
+        ended = "select leased_until < now() from operations where operation_id = $1"
+        while not await pool.fetchval(ended, claimed.operation_id):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
         done = await world.finished(context, source, made)
         assert done["status"] == "completed", done
         found = await world.contents(pool, target)
@@ -203,7 +207,9 @@ async def test_what_is_cancelled_or_fails_leaves_nothing(pool: Pool, tmp_path: P
         archive = tmp_path / "bank.zip"
         await world.exported(context, source, archive)
         with archive.open("rb") as file:
-            made = await jobs.submit_import(pool, "default", source, file, Asked(target=target))
+            made = await jobs.submit_import(
+                pool, "default", source, file, ImportRequest(target=target)
+            )
         id = made["operation_id"]
         await operation_views.cancel(pool, "default", source, id)
         with pytest.raises(NotFound):
@@ -224,7 +230,7 @@ async def test_what_is_cancelled_or_fails_leaves_nothing(pool: Pool, tmp_path: P
         broken = tmp_path / "broken.zip"
         await asyncio.to_thread(broken.write_bytes, bytes(data))
         own = f"o{uuid4().hex}"
-        done = await world.imported(context, own, broken, Asked(target=own))
+        done = await world.imported(context, own, broken, ImportRequest(target=own))
         assert done["status"] == "failed"
         assert "memories-00000.ndjson" in done["error_message"]
         with pytest.raises(NotFound):
@@ -241,7 +247,7 @@ async def test_what_is_cancelled_or_fails_leaves_nothing(pool: Pool, tmp_path: P
         assert (await operation_views.get(pool, "default", own, done["operation_id"]))[
             "status"
         ] == "failed"
-        done = await world.imported(context, own, archive, Asked(target=own))
+        done = await world.imported(context, own, archive, ImportRequest(target=own))
         assert done["status"] == "completed"
 
 
@@ -282,7 +288,7 @@ async def test_the_planner_knows_a_bank_before_it_is_opened(
         await world.fill(context, source, 80)
         archive = tmp_path / "bank.zip"
         await world.exported(context, source, archive)
-        done = await world.imported(context, target, archive, Asked(target=target))
+        done = await world.imported(context, target, archive, ImportRequest(target=target))
         assert done["status"] == "completed", done
     number = await pool.fetchval("select bank from banks where bank_id = $1", target)
     known = await pool.fetch(

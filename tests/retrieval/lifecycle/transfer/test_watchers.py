@@ -14,7 +14,7 @@ from retrieval.errors import InvalidInput
 from retrieval.lifecycle.transfer import jobs, watchers
 from retrieval.lifecycle.transfer.archive import BadArchive, Include
 from retrieval.lifecycle.transfer.exporting import Wanted
-from retrieval.lifecycle.transfer.jobs import Asked
+from retrieval.lifecycle.transfer.jobs import ImportRequest
 from retrieval.lifecycle.webhooks.guard import Guard
 from retrieval.lifecycle.webhooks.registry import MOST, Webhooks
 from retrieval.lifecycle.webhooks.vault import Vault
@@ -93,7 +93,7 @@ async def test_out_and_in_again(pool: Pool, tmp_path: Path) -> None:
             whole = b"".join(members.read(name) for name in members.namelist())
         for secret in (b"s3cret", b"h1dden", b"p4ram"):
             assert secret not in whole
-        asked = Asked(target=target, include=Include(history=True))
+        asked = ImportRequest(target=target, include=Include(history=True))
         done = await world.imported(context, target, archive, asked)
         assert done["status"] == "completed", done
         counts = done["result_metadata"]

@@ -29,7 +29,7 @@ from retrieval.ingest.write.transaction import write as change_bank
 from retrieval.lifecycle.transfer import jobs
 from retrieval.lifecycle.transfer.archive import Include
 from retrieval.lifecycle.transfer.exporting import Wanted
-from retrieval.lifecycle.transfer.jobs import Asked
+from retrieval.lifecycle.transfer.jobs import ImportRequest
 from retrieval.recall.engine import RecallEngine
 from retrieval.recall.retriever import LocalRetriever
 from retrieval.settings import RecallSettings
@@ -38,6 +38,7 @@ from retrieval.store import banks, operation_views, operations
 from retrieval.store import stored_files as files
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.types import RecallQuery
+from serve.opening.translation import OpenedReranker
 from tests.retrieval.store.servers import HashEmbedder, deps
 
 TENANT = "default"
@@ -303,7 +304,7 @@ async def recalls(context: WriteContext, bank_id: str, questions: list[str]) -> 
             executor,
             lambda head: context.analyser(context.settings.with_overrides(head.config)),
         )
-        engine = RecallEngine(pool, retriever, Passthrough("rrf"), settings)
+        engine = RecallEngine(pool, retriever, OpenedReranker(Passthrough("rrf")), settings)
         found = []
         for text in questions:
             query = RecallQuery(
@@ -360,10 +361,10 @@ async def exported(
 
 
 async def imported(
-    context: WriteContext, bank_id: str, archive: Path, asked: Asked | None = None
+    context: WriteContext, bank_id: str, archive: Path, asked: ImportRequest | None = None
 ) -> dict[str, Any]:
     """The operation of an import, after it ended."""
-    given = asked or Asked(include=Include(history=True))
+    given = asked or ImportRequest(include=Include(history=True))
     with archive.open("rb") as file:
         made = await jobs.submit_import(context.pool, TENANT, bank_id, file, given)
     return await finished(context, bank_id, made)
