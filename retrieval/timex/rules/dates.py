@@ -21,6 +21,7 @@ from retrieval.timex.engine.grammar import (
 )
 from retrieval.timex.rules.beside import COUNTABLE, MONTHS, counts, joined
 from retrieval.timex.rules.chinese import is_name, told_in_the_past
+from retrieval.timex.rules.tense import asks_what_is_planned
 
 NAMED = Rules()
 """Days and months spelled out; run first."""
@@ -50,8 +51,16 @@ def year_of(context: Context, token: Token | None) -> int:
 
 
 def latest_day(context: Context, month: int, day: int) -> Span:
-    """The latest such day up to the anchor's."""
+    """The latest such day up to the anchor's; the next one where plans are asked for."""
     today = context.today
+    if asks_what_is_planned(context):
+        for year in range(today.year, today.year + 9):
+            try:
+                found = days.day(year, month, day)
+            except OverflowError:
+                continue
+            if found >= today:
+                return exact(found, 0.85, month=month, day=day)
     for year in range(today.year, max(today.year - 9, 0), -1):
         try:
             found = days.day(year, month, day)
@@ -63,9 +72,13 @@ def latest_day(context: Context, month: int, day: int) -> Span:
 
 
 def latest_month(context: Context, month: int) -> Span:
-    """The latest such month that has begun."""
+    """The latest such month that has begun; the next one where plans are asked for."""
     today = context.today
-    first, last = days.month(today.year - (month > today.month), month)
+    if asks_what_is_planned(context):
+        year = today.year + (month < today.month)
+    else:
+        year = today.year - (month > today.month)
+    first, last = days.month(year, month)
     return Span(first, last, "month", 0.85, month=month)
 
 
@@ -457,17 +470,24 @@ def _day_of_month(context: Context, m: Match) -> Span | None:
         return None  # French "un an sur deux"
     if m.has("UDAY") and not m.has("ON", "THE") and "numbered_days" not in context.options:
         return None  # "day 21"; Spanish and Portuguese number the days of a month so
+    return numbered_day(context, number)
+
+
+def numbered_day(context: Context, number: Token) -> Span | None:
+    """The latest day of a month with this number up to the anchor's, or the next where plans are
+    asked for."""
     day = day_of_month(number)
     today = context.today
     month = today.replace(day=1)
+    ahead = asks_what_is_planned(context)
     for _ in range(12):
         try:
             found = days.day(month.year, month.month, day)
         except OverflowError:
             found = None
-        if found is not None and found <= today:
+        if found is not None and (found >= today if ahead else found <= today):
             return exact(found, 0.8, day=day)
-        month = days.plus_months(month, -1)
+        month = days.plus_months(month, 1 if ahead else -1)
     return None
 
 
@@ -516,6 +536,8 @@ def _weekday(context: Context, m: Match) -> Span | None:
         found = days.plus_days(days.week(today)[0], weekday)
         if found > today and told_in_the_past(context):
             found = days.plus_days(found, -7)
+    elif asks_what_is_planned(context):
+        found = days.plus_days(today, (weekday - today.weekday() - 1) % 7 + 1)
     else:
         found = days.plus_days(today, -((today.weekday() - weekday - 1) % 7 + 1))
     return exact(found, 0.85, weekday=weekday)

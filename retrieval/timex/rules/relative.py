@@ -507,6 +507,8 @@ def _moved_weekday(context: Context, m: Match) -> Span | None:
     "coming" and "this next" the first after today."""
     if m.tokens[0].kind in chars_of("WDAY") and context.language == "en":
         return None  # "who sat next to her"
+    if m.tokens[-1].kind in chars_of("MOD") and "weekday_of_this_week" in context.options:
+        return None  # Chinese 周一来: what came on Monday
     weekday = m.number("WEEKDAY") - 1
     today = context.today
     strong = m.one("PREV", "NEXT")

@@ -47,18 +47,66 @@ def asks_about_the_past(context: Context) -> bool:
     return _told(context.language, context.text)
 
 
+def tells_of_the_past(context: Context, besides: re.Pattern[str]) -> bool:
+    """The same of the sentence without these words: a participle among them tells nothing."""
+    if context.language == "zh":
+        return told_in_the_past(context)
+    return _has_a_past_verb(context.language, besides.sub(" ", context.text))
+
+
 @lru_cache(maxsize=8)
 def _told(language: str, text: str) -> bool:
     """Kept for the text that is read: it may name many weekends."""
+    return _has_a_past_verb(language, text) and _PLANNED.search(text) is None
+
+
+def _has_a_past_verb(language: str, text: str) -> bool:
     if language == "ko":
-        told = any(map(_ends_in_past, text))
-    else:
-        pattern = _past(language)
-        told = pattern is not None and pattern.search(text) is not None
-    return told and _PLANNED.search(text) is None
+        return any(map(_ends_in_past, text))
+    pattern = _past(language)
+    return pattern is not None and pattern.search(text) is not None
 
 
 def _ends_in_past(character: str) -> bool:
     """Whether a Korean syllable closes with the sign of the past: 했, 갔, 었; not 있 and 겠."""
     code = ord(character) - 0xAC00
     return 0 <= code < 11_172 and code % 28 == 20 and character not in "있겠"
+
+
+_AHEAD = {
+    "en": r"\b(?:planned|scheduled|due|upcoming|coming up|booked for|agenda for)\b",
+    "de": r"\b(?:geplant|vorgesehen|angesetzt|fallig|ansteh\w*|steht .{1,60} an\b)",
+    "fr": r"\b(?:prevue?s?|planifiee?s?|programmee?s?|au programme)\b",
+    "es": r"\b(?:previst[oa]s?|programad[oa]s?|planead[oa]s?|planificad[oa]s?|agendad[oa]s?)\b",
+    "it": r"\b(?:previst[oaie]|programmat[oaie]|in programma|pianificat[oaie])\b",
+    "pt": r"\b(?:previst|programad|planejad|planead|marcad|agendad)[oa]s?\b",
+    "nl": r"\b(?:gepland|ingepland|op het programma|op de agenda|op de planning)\b",
+    "sv": r"\b(?:planerat|planerad|planerade|inplanerat|inbokat|pa schemat|pa programmet)\b",
+    "pl": r"\b(?:zaplanowan\w+|planowan\w+)\b",
+    "ru": r"\b(?:запланирован\w*|намечен\w*)\b",
+    "tr": r"\b(?:planlandi|planlaniyor|planli|planlanan|planlanmis)\b",
+    "hi": "निर्धारित|तय है|योजना",
+    "ja": "の予定",
+    "zh": "安排|计划|打算|预定",
+    "ko": "일정[은이]|계획[은이]",
+}
+
+
+@cache
+def _ahead(language: str) -> re.Pattern[str] | None:
+    written = _AHEAD.get(language)
+    return None if written is None else re.compile(fold(written) if language == "hi" else written)
+
+
+def asks_what_is_planned(context: Context) -> bool:
+    """Whether the sentence asks for what is planned, and tells nothing of the past."""
+    planned = _ahead(context.language)
+    if planned is None or not is_said(planned, context.text):
+        return False
+    return not tells_of_the_past(context, planned)
+
+
+@lru_cache(maxsize=16)
+def is_said(words: re.Pattern[str], text: str) -> bool:
+    """Whether a text has one of the words; kept for the text that is read, with its many days."""
+    return words.search(text) is not None
