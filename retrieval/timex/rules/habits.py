@@ -74,6 +74,16 @@ def _days_of_every_week(context: Context, m: Match) -> Span | None:
     return None if _dated(m) or not _habitual(context, "usually", "weekly") else _NONE
 
 
+@HABITS("rate", "(IN | PRELATER | ON) (A | NUM) UNIT")
+def _rate(context: Context, m: Match) -> Span | None:
+    """ "How often does he call in a month?": no month from now."""
+    number = m.one("NUM")
+    table = _lists().get(context.language, {})
+    single = number is None or number.value in (None, 1)
+    asked = "rate" in table and is_said(table["rate"], context.text)
+    return _NONE if single and asked and not asks_about_the_past(context) else None
+
+
 @HABITS("habit", "NUM MDAY LOC? (FEW | NUM)")
 def _a_day(context: Context, m: Match) -> Span | None:
     """Japanese "一日に何杯", "1日3回": so often a day, and no first of the month."""

@@ -39,6 +39,7 @@ _NEAR, _FEASTS = _kinds("BEFORE AFTER SINCE"), _kinds("HOLIDAY")
 _WEEKDAYS, _PARTS, _MODIFIERS = _kinds("DAY WDAY"), _kinds("PART"), _kinds("MOD")
 _POSSESSIVE, _AND, _THE = _kinds("OF"), _kinds("AND OR"), _kinds("THE A THIS MY")
 _DOT, _NUMBERS, _ORDINALS = _kinds("DOT"), _kinds("NUM ORD YEAR"), _kinds("ORD")
+_ARTICLES = _kinds("A")
 _CONNECTORS = _kinds("TO UNTIL DASH SLASH")
 _GOES_ON = _kinds(
     "NUM ORD YEAR MON WEEKDAY SEASON LONESEASON HOLIDAY MOD EARLY MID LATE THE NOW REL DATE MD TO "
@@ -127,6 +128,8 @@ def _kind_beside(tokens: list[Token], at: int, step: int) -> str:
     ]
     if kinds[0] in _DOT and kinds[1] in _NUMBERS:
         return kinds[1]
+    if step > 0 and kinds[0] in _ARTICLES:
+        return OTHER  # Dutch "Heeft Mei een broer?": no first of May
     if step > 0 and kinds[0] in _CONNECTORS and kinds[1] not in _GOES_ON:
         return OTHER  # Spanish "Julio a mi hermana", "Mei-Ling": no range
     return kinds[1] if kinds[0] in _THE and kinds[1] in _ORDINALS else kinds[0]
@@ -195,6 +198,8 @@ class _Look:
             return given and self._is_hindi_name(at, before)
         if word == "mars" and not self.capital(at):
             return False  # the month, where the planet has a capital
+        if self._is_jan(at, after) or (self.word(at - 1) in _SHORT and self._is_jan(at - 1, "")):
+            return after not in _NUMBERS
         if " " in word or after in _TIMELY_AFTER:
             return before not in _TIMELY_BEFORE and self._has_surname(at)
         small = given and self.context.language in _SMALL
@@ -273,6 +278,11 @@ class _Look:
         """Polish "pani Środa": behind what stands before a person's name."""
         small = self.context.language in _SMALL and self.tokens[at].kind not in _FEASTS
         return small and self.capital(at) and self.word(at - 1) in self.clues.persons
+
+    def _is_jan(self, at: int, after: str) -> bool:
+        """ "Jan Mai": a first name before a surname that is a month, too."""
+        named = self.word(at) in _SHORT and self.capital(at) and self.kind(at + 1) in _MONTHS
+        return named and after not in _NUMBERS and self._beside(at, at + 1)
 
     def _is_addressed(self, at: int) -> bool:
         """ "Mr. Sunday", "Frau Mai": behind what stands before a surname."""

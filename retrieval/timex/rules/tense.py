@@ -11,7 +11,8 @@ from retrieval.timex.rules.chinese import told_in_the_past
 
 _PAST = {
     "en": r"\b(?:did|was|were|had|went|saw|met|spent|made|came|\w{2,12}ed)\b",
-    "de": r"\b(?:war|waren|warst|wart|hatten?|gingen?|passierte|machten?|"
+    "de": r"\b(?:war|waren|warst|wart|hatten?|passierte|machten?|sagten?|"
+    r"(?:ging|kam|rief|schrieb|fuhr|traf|fand|sprach|blieb)(?:en)?|wurden?|kauften?|"
     r"ge(?!hen\b|ben\b|gen\b|gessen)\w{2,12}(?:t|en))\b",
     "fr": r"\b(?:etai\w{1,4}|j'ai|as-tu|a-t-\w+|avons|avez|ont|s'est|c'etait)\b",
     "es": r"\b(?:hizo|hice|hiciste|hicimos|hicieron|fue|fui|fuimos|fuiste|fueron|estuv\w+|paso|"
@@ -19,9 +20,12 @@ _PAST = {
     "it": r"\b(?:era|erano|eravamo|stata|stato|(?:ho|hai|ha|abbiamo|avete|hanno) \w{2,12}[ts]o|"
     r"(?:siamo|sei|sono) \w{2,12}t[oaie])\b",
     "pt": r"\b(?:fez|fiz|fizemos|fizeram|foi|fui|fomos|foram|estav\w+|aconteceu|\w{2,12}ou)\b",
-    "nl": r"\b(?:was|waren|had|hadden|deed|deden|ging|gingen|gebeurde|"
+    "nl": r"\b(?:was|waren|had|hadden|deed|deden|ging|gingen|gebeurde|kwam|"
+    r"kwamen|zei|zeiden|zag|zagen|schreef|sprak|gaf|nam|stond|liep|werd|werden|bleef|belde|kocht|"
+    r"kochten|aten|"
     r"ge(?!ven\b|en\b)\w{2,12}(?:d|t|en|aan))\b",
-    "sv": r"\b(?:hade|gjorde|gjort|hande|akte|gick|\w{2,12}ade)\b",
+    "sv": r"\b(?:hade|gjorde|gjort|hande|akte|gick|kom|sa|fick|sag|skrev|ringde|kopte|blev|tog|"
+    r"\w{2,12}ade)\b",
     "pl": r"\b\w{2,12}(?:ł|ła|ło|ły|łem|łam|łes|łas|lismy|łysmy|li)\b",
     "ru": r"\b[а-я]{2,12}(?:л|ла|ло|ли)(?:сь|ся)?\b",
     "tr": r"\b\w{2,12}[dt][iıuu](?:k|m|n|lar|ler|niz|nız)?\b",

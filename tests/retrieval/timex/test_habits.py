@@ -45,6 +45,11 @@ pytestmark = pytest.mark.unit
         "1日2回の薬は何ですか?",
         "周二到周六营业吗?",
         "토요일마다 어디에 가나요?",
+        "Åker han skidor på söndagarna?",
+        "How often does he shave in a week?",
+        "Wie oft ruft sie in einem Monat an?",
+        "Quante volte piove in un mese?",
+        "¿Cuántas veces riega en una semana?",
     ],
 )
 def test_what_recurs_has_no_window(text: str) -> None:
@@ -59,6 +64,7 @@ def test_what_recurs_has_no_window(text: str) -> None:
         ("What did we usually eat last Sunday?", ("2025-06-15", "2025-06-15")),
         ("Qu'a-t-elle chanté le jeudi ?", ("2025-06-12", "2025-06-12")),
         ("Cosa è successo la domenica?", ("2025-06-15", "2025-06-15")),
+        ("Who comes in a week?", ("2025-06-25", "2025-06-25")),
         ("¿Qué pasó el martes?", ("2025-06-17", "2025-06-17")),
         ("1日に何を買いましたか?", ("2025-06-01", "2025-06-01")),
     ],

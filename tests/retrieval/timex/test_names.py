@@ -78,6 +78,8 @@ pytestmark = pytest.mark.unit
         "¿Conoce Abril a tu primo?",
         "Waar studeert Mei-Lin?",
         "Hur stor är Mars?",
+        "Heeft Mei een zus?",
+        "Wo wohnt Jan August?",
         "Ekim Hanım nerede?",
         "Nisan'ın babası kim?",
         "सोम की माँ कहाँ रहती है?",
