@@ -5,6 +5,7 @@ A day without a year is its latest instance up to the anchor; so is a day withou
 
 from __future__ import annotations
 
+import re
 from datetime import date
 
 from retrieval.timex.calendar import days
@@ -491,6 +492,29 @@ def numbered_day(context: Context, number: Token) -> Span | None:
     return None
 
 
+@BARE(
+    "weekday",
+    "(?<= IN | ON | SINCE | UNTIL | BEFORE | AFTER) ORD (?= STOP | DOT | COMMA | CLOCK | $)",
+)
+def _numbered_weekday(context: Context, m: Match) -> Span | None:
+    """Portuguese "na segunda", the second day of the week: Monday; "no segundo" is no day."""
+    number, word = m.number("ORD"), m.all("ORD")[0]
+    if "numbered_weekdays" not in context.options or word.text or not 2 <= number <= 6:
+        return None
+    led = m.before is not None and m.before.kind in _ON | chars_of("IN")
+    if not context.text[: word.end].endswith("a") or (led and _has_a_rank(context)):
+        return None
+    return latest_weekday(context, number - 2)
+
+
+def _has_a_rank(context: Context) -> bool:
+    """Or where "quinta" is an estate."""
+    return _RANKED.search(context.text) is not None
+
+
+_RANKED = re.compile(r"\b(?:ficou|chegou|terminou|colocad\w+|mora|moram|vive|vivem|fica)\b")
+
+
 @BARE("week of", "THE? UWEEK (OF|THE)+ NUM (?! X | UNIT | OF | NUM | MON)")
 def _week_of_day(context: Context, m: Match) -> Span | None:
     day = day_of_month(m.one("NUM"))
@@ -527,10 +551,15 @@ def _weekday_and_numbers(context: Context, m: Match) -> Span | None:
 @BARE("weekday", "(?<= ON | TO | UNTIL | BEFORE | AFTER | FROM | SINCE) WDAY")
 def _weekday(context: Context, m: Match) -> Span | None:
     """The last one before today; in languages that count so, the one of this week."""
-    led = m.before is not None and m.before.kind in _ON
+    led = m.before is not None and m.before.kind in _ON | chars_of("IN")
     if m.has("WDAY") and not m.has("DAY") and not led and context.language == "en":
         return None  # "after sun"
-    weekday = m.number("WEEKDAY") - 1
+    return latest_weekday(context, m.number("WEEKDAY") - 1)
+
+
+def latest_weekday(context: Context, weekday: int) -> Span:
+    """The last one before today, or the next where plans are asked for; in languages that count so,
+    the one of this week."""
     today = context.today
     if "weekday_of_this_week" in context.options:
         found = days.plus_days(days.week(today)[0], weekday)

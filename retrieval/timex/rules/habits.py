@@ -71,7 +71,7 @@ def _dated(m: Match) -> bool:
 def _days_of_every_week(context: Context, m: Match) -> Span | None:
     if m.has("ORD") and "numbered_weekdays" not in context.options:
         return None
-    return None if _dated(m) or not _habitual(context, "usually", "weekly") else _NONE
+    return None if _dated(m) or not _habitual(context, "usually", "weekly", "working") else _NONE
 
 
 @HABITS("rate", "(IN | PRELATER | ON) (A | NUM) UNIT")
@@ -92,10 +92,13 @@ def _a_day(context: Context, m: Match) -> Span | None:
         return None
     if before is not None and before.kind in _MONTHS:
         return None
-    asked = m.has("LOC", "NUM") and counter.kind == OTHER and counter.text not in _PARTICLES
-    return _NONE if asked and (m.has("FEW") or counter.text in _TIMES) else None
+    if m.has("FEW"):
+        asked = counter.kind in _HOURS or (counter.kind == OTHER and counter.text not in _PARTICLES)
+        return _NONE if asked and (m.has("LOC") or counter.kind in _HOURS) else None
+    return _NONE if counter.text in _TIMES else None
 
 
+_HOURS = any_of("UTIME")
 _MONTHS, _PARTICLES, _TIMES = any_of("MON"), frozenset("をがでもかはに"), frozenset("回度杯錠粒")
 
 
@@ -112,7 +115,8 @@ def _usual_days(context: Context, m: Match) -> Span | None:
     following = [token.text for token in (m.after, m.ahead(2)) if token is not None]
     if following == _EACH:
         return _NONE
-    if _habitual(context, "usually"):
+    bound = m.tokens[0].kind in _BOUNDS or (m.before is not None and m.before.kind in _BOUNDS)
+    if not bound and _habitual(context, "usually", "weekly"):
         return _NONE
     articles = _ARTICLES.get(context.language)
     link = m.tokens[0] if m.tokens[0].kind in _LINKS else m.before
@@ -125,5 +129,6 @@ def _usual_days(context: Context, m: Match) -> Span | None:
     return _NONE if led and not told and _PARTICIPLE.search(context.text) is None else None
 
 
+_BOUNDS = any_of("SINCE UNTIL BEFORE AFTER FROM TO STARTING WITHIN")
 _RELATED = any_of("UNIT MOD AGO LATER NUM ORD DATE")
 _LINKS = chars_of("THE") | chars_of("OF") | chars_of("IN") | chars_of("ON")

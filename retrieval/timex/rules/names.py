@@ -49,13 +49,18 @@ _SHORT = frozenset({"jan"})
 """Short forms that are given names: a month only where a preposition or number says so."""
 
 _ENDS = _kinds("STOP DOT CLOSE COLON")
+_PERSONAL = (
+    "(?:是谁|是哪里人|住在|住哪|的(?:电话|手机|邮箱|生日|妻子|老婆|丈夫|老公|妈妈|爸爸|父亲|母亲|儿子|女儿|"
+    "爱好|公司|老板|微信|地址|女朋友|男朋友))"
+)
+"""What is said and asked of people, in Chinese."""
+
 _TITLED = re.compile(
     fold(
         "さん|ちゃん|くん|君|様|先生|女士|小姐|同学| ?씨(?![가-힣]{2})|님|양(?= )|군(?= )"
         "| नाम (?=का|की|के)| जी(?!\\w)| (?:hanım|bey)\\b"
         # 周一鸣: a surname that begins like a weekday, and what is asked of people
-        "|[\u4e00-\u9fff](?<![早晚上下中夜午到至那这的会班课谁有是])(?:是谁|是哪|住在|住哪|的(?:电话|手机|邮箱|生日|妻子|老婆|"
-        "丈夫|老公|妈妈|爸爸|父亲|母亲|儿子|女儿|爱好|工作|公司|老板|微信|地址|女朋友|男朋友))"
+        "|[\u4e00-\u9fff](?<![早晚上下中夜午到至那这的会班课谁有是])" + _PERSONAL
     )
 )
 """What stands behind a name, in languages that put it there."""
@@ -99,6 +104,12 @@ def names(context: Context, folded: str, tokens: list[Token]) -> frozenset[int]:
         for token in tokens
         if token.kind in _NAMES and _TITLED.match(folded, token.end) is not None
     )
+    if context.language == "zh":
+        called |= frozenset(
+            token.start
+            for token in tokens
+            if token.kind in _MONTHS and _is_chinese_name(folded, token)
+        )
     clues = _clues().get(context.language)
     if clues is None:
         return called & may_be_names(tokens)
@@ -106,6 +117,19 @@ def names(context: Context, folded: str, tokens: list[Token]) -> frozenset[int]:
     return frozenset(
         token.start for at, token in enumerate(tokens) if token.kind in _NAMES and look.is_name(at)
     ) | (called & may_be_names(tokens))
+
+
+_OWNED = re.compile(_PERSONAL)
+_SURNAMES = frozenset(
+    "王李张刘陈杨黄赵吴徐孙马朱胡郭林罗郑梁谢宋唐许韩冯邓曹彭肖田董袁潘蒋蔡杜叶苏魏吕丁沈姚卢姜崔谭陆汪范"
+    "廖贾邹孟熊秦邱尹薛闫雷侯陶黎贺顾郝龚邵钱戴莫汤"
+)
+
+
+def _is_chinese_name(folded: str, token: Token) -> bool:
+    """陈九月: behind a surname, and asked about as people are."""
+    led = token.start > 0 and folded[token.start - 1] in _SURNAMES
+    return led and _OWNED.match(folded, token.end) is not None
 
 
 def may_be_names(tokens: list[Token]) -> frozenset[int]:
@@ -198,8 +222,8 @@ class _Look:
             return given and self._is_hindi_name(at, before)
         if word == "mars" and not self.capital(at):
             return False  # the month, where the planet has a capital
-        if self._is_jan(at, after) or (self.word(at - 1) in _SHORT and self._is_jan(at - 1, "")):
-            return after not in _NUMBERS
+        if self.kind(at) in _MONTHS and (self._is_first_name(at) or self._is_first_name(at - 1)):
+            return True
         if " " in word or after in _TIMELY_AFTER:
             return before not in _TIMELY_BEFORE and self._has_surname(at)
         small = given and self.context.language in _SMALL
@@ -221,6 +245,7 @@ class _Look:
             or self._has_surname(at)
             or self._has_first_name(at)
             or self._is_possessor(at)
+            or self._is_in_a_clause(at)
             or (small and self.capital(at) and not self.opens(at))
             or self._has_a_title(at)
             or (given and (month or self._asks_who(at)) and self._is_person(at))
@@ -279,10 +304,16 @@ class _Look:
         small = self.context.language in _SMALL and self.tokens[at].kind not in _FEASTS
         return small and self.capital(at) and self.word(at - 1) in self.clues.persons
 
-    def _is_jan(self, at: int, after: str) -> bool:
-        """ "Jan Mai": a first name before a surname that is a month, too."""
-        named = self.word(at) in _SHORT and self.capital(at) and self.kind(at + 1) in _MONTHS
-        return named and after not in _NUMBERS and self._beside(at, at + 1)
+    def _is_first_name(self, at: int) -> bool:
+        """ "Jan Mai", "Julio Mayo": a first name before a surname that is a month, too."""
+        first = self.word(at) in _SHORT or (
+            self.word(at) in self.clues.given
+            and self.context.language != "de"
+            and self.capital(at + 1)
+        )
+        named = first and self.capital(at) and self.kind(at + 1) in _MONTHS
+        ahead = _kind_beside(self.tokens, at + 1, 1) if named else ""
+        return named and ahead not in _TIMELY_AFTER and self._beside(at, at + 1)
 
     def _is_addressed(self, at: int) -> bool:
         """ "Mr. Sunday", "Frau Mai": behind what stands before a surname."""
@@ -322,6 +353,20 @@ class _Look:
         if self.context.language == "tr":
             return self.word(at + 2) in self.clues.kin
         return self.word(at + 1) == "'s" and self.word(at + 2) in self.clues.kin
+
+    def _is_in_a_clause(self, at: int) -> bool:
+        """ "If April picks up the kids": a clause, whose subject it is."""
+        led = self.word(at - 1) in ("if", "that", "because", "whether", "when", "while")
+        after = self.word(at + 1)
+        return (
+            led
+            and self.context.language == "en"
+            and self.capital(at)
+            and self.word(at) in self.clues.given
+            and self.kind(at + 1) == OTHER
+            and after not in self.clues.dated
+            and (after not in everyday("en") or after in self.clues.verbs)
+        )
 
     def _asks_who(self, at: int) -> bool:
         return self.capital(at) and self.word(at - 2) in ("who", "whom") and self.ends(at + 1)

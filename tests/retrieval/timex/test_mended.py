@@ -89,6 +89,10 @@ READ = {
         "今日头条是什么公司?": "none",
         "明日香さんの誕生日はいつですか?": "none",
         "Qual é a sexta edição?": "none",
+        "Quem telefonou na segunda?": "2026-08-03",
+        "Quem ficou na segunda?": "none",
+        "O que mudou desde quarta?": "2026-08-05/..",
+        "Hat der Mai-Tai Eis?": "none",
         "Quem ligou na sexta?": "2026-07-31",
     },
     "2024-10-10": {
