@@ -22,7 +22,7 @@ from retrieval.timex.engine.grammar import (
 )
 from retrieval.timex.rules.beside import COUNTABLE, MONTHS, counts, joined
 from retrieval.timex.rules.chinese import is_name, told_in_the_past
-from retrieval.timex.rules.tense import asks_what_is_planned
+from retrieval.timex.rules.tense import QUESTION, asks_what_is_planned, is_said
 
 NAMED = Rules()
 """Days and months spelled out; run first."""
@@ -502,14 +502,16 @@ def _numbered_weekday(context: Context, m: Match) -> Span | None:
     if "numbered_weekdays" not in context.options or word.text or not 2 <= number <= 6:
         return None
     led = m.before is not None and m.before.kind in _ON | chars_of("IN")
-    if not context.text[: word.end].endswith("a") or (led and _has_a_rank(context)):
+    if len(context.text) > QUESTION or context.text[word.end - 1] != "a":
+        return None  # "no segundo"
+    if led and _has_a_rank(context):
         return None
     return latest_weekday(context, number - 2)
 
 
 def _has_a_rank(context: Context) -> bool:
     """Or where "quinta" is an estate."""
-    return _RANKED.search(context.text) is not None
+    return is_said(_RANKED, context.text)
 
 
 _RANKED = re.compile(r"\b(?:ficou|chegou|terminou|colocad\w+|mora|moram|vive|vivem|fica)\b")
@@ -551,7 +553,7 @@ def _weekday_and_numbers(context: Context, m: Match) -> Span | None:
 @BARE("weekday", "(?<= ON | TO | UNTIL | BEFORE | AFTER | FROM | SINCE) WDAY")
 def _weekday(context: Context, m: Match) -> Span | None:
     """The last one before today; in languages that count so, the one of this week."""
-    led = m.before is not None and m.before.kind in _ON | chars_of("IN")
+    led = m.before is not None and m.before.kind in _ON
     if m.has("WDAY") and not m.has("DAY") and not led and context.language == "en":
         return None  # "after sun"
     return latest_weekday(context, m.number("WEEKDAY") - 1)

@@ -13,7 +13,12 @@ from importlib.resources import files
 
 from retrieval.timex.engine.grammar import OTHER, Context, Match, Rules, Span, any_of, chars_of
 from retrieval.timex.engine.text import fold
-from retrieval.timex.rules.tense import asks_about_the_past, is_said, tells_of_the_past
+from retrieval.timex.rules.tense import (
+    QUESTION,
+    asks_about_the_past,
+    is_said,
+    tells_of_the_past,
+)
 
 HABITS = Rules()
 """Run when days with numbers are read, before what is relative."""
@@ -27,9 +32,6 @@ _ENDS = "(FROM | OF | BETWEEN)? THE? {day} (TO | DASH | UNTIL | AND) (THE | TO)*
 _PARTS = frozenset(fold("mornings afternoons evenings nights lunchtimes").split())
 _ARTICLES = {"fr": frozenset({"le"}), "it": frozenset({"il", "la", "di"})}
 """Languages in which a weekday with its article is any such day: "le mardi", "la domenica"."""
-
-_QUESTION = 300
-"""Of a longer text a rule sees the surroundings of its times alone, and their places in those."""
 
 _EACH = ["마", "다"]
 _PARTICIPLE = re.compile(
@@ -120,7 +122,7 @@ def _usual_days(context: Context, m: Match) -> Span | None:
         return _NONE
     articles = _ARTICLES.get(context.language)
     link = m.tokens[0] if m.tokens[0].kind in _LINKS else m.before
-    if articles is None or link is None or len(context.text) > _QUESTION:
+    if articles is None or link is None or len(context.text) > QUESTION:
         return None
     if asks_about_the_past(context):
         return None

@@ -306,14 +306,13 @@ class _Look:
 
     def _is_first_name(self, at: int) -> bool:
         """ "Jan Mai", "Julio Mayo": a first name before a surname that is a month, too."""
-        first = self.word(at) in _SHORT or (
-            self.word(at) in self.clues.given
-            and self.context.language != "de"
-            and self.capital(at + 1)
-        )
-        named = first and self.capital(at) and self.kind(at + 1) in _MONTHS
-        ahead = _kind_beside(self.tokens, at + 1, 1) if named else ""
-        return named and ahead not in _TIMELY_AFTER and self._beside(at, at + 1)
+        if self.kind(at + 1) not in _MONTHS or not self.capital(at):
+            return False
+        word, german = self.word(at), self.context.language == "de"
+        if word not in _SHORT and (german or word not in self.clues.given):
+            return False
+        apart = not self._beside(at, at + 1) or not self.capital(at + 1)
+        return not apart and _kind_beside(self.tokens, at + 1, 1) not in _TIMELY_AFTER
 
     def _is_addressed(self, at: int) -> bool:
         """ "Mr. Sunday", "Frau Mai": behind what stands before a surname."""
