@@ -87,7 +87,7 @@ def _ends_in_past(character: str) -> bool:
 
 
 _AHEAD = {
-    "en": r"\b(?:planned|scheduled|due|upcoming|coming up|booked for|agenda for)\b",
+    "en": r"\b(?:planned|scheduled|due|upcoming|coming up|booked for|agenda for|plans? for)\b",
     "de": r"\b(?:geplant|vorgesehen|angesetzt|fallig|ansteh\w*|steht .{1,60} an\b)",
     "fr": r"\b(?:prevue?s?|planifiee?s?|programmee?s?|au programme)\b",
     "es": r"\b(?:previst[oa]s?|programad[oa]s?|planead[oa]s?|planificad[oa]s?|agendad[oa]s?)\b",

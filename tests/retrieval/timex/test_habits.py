@@ -70,6 +70,8 @@ def test_what_recurs_has_no_window(text: str) -> None:
         ("Cosa è successo la domenica?", ("2025-06-15", "2025-06-15")),
         ("Who comes in a week?", ("2025-06-25", "2025-06-25")),
         ("Was the bakery open on Sunday?", ("2025-06-15", "2025-06-15")),
+        ("Was there an open house on Saturday?", ("2025-06-14", "2025-06-14")),
+        ("Did they keep an open bar Friday?", ("2025-06-13", "2025-06-13")),
         ("Which points are open since Monday?", ("2025-06-16", None)),
         ("¿Qué pasó el martes?", ("2025-06-17", "2025-06-17")),
         ("1日に何を買いましたか?", ("2025-06-01", "2025-06-01")),
@@ -83,6 +85,7 @@ def test_a_day_that_is_over_has_one(text: str, expected: Days) -> None:
     ("text", "expected"),
     [
         ("What is planned for July 3?", ("2025-07-03", "2025-07-03")),
+        ("What is the plan for Friday?", ("2025-06-20", "2025-06-20")),
         ("What was planned for July 3?", ("2024-07-03", "2024-07-03")),
         ("Which talks are scheduled for October?", ("2025-10-01", "2025-10-31")),
         ("Was ist für Freitag geplant?", ("2025-06-20", "2025-06-20")),
