@@ -24,7 +24,7 @@ from retrieval.timex.engine.fallback import other_language, search
 from retrieval.timex.engine.text import Folded
 from retrieval.timex.expression import EventReference, Settings, TimeExpression
 from retrieval.timex.rules.events import asks_for_length, event_reference
-from retrieval.timex.rules.quotations import without_quoted
+from retrieval.timex.rules.quotations import asks_for_a_meaning, without_quoted
 
 __all__ = [
     "EventReference",
@@ -73,7 +73,7 @@ def parse(
     holds, and questions that ask for a date ("how long ago"), give None. Never raises.
     """
     found = find(text, reference_time, settings)
-    if not found or asks_for_length(text):
+    if not found or asks_for_length(text) or asks_for_a_meaning(text):
         return None
     return combine(found)
 

@@ -135,6 +135,8 @@ _SPELLINGS = (
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe", "æ": "ae"})
 _STROKES = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ð": "d", "þ": "th"})
 _VOWELS = frozenset("aeiouy")
+_GREEK = regex.compile(r"\p{Greek}+")
+_ANDS = frozenset(("and", "und", "et", "och", "og"))
 
 
 def collapse(name: str) -> str:
@@ -277,9 +279,16 @@ def _unaccented(a: str, b: str) -> bool:
     if a == b:
         return True
     plain, accented = (a, b) if a.isascii() else (b, a)
+    if not plain.isascii() and len(a) > 2:
+        return _left_out(a) == _left_out(b)
     if accented.isascii() or not plain.isascii() or len(plain) < 3:
-        return False
+        return a in _ANDS and b in _ANDS
     return plain in (_stripped(accented), _stripped(accented.translate(_UMLAUTS)))
+
+
+def _left_out(word: str) -> str:
+    """The word without the accents that its script often leaves out: Russian ё, Greek capitals."""
+    return _stripped(word) if _GREEK.fullmatch(word) else word.replace("ё", "е")
 
 
 def _stripped(word: str) -> str:

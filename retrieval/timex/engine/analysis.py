@@ -20,7 +20,9 @@ from retrieval.timex.rules.bare import LATE_BARE
 from retrieval.timex.rules.composition import COMPOSED
 from retrieval.timex.rules.compounds import COMPOUNDS
 from retrieval.timex.rules.dates import BARE, NAMED
+from retrieval.timex.rules.dutch import DUTCH
 from retrieval.timex.rules.eras import ERAS
+from retrieval.timex.rules.habits import HABITS
 from retrieval.timex.rules.holidays import HOLIDAYS
 from retrieval.timex.rules.labels import labels
 from retrieval.timex.rules.names import may_be_names, names, without
@@ -32,8 +34,8 @@ from retrieval.timex.rules.several import SEVERAL
 from retrieval.types import Window
 
 _STEPS = (
-    LUNAR, NUMBERS, COMPOUNDS, NAMED, OFFSETS, RELATIVE, ERAS, PERIODS, HOLIDAYS, SEVERAL,
-    COMPOSED, BARE, COMPOSED, LATE_BARE, COMPOSED, TIMED, RANGES, COMPOSED, OPEN,
+    LUNAR, NUMBERS, COMPOUNDS, NAMED, HABITS, OFFSETS, RELATIVE, ERAS, PERIODS, HOLIDAYS, SEVERAL,
+    COMPOSED, DUTCH, BARE, COMPOSED, LATE_BARE, COMPOSED, TIMED, RANGES, COMPOSED, OPEN,
 )  # fmt: skip
 _DAY_FIRST_REGIONS = frozenset({"GB", "AU", "NZ", "IE", "IN", "ZA"})
 
@@ -160,6 +162,7 @@ def read(words: Lexicon, context: Context, text: Folded, named: set[int]) -> Rea
         if "inverted_numbers" in words.options:
             tokens = number_first(tokens)
         named.update(start + place for place in labels(part, tokens))
+        tokens = without(tokens, {place - start for place in named})
         named.update(start + place for place in names(context, part, tokens))
         tokens = without(tokens, {place - start for place in named})
         alone.update(start + place for place in may_be_names(tokens))

@@ -93,6 +93,8 @@ def _running(context: Context, m: Match) -> Span | None:
     unit = unit_of(m.all("UNIT")[0])
     if m.has("ON") and unit != "weekend":
         return None
+    if unit == "weekend" and m.all("UNIT")[0].value == 2:
+        return None  # "on weekends"
     lone = len(m.tokens) == 1 and m.before is not None and m.before.kind == OTHER
     if lone and m.after is not None and m.after.kind not in _CLOSING:
         return None  # "another theme park weekend; ..."

@@ -140,6 +140,7 @@ def _first_units(context: Context, m: Match) -> Span | None:
 @COMPOSED("week of", "THE? UWEEK (STARTING|OF|IN|THE|ON|FROM|BEFORE)* DATE")
 @COMPOSED("week of", "DATE (OF|STARTING|FROM|LOC)* UWEEK")
 @COMPOSED("week of", "THE? WEEKCOMMENCING DATE")
+@COMPOSED("week of", "THE? WEEKENDING (ON|THE)* DATE")
 @COMPOSED("month of", "THE? UMONTH (OF|IN|THE)* DATE")
 @COMPOSED("month of", "DATE OF UMONTH")
 def _period_of_day(context: Context, m: Match) -> Span | None:
@@ -150,7 +151,9 @@ def _period_of_day(context: Context, m: Match) -> Span | None:
         return None
     if m.before is not None and m.before.kind in chars_of("COUNT"):
         return None  # "two weeks starting on Monday" are two weeks
-    first, _ = bounds(span)
+    first, last = bounds(span)
+    if m.has("WEEKENDING"):
+        return Span(days.plus_days(last, -6), last, "week", 0.9)
     if m.has("STARTING", "WEEKCOMMENCING") and m.has("UWEEK", "WEEKCOMMENCING"):
         return Span(first, days.plus_days(first, 6), "week", 0.9)
     unit = "week" if m.has("UWEEK", "WEEKCOMMENCING") else "month"

@@ -5,6 +5,7 @@ A day without a year is its latest instance up to the anchor; so is a day withou
 
 from __future__ import annotations
 
+import re
 from datetime import date
 
 from retrieval.timex.calendar import days
@@ -21,6 +22,7 @@ from retrieval.timex.engine.grammar import (
 )
 from retrieval.timex.rules.beside import COUNTABLE, MONTHS, counts, joined
 from retrieval.timex.rules.chinese import is_name, told_in_the_past
+from retrieval.timex.rules.tense import QUESTION, asks_what_is_planned, is_said
 
 NAMED = Rules()
 """Days and months spelled out; run first."""
@@ -50,8 +52,16 @@ def year_of(context: Context, token: Token | None) -> int:
 
 
 def latest_day(context: Context, month: int, day: int) -> Span:
-    """The latest such day up to the anchor's."""
+    """The latest such day up to the anchor's; the next one where plans are asked for."""
     today = context.today
+    if asks_what_is_planned(context):
+        for year in range(today.year, today.year + 9):
+            try:
+                found = days.day(year, month, day)
+            except OverflowError:
+                continue
+            if found >= today:
+                return exact(found, 0.85, month=month, day=day)
     for year in range(today.year, max(today.year - 9, 0), -1):
         try:
             found = days.day(year, month, day)
@@ -63,9 +73,13 @@ def latest_day(context: Context, month: int, day: int) -> Span:
 
 
 def latest_month(context: Context, month: int) -> Span:
-    """The latest such month that has begun."""
+    """The latest such month that has begun; the next one where plans are asked for."""
     today = context.today
-    first, last = days.month(today.year - (month > today.month), month)
+    if asks_what_is_planned(context):
+        year = today.year + (month < today.month)
+    else:
+        year = today.year - (month > today.month)
+    first, last = days.month(year, month)
     return Span(first, last, "month", 0.85, month=month)
 
 
@@ -457,18 +471,50 @@ def _day_of_month(context: Context, m: Match) -> Span | None:
         return None  # French "un an sur deux"
     if m.has("UDAY") and not m.has("ON", "THE") and "numbered_days" not in context.options:
         return None  # "day 21"; Spanish and Portuguese number the days of a month so
+    return numbered_day(context, number)
+
+
+def numbered_day(context: Context, number: Token) -> Span | None:
+    """The latest day of a month with this number up to the anchor's, or the next where plans are
+    asked for."""
     day = day_of_month(number)
     today = context.today
     month = today.replace(day=1)
+    ahead = asks_what_is_planned(context)
     for _ in range(12):
         try:
             found = days.day(month.year, month.month, day)
         except OverflowError:
             found = None
-        if found is not None and found <= today:
+        if found is not None and (found >= today if ahead else found <= today):
             return exact(found, 0.8, day=day)
-        month = days.plus_months(month, -1)
+        month = days.plus_months(month, 1 if ahead else -1)
     return None
+
+
+@BARE(
+    "weekday",
+    "(?<= IN | ON | SINCE | UNTIL | BEFORE | AFTER) ORD (?= STOP | DOT | COMMA | CLOCK | $)",
+)
+def _numbered_weekday(context: Context, m: Match) -> Span | None:
+    """Portuguese "na segunda", the second day of the week: Monday; "no segundo" is no day."""
+    number, word = m.number("ORD"), m.all("ORD")[0]
+    if "numbered_weekdays" not in context.options or word.text or not 2 <= number <= 6:
+        return None
+    led = m.before is not None and m.before.kind in _ON | chars_of("IN")
+    if len(context.text) > QUESTION or context.text[word.end - 1] != "a":
+        return None  # "no segundo"
+    if led and _has_a_rank(context):
+        return None
+    return latest_weekday(context, number - 2)
+
+
+def _has_a_rank(context: Context) -> bool:
+    """Or where "quinta" is an estate."""
+    return is_said(_RANKED, context.text)
+
+
+_RANKED = re.compile(r"\b(?:ficou|chegou|terminou|colocad\w+|mora|moram|vive|vivem|fica)\b")
 
 
 @BARE("week of", "THE? UWEEK (OF|THE)+ NUM (?! X | UNIT | OF | NUM | MON)")
@@ -510,12 +556,19 @@ def _weekday(context: Context, m: Match) -> Span | None:
     led = m.before is not None and m.before.kind in _ON
     if m.has("WDAY") and not m.has("DAY") and not led and context.language == "en":
         return None  # "after sun"
-    weekday = m.number("WEEKDAY") - 1
+    return latest_weekday(context, m.number("WEEKDAY") - 1)
+
+
+def latest_weekday(context: Context, weekday: int) -> Span:
+    """The last one before today, or the next where plans are asked for; in languages that count so,
+    the one of this week."""
     today = context.today
     if "weekday_of_this_week" in context.options:
         found = days.plus_days(days.week(today)[0], weekday)
         if found > today and told_in_the_past(context):
             found = days.plus_days(found, -7)
+    elif asks_what_is_planned(context):
+        found = days.plus_days(today, (weekday - today.weekday() - 1) % 7 + 1)
     else:
         found = days.plus_days(today, -((today.weekday() - weekday - 1) % 7 + 1))
     return exact(found, 0.85, weekday=weekday)

@@ -398,6 +398,20 @@ def _year(context: Context, m: Match) -> Span | None:
     return _whole_year(year)
 
 
+@ERAS("year", "(UDAY | UWEEK | UMONTH | UQUARTER | UWEEKEND) (OF | IN)* YEAR (?! MON | UNIT)")
+def _year_of_what(context: Context, m: Match) -> Span | None:
+    """ "In which month of 2022": the year that the asked time lies in."""
+    asked = m.before is not None and m.before.text in _WHICH
+    return _whole_year(m.number("YEAR")) if asked and plausible(context, m.number("YEAR")) else None
+
+
+_WHICH = frozenset({
+    "which", "what", "welche", "welchem", "welchen", "welcher", "welches", "quel", "quelle",
+    "que", "cual", "quale", "che", "welke", "welk", "qual", "vilken", "vilket", "hangi",
+    "ktory", "ktorym", "ktore", "какои", "каком", "какую",
+})  # fmt: skip
+
+
 @ERAS(
     "year",
     "(?<= IN | OF | SINCE | BEFORE | AFTER | FROM | TO | UNTIL | BETWEEN | AND)"

@@ -26,7 +26,7 @@ def _kinds(names: str) -> frozenset[str]:
 
 _YEAR, _NUMBER = _kinds("YEAR"), _kinds("NUM YEAR MD")
 _JOINING, _PARTS = _kinds("TO AND DASH UNTIL OF"), _kinds("EARLY MID LATE DASH THE")
-_DAYS = _kinds("MD")
+_DAYS, _IN = _kinds("MD"), chars_of("IN") - chars_of("TO")
 _MONTHS, _NUMBERING, _LINKING = _kinds("MON"), _kinds("NUM ORD ROMAN DOT"), _kinds("OF THE FROM")
 _DECADES, _ENDINGS = _kinds("DECADE"), _kinds("DECS")
 
@@ -77,6 +77,8 @@ def _is_count(words: list[str], tokens: list[Token], at: int) -> bool:
     after = words[at + 1] if at + 1 < len(words) else ""
     if after in _words("behind"):
         return True
+    if tokens[at].kind in _YEAR and after in _words("ways"):
+        return at == 0 or tokens[at - 1].kind not in _IN  # French "au 2020 rue Sherbrooke"
     if after not in _words("dated"):
         return after in _words("counted")
     ranged = at > 1 and tokens[at - 1].kind in _JOINING and tokens[at - 2].kind in _NUMBER

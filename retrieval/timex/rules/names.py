@@ -34,18 +34,33 @@ _SURELY_BEFORE = _kinds("IN SINCE UNTIL MOD EARLY MID LATE NUM ORD YEAR EVERY DA
 _TIMELY_AFTER = _kinds(
     "NUM ORD YEAR MON MOD AGO LATER DASH SLASH TO UNTIL EARLY MID LATE PART LOC UMONTH"
 )
+_TOWARDS = _kinds("TO")
 _NEAR, _FEASTS = _kinds("BEFORE AFTER SINCE"), _kinds("HOLIDAY")
 _WEEKDAYS, _PARTS, _MODIFIERS = _kinds("DAY WDAY"), _kinds("PART"), _kinds("MOD")
 _POSSESSIVE, _AND, _THE = _kinds("OF"), _kinds("AND OR"), _kinds("THE A THIS MY")
 _DOT, _NUMBERS, _ORDINALS = _kinds("DOT"), _kinds("NUM ORD YEAR"), _kinds("ORD")
+_ARTICLES = _kinds("A")
+_CONNECTORS = _kinds("TO UNTIL DASH SLASH")
+_GOES_ON = _kinds(
+    "NUM ORD YEAR MON WEEKDAY SEASON LONESEASON HOLIDAY MOD EARLY MID LATE THE NOW REL DATE MD TO "
+    "ON IN OF UNTIL FROM APOSTROPHE YEAROFF MONTHOFF"
+)
 _SHORT = frozenset({"jan"})
 """Short forms that are given names: a month only where a preposition or number says so."""
 
 _ENDS = _kinds("STOP DOT CLOSE COLON")
+_PERSONAL = (
+    "(?:是谁|是哪里人|住在|住哪|的(?:电话|手机|邮箱|生日|妻子|老婆|丈夫|老公|妈妈|爸爸|父亲|母亲|儿子|女儿|"
+    "爱好|公司|老板|微信|地址|女朋友|男朋友))"
+)
+"""What is said and asked of people, in Chinese."""
+
 _TITLED = re.compile(
     fold(
         "さん|ちゃん|くん|君|様|先生|女士|小姐|同学| ?씨(?![가-힣]{2})|님|양(?= )|군(?= )"
-        "| नाम (?=का|की|के)| जी(?!\\w)"
+        "| नाम (?=का|की|के)| जी(?!\\w)| (?:hanım|bey)\\b"
+        # 周一鸣: a surname that begins like a weekday, and what is asked of people
+        "|[\u4e00-\u9fff](?<![早晚上下中夜午到至那这的会班课谁有是])" + _PERSONAL
     )
 )
 """What stands behind a name, in languages that put it there."""
@@ -62,6 +77,7 @@ class _Clues:
     kin: frozenset[str]
     dated: frozenset[str]
     titles: frozenset[str]
+    honorifics: frozenset[str] = frozenset()
 
 
 @cache
@@ -88,6 +104,12 @@ def names(context: Context, folded: str, tokens: list[Token]) -> frozenset[int]:
         for token in tokens
         if token.kind in _NAMES and _TITLED.match(folded, token.end) is not None
     )
+    if context.language == "zh":
+        called |= frozenset(
+            token.start
+            for token in tokens
+            if token.kind in _MONTHS and _is_chinese_name(folded, token)
+        )
     clues = _clues().get(context.language)
     if clues is None:
         return called & may_be_names(tokens)
@@ -95,6 +117,19 @@ def names(context: Context, folded: str, tokens: list[Token]) -> frozenset[int]:
     return frozenset(
         token.start for at, token in enumerate(tokens) if token.kind in _NAMES and look.is_name(at)
     ) | (called & may_be_names(tokens))
+
+
+_OWNED = re.compile(_PERSONAL)
+_SURNAMES = frozenset(
+    "王李张刘陈杨黄赵吴徐孙马朱胡郭林罗郑梁谢宋唐许韩冯邓曹彭肖田董袁潘蒋蔡杜叶苏魏吕丁沈姚卢姜崔谭陆汪范"
+    "廖贾邹孟熊秦邱尹薛闫雷侯陶黎贺顾郝龚邵钱戴莫汤"
+)
+
+
+def _is_chinese_name(folded: str, token: Token) -> bool:
+    """陈九月: behind a surname, and asked about as people are."""
+    led = token.start > 0 and folded[token.start - 1] in _SURNAMES
+    return led and _OWNED.match(folded, token.end) is not None
 
 
 def may_be_names(tokens: list[Token]) -> frozenset[int]:
@@ -117,6 +152,10 @@ def _kind_beside(tokens: list[Token], at: int, step: int) -> str:
     ]
     if kinds[0] in _DOT and kinds[1] in _NUMBERS:
         return kinds[1]
+    if step > 0 and kinds[0] in _ARTICLES:
+        return OTHER  # Dutch "Heeft Mei een broer?": no first of May
+    if step > 0 and kinds[0] in _CONNECTORS and kinds[1] not in _GOES_ON:
+        return OTHER  # Spanish "Julio a mi hermana", "Mei-Ling": no range
     return kinds[1] if kinds[0] in _THE and kinds[1] in _ORDINALS else kinds[0]
 
 
@@ -177,7 +216,13 @@ class _Look:
         before, after = (_kind_beside(self.tokens, at, step) for step in (-1, 1))
         given = word in self.clues.given
         month = given and self.tokens[at].kind in _MONTHS
-        if self._in_a_title(at) or self._is_possession(at):
+        if self._in_a_title(at) or self._is_possession(at) or self._is_addressed(at):
+            return True
+        if self.context.language == "hi":
+            return given and self._is_hindi_name(at, before)
+        if word == "mars" and not self.capital(at):
+            return False  # the month, where the planet has a capital
+        if self.kind(at) in _MONTHS and (self._is_first_name(at) or self._is_first_name(at - 1)):
             return True
         if " " in word or after in _TIMELY_AFTER:
             return before not in _TIMELY_BEFORE and self._has_surname(at)
@@ -185,6 +230,8 @@ class _Look:
         if month and self.word(at - 1) in self.clues.persons:
             return self.word(at + 1) not in self.clues.dated
         if before in _TIMELY_BEFORE:
+            if small and before in _TOWARDS and self._is_object(at):
+                return True
             if before in _POSSESSIVE and self.context.language in _SMALL:
                 owned = self.proper(at - 2) or self.word(at - 2) in self.clues.persons
                 return self.capital(at) and owned and not self.opens(at - 2)
@@ -198,6 +245,7 @@ class _Look:
             or self._has_surname(at)
             or self._has_first_name(at)
             or self._is_possessor(at)
+            or self._is_in_a_clause(at)
             or (small and self.capital(at) and not self.opens(at))
             or self._has_a_title(at)
             or (given and (month or self._asks_who(at)) and self._is_person(at))
@@ -256,6 +304,37 @@ class _Look:
         small = self.context.language in _SMALL and self.tokens[at].kind not in _FEASTS
         return small and self.capital(at) and self.word(at - 1) in self.clues.persons
 
+    def _is_first_name(self, at: int) -> bool:
+        """ "Jan Mai", "Julio Mayo": a first name before a surname that is a month, too."""
+        if self.kind(at + 1) not in _MONTHS or not self.capital(at):
+            return False
+        word, german = self.word(at), self.context.language == "de"
+        if word not in _SHORT and (german or word not in self.clues.given):
+            return False
+        apart = not self._beside(at, at + 1) or not self.capital(at + 1)
+        return not apart and _kind_beside(self.tokens, at + 1, 1) not in _TIMELY_AFTER
+
+    def _is_addressed(self, at: int) -> bool:
+        """ "Mr. Sunday", "Frau Mai": behind what stands before a surname."""
+        back = at - 2 if self.kind(at - 1) in _DOT else at - 1
+        after = _kind_beside(self.tokens, at, 1)
+        return self.word(back) in self.clues.honorifics and after not in _NUMBERS
+
+    def _is_object(self, at: int) -> bool:
+        """Spanish "¿Quién llamó a Julio?": a person, where no time goes before it."""
+        ranged = self.kind(at - 2) in _GOES_ON - _kinds("TO ON IN OF THE")
+        return self.capital(at) and self.context.language == "es" and not ranged
+
+    def _is_hindi_name(self, at: int, before: str) -> bool:
+        """ "रवि की कार": a short form of a weekday, without what makes it one."""
+        link, then = self.word(at + 1), self.kind(at + 2)
+        return (
+            before not in _TIMELY_BEFORE
+            and link not in self.clues.dated
+            and self.kind(at + 1) not in _TIMELY_AFTER
+            and not (link in self.clues.kin and then in _PARTS)
+        )
+
     def _is_possession(self, at: int) -> bool:
         """ "What is Robinson's Friday about?", but not "How was Anna's Friday?"."""
         owned = self.word(at - 1) == "'s" and self.proper(at - 2) and self.capital(at)
@@ -269,8 +348,24 @@ class _Look:
         )
 
     def _is_possessor(self, at: int) -> bool:
-        """ "April's sister", but not "April's sales"."""
+        """ "April's sister", but not "April's sales"; Turkish "Eylül'ün annesi"."""
+        if self.context.language == "tr":
+            return self.word(at + 2) in self.clues.kin
         return self.word(at + 1) == "'s" and self.word(at + 2) in self.clues.kin
+
+    def _is_in_a_clause(self, at: int) -> bool:
+        """ "If April picks up the kids": a clause, whose subject it is."""
+        led = self.word(at - 1) in ("if", "that", "because", "whether", "when", "while")
+        after = self.word(at + 1)
+        return (
+            led
+            and self.context.language == "en"
+            and self.capital(at)
+            and self.word(at) in self.clues.given
+            and self.kind(at + 1) == OTHER
+            and after not in self.clues.dated
+            and (after not in everyday("en") or after in self.clues.verbs)
+        )
 
     def _asks_who(self, at: int) -> bool:
         return self.capital(at) and self.word(at - 2) in ("who", "whom") and self.ends(at + 1)

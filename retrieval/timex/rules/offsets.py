@@ -187,6 +187,7 @@ _CLOCKS = "CLOCK ((DASH | TO | UNTIL | AND) CLOCK (?! (COMMA | ON)* THE? DATE))?
 
 
 @TIMED("timed", f"DATE (COMMA | ON | FROM | BETWEEN | IN)* {_CLOCKS}")
+@TIMED("timed", f"(AFTER | BEFORE) {_CLOCKS} (COMMA | ON | OF | IN)* THE? DATE")
 @TIMED("timed", "DATE (COMMA | ON | IN | OF | THE)* PART")
 @TIMED("timed", "CLOCK ((DASH | TO | UNTIL | AND) CLOCK)? (COMMA | ON | OF | IN)* THE? DATE")
 def _timed(context: Context, m: Match) -> Span | None:
@@ -232,6 +233,11 @@ def _spoken(folded: str, tokens: list[Token]) -> list[Token]:
             part, link, hour = (*tokens[at + 1 : at + 4], None, None, None)[:3]
             if part is not None and part.kind in _ARTICLE:
                 part, link, hour = (*tokens[at + 2 : at + 5], None, None, None)[:3]
+            named = tokens[at + 1] if at + 1 < len(tokens) else None
+            if named is not None and named.text and _is_hour_of(tokens, at + 1):
+                merged.append(Token(_CLOCK, None, token.start, named.end))
+                at += 2
+                continue
             if hour is not None and _is_spoken(part, link, hour):
                 merged.append(Token(_CLOCK, None, token.start, hour.end))
                 at = tokens.index(hour, at) + 1
@@ -239,6 +245,20 @@ def _spoken(folded: str, tokens: list[Token]) -> list[Token]:
         merged.append(token)
         at += 1
     return merged
+
+
+def _is_hour_of(tokens: list[Token], at: int) -> bool:
+    """Whether a number is an hour, since its day comes behind it: "at 9 this morning"."""
+    first, second = (*tokens[at + 1 : at + 3], None, None)[:2]
+    if not _is_hour(tokens[at]) or first is None:
+        return False
+    if first.kind in _DAY_BEHIND:
+        return True
+    return second is not None and first.kind in _LED and second.kind in _DAY_BEHIND | _PART_BEHIND
+
+
+_DAY_BEHIND, _PART_BEHIND = any_of("REL WEEKDAY"), any_of("PART")
+_LED = any_of("ON MOD")
 
 
 def _is_spoken(part: Token | None, link: Token | None, hour: Token) -> bool:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 
+from retrieval.timex.engine.text import Folded, fold
 from retrieval.timex.expression import TimeExpression
+from retrieval.timex.rules.events import MAX_CHARACTERS
 
 _LONGEST = 200
 _INSIDE = rf"{{1,{_LONGEST}}}"
@@ -62,3 +64,19 @@ def _last_word(text: str) -> int:
     while at >= 0 and not text[at].isalnum():
         at -= 1
     return at
+
+
+_MEANING = re.compile(
+    r"\bwhat (?:does|do) (?:the (?:word|name|term) )?\w{1,40}(?: \w{1,40})? (?:mean|stand for)"
+    r"(?= in |\s?[?.!]|\s?$)"
+    r"|\b(?:was (?:bedeutet|heisst)|wat betekent|que veut dire|que significa|o que significa|"
+    r"(?:cosa|che) significa|vad betyder|co znaczy|что (?:значит|означает)) "
+    r"\w{1,40}(?: \w{1,40})?\s?(?:[?.!]|$)"
+    r"|\bne (?:demek|anlama)\b|是什么意思|の意味は|とはどういう意味|무슨 (?:뜻|의미)|"
+    + fold("का (?:मतलब|अर्थ) क्या")
+)
+
+
+def asks_for_a_meaning(text: str) -> bool:
+    """Whether a question is what a word or name means: it gets no window."""
+    return _MEANING.search(Folded(text, MAX_CHARACTERS).text) is not None

@@ -6,7 +6,16 @@ from datetime import date
 
 from retrieval.timex.calendar import days
 from retrieval.timex.calendar.spans import amounts, moved, plausible
-from retrieval.timex.engine.grammar import Context, Match, Rules, Span, change, chars_of, kind_of
+from retrieval.timex.engine.grammar import (
+    Context,
+    Match,
+    Rules,
+    Span,
+    Token,
+    change,
+    chars_of,
+    kind_of,
+)
 from retrieval.timex.rules.dates import exact
 from retrieval.timex.rules.relative import DURATION
 
@@ -191,7 +200,19 @@ def _duration_from(context: Context, m: Match) -> Span | None:
     return Span(start, days.plus_days(moved(start, amounts(m), 1), -1), "day", 0.85)
 
 
-# Dutch "voor" is "for" as often as "before"; only an edge such as "the end of May" decides it.
+# Dutch "voor" is "for" as often as "before": before what is over, unless something is made for it,
+# and before an edge such as "the end of May".
+_ALLOTTED = frozenset({
+    "begroting", "budget", "plan", "plannen", "planning", "prognose", "doel", "doelen",
+    "cijfers", "rapport", "jaarverslag", "aangifte", "belastingaangifte", "kaarten",
+    "kaartjes", "abonnement", "rekening", "kalender", "agenda", "rooster", "omzet",
+})  # fmt: skip
+
+
+def _is_allotted(before: Token | None) -> bool:
+    return before is not None and before.text in _ALLOTTED
+
+
 _FOR_OR_BEFORE = kind_of("ON BEFORE")
 _POINT = "(DATE | UYEAR? YEAR YMARK?)"
 
@@ -309,7 +330,10 @@ def _before(context: Context, m: Match) -> Span | None:
     if span is None or span.first is None or span.last is None:
         return None
     if m.tokens[0].kind == _FOR_OR_BEFORE and not span.part:
-        return None
+        if not span.explicit or span.grain not in ("month", "year"):
+            return None
+        if span.last >= context.today or _is_allotted(m.before):
+            return span  # "gepland voor 2027", "de begroting voor 2020"
     if any(t.value == "void" for t in m.all("PBEFORE")):
         return Span(None, None, "none", void=True)
     # "Before the end of December" takes in all of December.

@@ -29,6 +29,7 @@ from retrieval.timex.engine.grammar import (
     kind_of,
 )
 from retrieval.timex.rules.dates import exact
+from retrieval.timex.rules.tense import asks_about_the_past
 
 RELATIVE = Rules()
 
@@ -161,6 +162,8 @@ def _from_day(context: Context, m: Match) -> Span:
 def _ago(context: Context, m: Match) -> Span | None:
     if _counted_from(m) or (m.has("PREAGO") and _from_a_date(m)):
         return None
+    if any(token.value == "back" for token in m.all("AGO")) and not _looks_back(context, m):
+        return None
     first = m.tokens[m.tokens[0].kind in chars_of("PREAGO")]
     led = first.kind in chars_of("UNIT")
     if (
@@ -173,6 +176,15 @@ def _ago(context: Context, m: Match) -> Span | None:
         return _back(context, m)
     except OverflowError:
         return Span(None, None, "none", void=True)
+
+
+def _looks_back(context: Context, m: Match) -> bool:
+    """Whether Dutch "drie weken terug" is ago: "hij is over drie weken terug" is no such."""
+    led = m.before is not None and m.before.kind in _AHEAD
+    return not led and asks_about_the_past(context)
+
+
+_AHEAD = any_of("PRELATER IN WITHIN SINCE AFTER")
 
 
 def _from_a_date(m: Match) -> bool:
@@ -507,6 +519,8 @@ def _moved_weekday(context: Context, m: Match) -> Span | None:
     "coming" and "this next" the first after today."""
     if m.tokens[0].kind in chars_of("WDAY") and context.language == "en":
         return None  # "who sat next to her"
+    if m.tokens[-1].kind in chars_of("MOD") and "weekday_of_this_week" in context.options:
+        return None  # Chinese 周一来: what came on Monday
     weekday = m.number("WEEKDAY") - 1
     today = context.today
     strong = m.one("PREV", "NEXT")

@@ -39,6 +39,10 @@ def pairs(text: str) -> list[tuple[str, str]]:
 
 
 SAME_NAME = pairs("""
+Βίκος | ΒΙΚΟΣ
+Семёнов | Семенов
+Kruse & Co. | Kruse und Co
+Berg & Dal | Berg och Dal
 Dr. Waller | Dr Waller
 O'Brien | O’Brien
 O`Brien | OʼBrien
@@ -125,6 +129,11 @@ Dr. Waller | Alice Waller
 """)
 
 TWO_THINGS = pairs("""
+Gate 9 | Gate 9¾
+Bay O | Bay 0
+y² | y³
+Крайнев | Краинев
+Berg and Dal | Berg en Dal
 Room 101 | Room 102
 UA123 | UA124
 2023 Tax Return | 2024 Tax Return

@@ -47,6 +47,9 @@ NASTY = [
     "के बाद ", "قبل ", "\u200b", "e\u0301", "rest of ", "between ", "ağustos'ta ", ", ", ". ",
     "недели три назад ", "года через ", "at 10 to 5 ", "at half ", "weekend ", "周末", "周五",
     "version 2024.2 ", "5월 2주차 ", "천", "구백", "«Hier» ", "maja ", "co tydzień ", "前两天",
+    "usually monday ", "open until monday ", "what does may mean ", "Jan Mai ",
+    "quem ligou na segunda, ", "geplant am montag ", "how often in a week ", "at 9 on monday ",
+    "一日に何", "陈九月的", "de 25e kwam ",
 ]  # fmt: skip
 
 

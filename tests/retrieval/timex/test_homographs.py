@@ -40,11 +40,13 @@ pytestmark = pytest.mark.unit
         "¿De qué color era la casa?", "¿Quién fue el segundo presidente?", "¿Qué son las células?",
         # French
         "Qui a vu la mer ?", "Qui a été à la mer ?", "Qui a tué le roi ?", "Où est mon chien ?",
+        "Combien de lunes a la planète ?",
         "Qui est son père ?", "Quel est le montage préféré de Luc ?",
         # Italian, Portuguese
         "Dove hai mai visto un leone?", "Che cosa è mai successo a Roma?", "Chi dice di no?",
         "Qual foi a segunda pergunta?", "Quem mora perto do mar?", "Qual será o plano?",
         "Quem disse isso pela segunda vez?", "Qual é a quarta opção?", "Quem só bebe água?",
+        "A casa tem água?",
         # Dutch, Swedish, Turkish
         "Wie heeft de sleutel?", "Wie woont er op de maan?", "Wat is ons doel?", "Waar is de zon?",
         "Wat is hier aan de hand?", "Wie mag hem?",

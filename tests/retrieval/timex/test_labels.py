@@ -87,6 +87,7 @@ pytestmark = pytest.mark.unit
         "PO 1999",
         "apartment 12/3",
         "12/3 Main Street",
+        "Qui loue au 1998 avenue Foch ?",
         "2-3 days",
         "size 9-10 shoes",
         "temperature -5 to 10 degrees",
