@@ -90,6 +90,7 @@ def test_what_a_pod_shows_is_bounded() -> None:
         "controller": 3,
         "door": 3,
         "memory": 2,
+        "member": 4,
         "work": 2,
         "kind": 4,
         "rank": 2,
