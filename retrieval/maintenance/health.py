@@ -72,19 +72,19 @@ async def lately(connection: Connection, share: tuple[int, int]) -> list[int]:
 
 async def examine(
     deps: WriteContext,
+    written: Sequence[int],
     after: int,
     page: int,
     skip: Sequence[int] = (),
     erase_after_s: float = 86_400.0,
     share: tuple[int, int] = (0, 1),
 ) -> tuple[list[BankHealth], int]:
-    """(banks that want something, where to go on): of the banks written last and of the `page`
+    """(banks that want something, where to go on): of those just `written` and of the `page`
     ones after number `after`; the way through all banks begins again at 0. `share`: as in
     `lately`."""
     rank, size = share
 
     async def work(connection: Connection) -> tuple[list[BankHealth], int]:
-        written = await lately(connection, share)
         following = await connection.fetch(
             "select bank from banks where bank > $1 and bank % $3 = $4 order by bank limit $2",
             after,

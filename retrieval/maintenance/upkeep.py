@@ -87,7 +87,6 @@ class _Seen:
 TIDY_S = 3600.0
 RETRY_S = 300.0
 """A bank whose upkeep failed is left alone for so long."""
-_SEEN_MAX = 100_000
 
 
 class Upkeep:
@@ -162,10 +161,12 @@ class Upkeep:
         if now >= self._tidy_at:
             self._tidy_at = now + TIDY_S
             await self._tidy()
-        await self._inform(connection, (rank, size))
+        written = await lately(connection, (rank, size))
+        await self._inform(connection, written)
         await jobs.give_up(self._pool)  # before it is seen that the bank still wants them
         found, self._after = await examine(
             self._deps,
+            written,
             self._after,
             self._settings.page,
             list(self._seen.failed),
@@ -183,15 +184,14 @@ class Upkeep:
         self._count(rounds=1)
         return True
 
-    async def _inform(self, connection: Connection, share: tuple[int, int]) -> None:
+    async def _inform(self, connection: Connection, written: Sequence[int]) -> None:
         """Tells the planner of banks that were filled before PostgreSQL came to look at them."""
         known = self._seen.known
-        if len(known) > _SEEN_MAX:
-            known.clear()
-        sizes = await planner.unknown(connection, await lately(connection, share))
+        sizes = await planner.unknown(connection, written)
         news = {bank: size for bank, size in sizes.items() if size >= 2 * known.get(bank, 0)}
+        for bank, size in news.items():
+            _remember(known, bank, size)
         if news:
-            known |= news
             begin = time.monotonic()
             await planner.analyze(self._pool)
             await self._rest(time.monotonic() - begin)
@@ -210,7 +210,7 @@ class Upkeep:
         if found.fragmented and seen.merged.get(head.bank) != head.version:
             gone = await self._chore(head, lambda: segments.merge(self._pool, head.bank))
             self._count(merged_segments=gone)
-            _remember(seen.merged, head)
+            _remember(seen.merged, head.bank, head.version)
         if found.erases:
             gone = await self._chore(head, lambda: settle(self._deps, head.tenant, head.bank_id))
             self._count(dropped_ordinals=gone)
@@ -224,7 +224,7 @@ class Upkeep:
                 head, lambda: prune_entities(self._deps, head.tenant, head.bank_id)
             )
             self._count(pruned_entities=gone)
-            _remember(seen.pruned, replace(head, version=found.buried))
+            _remember(seen.pruned, head.bank, found.buried)
 
     async def _chore(self, head: BankHead, work: Callable[[], Awaitable[int]]) -> int:
         begin = time.monotonic()
@@ -296,7 +296,7 @@ class Upkeep:
         self._metrics = replace(self._metrics, **sums)
 
 
-def _remember(seen: dict[int, int], head: BankHead) -> None:
-    if len(seen) > _SEEN_MAX:
+def _remember(seen: dict[int, int], bank: int, at: int) -> None:
+    if len(seen) > 100_000:
         seen.clear()
-    seen[head.bank] = head.version
+    seen[bank] = at

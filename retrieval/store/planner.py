@@ -7,6 +7,8 @@ itself a minute after a tenth of a table has changed; a bank can be filled and a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.database.upkeep import keep_up
 
@@ -49,10 +51,10 @@ async def inform(pool: Pool, bank: int) -> None:
         await analyze(pool)
 
 
-async def unknown(connection: Connection, numbers: list[int]) -> dict[int, int]:
+async def unknown(connection: Connection, numbers: Sequence[int]) -> dict[int, int]:
     """Which of these banks, and how large, the planner takes for a tenth of what they are or
     less. Dead memories count: what was told about once is not worth telling again."""
-    rows = await connection.fetch(_UNKNOWN, numbers, KNOWN_FROM, _FAR)
+    rows = await connection.fetch(_UNKNOWN, list(numbers), KNOWN_FROM, _FAR)
     return {row["bank"]: row["next_ordinal"] for row in rows}
 
 

@@ -7,14 +7,13 @@ language among two hundred costs more than all else. dateparser is imported on t
 from __future__ import annotations
 
 import re
-import tomllib
 from datetime import datetime
 from functools import lru_cache
-from importlib.resources import files
 
 from retrieval.timex.engine.grammar import Span
 from retrieval.timex.engine.lexicon import LANGUAGES, lexicon
 from retrieval.timex.engine.recognition import evidence, in_contention, judged
+from retrieval.timex.engine.tables import word_lists
 from retrieval.timex.engine.text import WORDS, fold
 
 MAX_CHARACTERS = 1_000
@@ -26,9 +25,8 @@ _WORD = re.compile(r"[^\W\d_]+(?:[^\W\d_]|['ʼ’\u0300-\u036f\u0e31-\u0e4e])*")
 @lru_cache(maxsize=1)
 def _words() -> dict[str, str]:
     """Date words, each with the one language that has it; a word of several is no evidence."""
-    text = (files("retrieval.timex") / "languages" / "others.toml").read_text(encoding="utf-8")
     found: dict[str, str | None] = {}
-    for code, words in tomllib.loads(text).items():
+    for code, words in word_lists("others").items():
         for word in words.split():
             found[word] = None if word in found else code
     return {word: code for word, code in found.items() if code is not None}

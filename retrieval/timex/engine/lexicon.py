@@ -19,11 +19,9 @@ the language is recognised and read:
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib.resources import files
 from typing import Any, Union
 
 from retrieval.timex.engine.grammar import (
@@ -43,6 +41,7 @@ from retrieval.timex.engine.numerals import (
     hangul_year,
     merge_numbers,
 )
+from retrieval.timex.engine.tables import word_lists
 from retrieval.timex.engine.text import WORDS, Piece, fold, pieces
 from retrieval.timex.rules.chinese import is_ago
 from retrieval.timex.rules.numeric import numeric_tokens
@@ -392,9 +391,7 @@ def _is_word(text: str) -> bool:
 @cache
 def lexicon(language: str) -> Lexicon:
     """The lexicon of one of LANGUAGES, loaded once."""
-    raw = tomllib.loads(
-        (files("retrieval.timex") / "languages" / f"{language}.toml").read_text(encoding="utf-8")
-    )
+    raw = word_lists(language)
     meta: dict[str, Any] = raw.pop("meta", {})
     suffixes = _affixes(raw.pop("suffixes", {}))
     prefixes = _affixes(raw.pop("prefixes", {}))

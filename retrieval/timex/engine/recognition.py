@@ -8,13 +8,12 @@ time is read in their language.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from importlib.resources import files
 
 from retrieval.text.language import stop_words
 from retrieval.timex.engine.lexicon import LANGUAGES, lexicon
+from retrieval.timex.engine.tables import word_lists
 from retrieval.timex.engine.text import WORDS, fold
 
 _SNOWBALL = {
@@ -42,10 +41,9 @@ def everyday(language: str) -> frozenset[str]:
 
 @cache
 def _listed() -> Mapping[str, tuple[str, ...]]:
-    text = (files("retrieval.timex") / "languages" / "everyday.toml").read_text(encoding="utf-8")
     return {
         language: tuple(WORDS.findall(fold(words)))
-        for language, words in tomllib.loads(text).items()
+        for language, words in word_lists("everyday").items()
     }
 
 

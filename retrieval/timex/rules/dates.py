@@ -53,21 +53,13 @@ def year_of(context: Context, token: Token | None) -> int:
 
 def latest_day(context: Context, month: int, day: int) -> Span:
     """The latest such day up to the anchor's; the next one where plans are asked for."""
-    today = context.today
-    if asks_what_is_planned(context):
-        for year in range(today.year, today.year + 9):
-            try:
-                found = days.day(year, month, day)
-            except OverflowError:
-                continue
-            if found >= today:
-                return exact(found, 0.85, month=month, day=day)
-    for year in range(today.year, max(today.year - 9, 0), -1):
+    today, ahead = context.today, asks_what_is_planned(context)
+    for years in range(9):
         try:
-            found = days.day(year, month, day)
+            found = days.day(today.year + (years if ahead else -years), month, day)
         except OverflowError:
             continue
-        if found <= today:
+        if found >= today if ahead else found <= today:
             return exact(found, 0.85, month=month, day=day)
     raise OverflowError("no such day")
 

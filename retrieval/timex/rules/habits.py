@@ -6,12 +6,11 @@ Only where the sentence does not tell of the past: "What happened from Monday to
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 
 from retrieval.timex.engine.grammar import OTHER, Context, Match, Rules, Span, any_of, chars_of
+from retrieval.timex.engine.tables import word_lists
 from retrieval.timex.engine.text import fold
 from retrieval.timex.rules.tense import (
     QUESTION,
@@ -42,10 +41,9 @@ _PARTICIPLE = re.compile(
 
 @cache
 def _lists() -> Mapping[str, Mapping[str, re.Pattern[str]]]:
-    text = (files("retrieval.timex") / "languages" / "habits.toml").read_text(encoding="utf-8")
     return {
-        language: {key: _any(language, words) for key, words in table.items()}
-        for language, table in tomllib.loads(text).items()
+        language: {key: _any(language, words) for key, words in lists.items()}
+        for language, lists in word_lists("habits").items()
     }
 
 
@@ -56,8 +54,8 @@ def _any(language: str, words: str) -> re.Pattern[str]:
 
 
 def _habitual(context: Context, *keys: str) -> bool:
-    table = _lists().get(context.language, {})
-    said = [table[key] for key in keys if key in table and is_said(table[key], context.text)]
+    lists = _lists().get(context.language, {})
+    said = [lists[key] for key in keys if key in lists and is_said(lists[key], context.text)]
     return any(not tells_of_the_past(context, words) for words in said)
 
 
@@ -80,9 +78,9 @@ def _days_of_every_week(context: Context, m: Match) -> Span | None:
 def _rate(context: Context, m: Match) -> Span | None:
     """ "How often does he call in a month?": no month from now."""
     number = m.one("NUM")
-    table = _lists().get(context.language, {})
+    lists = _lists().get(context.language, {})
     single = number is None or number.value in (None, 1)
-    asked = "rate" in table and is_said(table["rate"], context.text)
+    asked = "rate" in lists and is_said(lists["rate"], context.text)
     return _NONE if single and asked and not asks_about_the_past(context) else None
 
 

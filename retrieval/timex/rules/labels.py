@@ -5,19 +5,17 @@ Looked at before any rule runs, as names are: such a number is no year, day or d
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
-from importlib.resources import files
 
 from retrieval.timex.engine.grammar import DATE, OTHER, Span, Token, chars_of
+from retrieval.timex.engine.tables import word_lists
 from retrieval.timex.engine.text import fold
 
 
 @cache
 def _words(name: str) -> frozenset[str]:
     """One of the lists in labels.toml, folded."""
-    text = (files("retrieval.timex") / "languages" / "labels.toml").read_text(encoding="utf-8")
-    return frozenset(fold(tomllib.loads(text)[name]).split())
+    return frozenset(fold(word_lists("labels")[name]).split())
 
 
 def _kinds(names: str) -> frozenset[str]:

@@ -7,14 +7,13 @@ makes it a time, is no time. In doubt a preposition, number or modifier decides 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 from retrieval.timex.engine.grammar import OTHER, Context, Token, chars_of
 from retrieval.timex.engine.recognition import everyday
+from retrieval.timex.engine.tables import word_lists
 from retrieval.timex.engine.text import WORDS, fold
 
 
@@ -82,10 +81,9 @@ class _Clues:
 
 @cache
 def _clues() -> Mapping[str, _Clues]:
-    text = (files("retrieval.timex") / "languages" / "names.toml").read_text(encoding="utf-8")
     return {
-        language: _Clues(**{key: frozenset(fold(words).split()) for key, words in table.items()})
-        for language, table in tomllib.loads(text).items()
+        language: _Clues(**{key: frozenset(fold(words).split()) for key, words in lists.items()})
+        for language, lists in word_lists("names").items()
     }
 
 

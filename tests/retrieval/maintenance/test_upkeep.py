@@ -254,7 +254,7 @@ async def test_no_bank_is_passed_over(pool: Pool) -> None:
     seen: list[str] = []
     after = 0
     for _ in range(3):
-        found, after = await examine(ingest, after, 3)
+        found, after = await examine(ingest, (), after, 3)
         seen += [health.head.bank_id for health in found]
     assert (seen, after) == ([f"b{i}" for i in range(8)], 0)
 
