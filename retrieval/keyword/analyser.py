@@ -294,11 +294,14 @@ def _analyse(chunk: str, words: Words, query: bool, cut: script.Cut | None) -> I
     if plain.isascii() and plain.isalpha() and (plain.islower() or plain[1:].islower()):
         yield from _word(plain, words)
         return
+    known: dict[str, tuple[str, ...]] = {}  # one character may fold to four words
     for match in _PIECE.finditer(_unified(chunk)):
         piece = match.group()
         match match.lastgroup:
             case "joined":
-                yield from _joined(piece, words, query)
+                if (terms := known.get(piece)) is None:
+                    terms = known[piece] = tuple(_joined(piece, words, query))
+                yield from terms
             case "east_asian":
                 yield from script.east_asian(piece, query, cut)
             case "hangul":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from retrieval.errors import InvalidInput
 from retrieval.keyword.analyser import Analyser, Document, term_hash
+from retrieval.text.language import Words
 
 pytestmark = pytest.mark.unit
 
@@ -228,3 +230,17 @@ def test_a_long_text_without_white_space_is_read_in_parts() -> None:
     assert joined["tf"].tolist() == apart["tf"].tolist()
     endless = ENGLISH.weigh([Document("船港" * 20_000)])
     assert endless["tf"].sum() >= 39_990
+
+
+def test_a_word_that_one_character_folds_to_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    stems = Words.stems
+
+    def noted(words: Words, accented: str) -> Sequence[str]:
+        read.append(accented)
+        return stems(words, accented)
+
+    monkeypatch.setattr(Words, "stems", noted)
+    segment = ENGLISH.weigh([Document("\ufdfa" * 500)])
+    assert len(read) <= 8
+    assert segment["tf"].sum() >= 1_500  # and yet each is counted
