@@ -40,7 +40,7 @@ from retrieval.recall.explaining import Explainer
 from retrieval.recall.retriever import LocalRetriever
 from retrieval.reflect.engine import ReflectEngine
 from retrieval.reflect.searches import QUERY_TOKENS
-from retrieval.reflect.stored import Database
+from retrieval.reflect.stored import DatabaseReads
 from retrieval.store.database.pool import Connection, Pool
 from retrieval.store.heads import BankHead
 from retrieval.store.refreshes import REFRESH
@@ -346,7 +346,7 @@ def open_reflect(
     quick = RecallEngine(pool, retriever, OpenedReranker(Passthrough()), settings.recall, pace)
     careful = RecallEngine(pool, retriever, reranker, settings.recall, pace)
     return ReflectEngine(
-        Database(pool),
+        DatabaseReads(pool),
         llm.reflect,
         Search(quick, turns),
         Search(careful, turns),

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.keyword.analyser import Analyser, Document, Query, Terms
+from retrieval.keyword.analyser import Analyser, IndexedText, Query, Terms
 from retrieval.store.segments.format import pack, unpack
 from retrieval.types import Bools, Floats, Ints
 
@@ -24,7 +24,7 @@ _INLINE_MERGE: Final = 150_000
 """`append` merges tiers up to this many postings, 2 ms; larger merges are left to `compact`."""
 
 
-def encode(analyser: Analyser, documents: Sequence[Document]) -> bytes:
+def encode(analyser: Analyser, documents: Sequence[IndexedText]) -> bytes:
     """The packed segment of these documents, in their order."""
     return pack(analyser.weigh(documents))
 

@@ -32,7 +32,7 @@ _SHORT, _FULL_LENGTH = 96, 48
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class CandidatePool:
     """The n candidates of one question, as the arms and the bank tell of them.
 
     window int32 (n, 5) from `windows`; similarity float32 (n, 5) and terms float32 (t, n, 5), the
@@ -111,7 +111,7 @@ the question's weight; the share of candidates that end with a question mark, as
 the logarithm of how many terms the question has."""
 
 
-def signals(pool: Pool) -> tuple[Doubles, Doubles]:
+def signals(pool: CandidatePool) -> tuple[Doubles, Doubles]:
     """(float64 (n, SIGNALS), float64 (CONTEXT,)) of a pool that is not empty.
 
     Pure; nothing depends on the order of the candidates but the order of the rows.
@@ -148,14 +148,14 @@ def signals(pool: Pool) -> tuple[Doubles, Doubles]:
     return columns, _context(pool, held)
 
 
-def _mean(values: NDArray[Any], pool: Pool) -> float:
+def _mean(values: NDArray[Any], pool: CandidatePool) -> float:
     """Over the memories among the candidates, if there are any."""
     if pool.derived is None or pool.derived.all():
         return float(values.mean())
     return float(values[~pool.derived].mean())
 
 
-def _context(pool: Pool, held: Doubles) -> Doubles:
+def _context(pool: CandidatePool, held: Doubles) -> Doubles:
     """How the question stands to this bank; 0 for a usual entry."""
     usual, distance = np.array([*_USUAL.values()]).T
     found = np.array(

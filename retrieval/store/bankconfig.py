@@ -63,12 +63,12 @@ class Accepted:
     knowledge_page_default_trigger: _Map
 
 
-class Settings(Protocol):
+class PerBankSettings(Protocol):
     """A deployment's settings, some of which a bank may set for itself."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
-    def with_overrides(self, overrides: Mapping[str, Any]) -> Settings: ...
+    def with_overrides(self, overrides: Mapping[str, Any]) -> PerBankSettings: ...
 
 
 TRAITS = ("skepticism", "literalism", "empathy")
@@ -141,7 +141,7 @@ def agree(config: Mapping[str, Any]) -> None:
         )
 
 
-def resolved(overrides: Mapping[str, Any], *defaults: Settings) -> dict[str, Any]:
+def resolved(overrides: Mapping[str, Any], *defaults: PerBankSettings) -> dict[str, Any]:
     """Every bank setting that has a value: the deployment's, then the bank's own where valid."""
     values: dict[str, Any] = {}
     for each in reversed(defaults):

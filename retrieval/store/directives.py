@@ -28,17 +28,16 @@ MATCHES = tuple(_MATCHES)
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """One rule, as an answer needs it."""
+    """A rule of the bank for what is said; higher priorities come first."""
 
     id: str
     name: str
     content: str
-    priority: int
-    tags: tuple[str, ...]
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedDirectives:
     """The active directives of a bank, most important first: those that hold for an answer, and
     those that it leaves out because their tags are not of its scope."""
 
@@ -206,7 +205,7 @@ async def delete(pool: Pool, tenant: str, bank_id: str, directive_id: str) -> di
 
 async def for_reflect(
     pool: Pool, tenant: str, bank_id: str, scope: Filters, *, apply_all: bool = False
-) -> Applied:
+) -> AppliedDirectives:
     """The active directives of an answer with this scope: untagged ones always, tagged ones where
     the scope's tags and tag groups match them; all of them with `apply_all`.
 
@@ -228,7 +227,7 @@ async def for_reflect(
     async def work(connection: Connection) -> list[Any]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
         found: list[Any] = await connection.fetch(
-            f"select id, name, content, priority, tags, {chosen} as chosen from directives"
+            f"select id, name, content, priority, {chosen} as chosen from directives"
             f" where bank = $1 and is_active {_ORDER} limit {MOST}",
             bank,
             *parameters,
@@ -238,14 +237,12 @@ async def for_reflect(
     rows = await read(pool, work)
     every = [
         (
-            Directive(
-                str(row["id"]), row["name"], row["content"], row["priority"], tuple(row["tags"])
-            ),
+            Directive(str(row["id"]), row["name"], row["content"], row["priority"]),
             row["chosen"],
         )
         for row in rows
     ]
-    return Applied(
+    return AppliedDirectives(
         tuple(one for one, chosen in every if chosen),
         tuple(one for one, chosen in every if not chosen),
     )

@@ -25,7 +25,7 @@ SEARCH_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class SortColumn:
     """One column of an order. `kind` is what its values are: time, int, text or uuid."""
 
     name: str
@@ -55,7 +55,7 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def read(text: str, order: Sequence[Column]) -> list[Any]:
+def read(text: str, order: Sequence[SortColumn]) -> list[Any]:
     """The values in a cursor of this order; InvalidInput for what `cursor` did not make."""
     try:
         padded = text + "=" * (-len(text) % 4)
@@ -67,7 +67,7 @@ def read(text: str, order: Sequence[Column]) -> list[Any]:
         raise InvalidInput("cursor: not one that this list gave", "cursor") from None
 
 
-def _value(value: Any, column: Column) -> Any:
+def _value(value: Any, column: SortColumn) -> Any:
     if value is None and column.nullable:
         return None
     if column.kind == "int":
@@ -86,7 +86,7 @@ def _value(value: Any, column: Column) -> Any:
     return value
 
 
-def clause(order: Sequence[Column]) -> str:
+def clause(order: Sequence[SortColumn]) -> str:
     """The columns as ORDER BY takes them."""
     return ", ".join(
         column.name
@@ -96,7 +96,7 @@ def clause(order: Sequence[Column]) -> str:
     )
 
 
-def names(order: Sequence[Column]) -> str:
+def names(order: Sequence[SortColumn]) -> str:
     """The columns as a SELECT takes them, called k0, k1 and so on; what `last` reads."""
     return ", ".join(
         f"{column.name}{'::text' if column.kind == 'uuid' else ''} as k{i}"
@@ -104,12 +104,12 @@ def names(order: Sequence[Column]) -> str:
     )
 
 
-def last(rows: Sequence[Any], order: Sequence[Column]) -> list[Any] | None:
+def last(rows: Sequence[Any], order: Sequence[SortColumn]) -> list[Any] | None:
     """The values of the last of these rows in the columns of the order."""
     return [rows[-1][f"k{i}"] for i in range(len(order))] if rows else None
 
 
-def behind(order: Sequence[Column], values: Sequence[Any], bind: Bind) -> str:
+def behind(order: Sequence[SortColumn], values: Sequence[Any], bind: Bind) -> str:
     """The SQL test for rows that come after one with these values."""
     tests: list[str] = []
     same: list[str] = []

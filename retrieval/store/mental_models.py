@@ -32,7 +32,7 @@ MATCHES = tuple(_MATCHES)
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class MentalModelRow:
     """One row, as a refresh reads it."""
 
     bank: int
@@ -55,7 +55,7 @@ class Model:
     parked_at: int | None
 
 
-_FIELDS = Model.__slots__
+_FIELDS = MentalModelRow.__slots__
 
 
 def unknown(model_id: str) -> NotFound:
@@ -102,10 +102,12 @@ async def row(
     return found
 
 
-async def model(connection: Connection, bank: int, id: str, *, lock: bool = False) -> Model:
+async def model(
+    connection: Connection, bank: int, id: str, *, lock: bool = False
+) -> MentalModelRow:
     found = await row(connection, bank, id, lock=lock)
     values = {name: found[name] for name in _FIELDS}
-    return Model(**{**values, "tags": tuple(found["tags"])})
+    return MentalModelRow(**{**values, "tags": tuple(found["tags"])})
 
 
 async def page_of(
@@ -221,7 +223,7 @@ async def forget_seen(connection: Connection, bank: int) -> None:
 
 async def refreshed(
     connection: Connection,
-    held: Model,
+    held: MentalModelRow,
     *,
     content: str,
     document: Any,
@@ -256,7 +258,7 @@ async def refreshed(
 
 async def refresh_failed(
     connection: Connection,
-    held: Model,
+    held: MentalModelRow,
     *,
     failed_deltas: int,
     failed_fulls: int,

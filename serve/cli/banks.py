@@ -321,7 +321,7 @@ async def _from_database(
     format: str,
 ) -> list[dict[str, Any]]:
     """Archives of a tenant's banks, written straight into files."""
-    from retrieval.lifecycle.transfer.archive import Include
+    from retrieval.lifecycle.transfer.archive import ArchiveContents
     from retrieval.lifecycle.transfer.exporting import Outlet, Wanted
     from retrieval.lifecycle.transfer.exporting import export as ours
     from retrieval.lifecycle.transfer.hindsight.writing import export as theirs
@@ -340,7 +340,9 @@ async def _from_database(
         )
         names = [row["bank_id"] for row in rows]
     wanted = Wanted(
-        Include(flags["include_data"], flags["include_bank_config"], flags["include_history"]),
+        ArchiveContents(
+            flags["include_data"], flags["include_bank_config"], flags["include_history"]
+        ),
         vectors=vectors,
     )
     done = []

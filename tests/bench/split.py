@@ -148,7 +148,7 @@ async def bench(size: int, parts: int, questions: int, repeats: int) -> dict[str
 
 
 async def _split(
-    frame: ResidentBank, index: ScatterGather, plan: search.Plan, settings: RecallSettings
+    frame: ResidentBank, index: ScatterGather, plan: search.SearchPlan, settings: RecallSettings
 ) -> tuple[Shortlist, float]:
     begin = time.process_time()
     (reading,) = await index.readings(frame, [plan.asked], settings)

@@ -26,7 +26,7 @@ from retrieval.ingest.entities.mentions import Counts, EntityIndex, FactMentions
 from retrieval.ingest.entities.similarity import (
     ACCEPT,
     SAME,
-    Form,
+    NameForm,
     cluster,
     likeness,
     recency,
@@ -156,20 +156,20 @@ class _Likely:
     """A name and a candidate that can mean one thing."""
 
     key: str
-    form: Form
+    form: NameForm
     candidate: Candidate
     alike: float
 
 
 def _alike(found_for: Mapping[str, Sequence[Candidate]]) -> list[_Likely]:
-    forms: dict[str, Form] = {}
+    forms: dict[str, NameForm] = {}
     found = []
     for key, of_key in found_for.items():
-        own = Form.of(key)
+        own = NameForm.of(key)
         for candidate in of_key:
             form = forms.get(candidate.name)
             if form is None:
-                form = forms[candidate.name] = Form.of(candidate.name)
+                form = forms[candidate.name] = NameForm.of(candidate.name)
             alike = likeness(own, form)
             if alike > 0:
                 found.append(_Likely(key, own, candidate, alike))
@@ -186,7 +186,7 @@ def _decide(
     by_key: dict[str, list[_Likely]] = defaultdict(list)
     for pair in likely:
         by_key[pair.key].append(pair)
-    known_as = {number: [Form.of(name) for name in names] for number, names in aliases.items()}
+    known_as = {number: [NameForm.of(name) for name in names] for number, names in aliases.items()}
     decided: dict[str, int] = {}
     for key, pairs in by_key.items():
         facts, beside = index.facts(key), index.beside(key, chosen)
@@ -217,7 +217,7 @@ def _decide(
     return _one_per_fact(decided, index)
 
 
-def _contradicted(form: Form, aliases: Sequence[Form]) -> bool:
+def _contradicted(form: NameForm, aliases: Sequence[NameForm]) -> bool:
     """Is the entity known by a name that begins like this one and goes on otherwise?
 
     Who is "Alice" and "Alice Chen" is not "Alice Wong" as well.
@@ -327,7 +327,7 @@ def _clustered(keys: Sequence[str], index: EntityIndex, threshold: float) -> dic
         )
         return share, max(recency(date, other) for _, date in of_a for _, other in of_b)
 
-    forms = {key: Form.of(key) for key in keys}
+    forms = {key: NameForm.of(key) for key in keys}
     return cluster(forms, index.counts, index.apart, threshold, evidence)
 
 

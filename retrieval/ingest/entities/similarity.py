@@ -167,7 +167,7 @@ _SHORTENED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class NameForm:
     """A name taken apart once, to be compared with many.
 
     `bare` is "" for a name that is nothing but punctuation or too long to compare; `words` are
@@ -181,7 +181,7 @@ class Form:
     numbers: tuple[str, ...]
 
     @classmethod
-    def of(cls, name: str) -> Form:
+    def of(cls, name: str) -> NameForm:
         key = folding.key(name)
         plain = bare(key) if len(key) <= COMPARED else ""
         words = plain.split()
@@ -198,7 +198,7 @@ class Form:
         return cls(key, plain, tuple(words), frozenset(titles), tuple(_NUMBER.findall(plain)))
 
 
-def likeness(a: Form, b: Form) -> float:
+def likeness(a: NameForm, b: NameForm) -> float:
     """0: never one thing. SAME: one thing. Between 0 and 1: the share of letters in common, of
     names that can mean one thing if there is evidence."""
     if a.key == b.key:
@@ -224,13 +224,13 @@ def likeness(a: Form, b: Form) -> float:
     return _shared(a, b) if alike else 0.0
 
 
-def _joined(form: Form) -> str:
+def _joined(form: NameForm) -> str:
     """The name without its gaps, where that leaves no doubt ("Open AI", "OpenAI")."""
     letters = "".join(form.bare.split())
     return letters if len(letters) >= 5 and not _NOT_LETTERS.search(letters) else form.bare
 
 
-def _shared(a: Form, b: Form) -> float:
+def _shared(a: NameForm, b: NameForm) -> float:
     return fuzz.ratio(" ".join(a.words), " ".join(b.words)) / 100
 
 
@@ -314,7 +314,7 @@ def _misspelt(short: str, long: str) -> bool:
     return changed <= _VOWELS
 
 
-def _part_of_a_person(short: Form, long: Form) -> bool:
+def _part_of_a_person(short: NameForm, long: NameForm) -> bool:
     """Does `short` leave out parts of the person's name `long`: the surname, names between, or all
     but the surname where a title says that it is a person?"""
     words, every = short.words, long.words
@@ -378,7 +378,7 @@ def overlap(a: frozenset[str], b: frozenset[str]) -> float:
 
 
 def cluster(
-    forms: Mapping[str, Form],
+    forms: Mapping[str, NameForm],
     counts: Mapping[str, int],
     apart: Callable[[str, str], bool],
     threshold: float,

@@ -36,7 +36,7 @@ from retrieval.ingest.files.operation import FILE, convert_retain
 from retrieval.ingest.items import DOCUMENT_LIMIT, parse
 from retrieval.ingest.operations.isolation import Child, Died
 from retrieval.ingest.operations.parking import Parked
-from retrieval.ingest.progress import Progress
+from retrieval.ingest.progress import OperationProgress
 from retrieval.ingest.retain import retain
 from retrieval.store import answers, banks, operations, payloads
 from retrieval.store.answers import Key
@@ -344,7 +344,7 @@ class Worker:
 
     async def _perform(self, claimed: Claim) -> None:
         pool = self._deps.pool
-        progress = Progress()
+        progress = OperationProgress()
         working = asyncio.create_task(self._do(claimed, progress))
         keeping = asyncio.create_task(self._keep(claimed, working, progress))
         try:
@@ -380,7 +380,7 @@ class Worker:
             keeping.cancel()
 
     async def _park(
-        self, claimed: Claim, reason: str, wait_s: float, progress: Progress | None = None
+        self, claimed: Claim, reason: str, wait_s: float, progress: OperationProgress | None = None
     ) -> None:
         """Puts an operation back that cannot go on for now, through no fault of its own."""
         log.info("operation %s waits: %s", claimed.operation_id, reason)
@@ -388,7 +388,7 @@ class Worker:
         told = None if progress is None else progress.shown()
         await operations.release(self._deps.pool, claimed, wait_s, reason, told)
 
-    async def _do(self, claimed: Claim, progress: Progress) -> None:
+    async def _do(self, claimed: Claim, progress: OperationProgress) -> None:
         handle = self._handlers[claimed.type]
         deps = replace(self._deps, progress=progress)
         if not claimed.deaths:
@@ -397,7 +397,9 @@ class Worker:
         async with Child() as child:
             await handle(replace(deps, run=child.run), claimed)
 
-    async def _keep(self, claimed: Claim, working: asyncio.Task[None], progress: Progress) -> None:
+    async def _keep(
+        self, claimed: Claim, working: asyncio.Task[None], progress: OperationProgress
+    ) -> None:
         """Renews the lease while the work goes on, and tells how far it is; stops work that is not
         ours any more."""
         told, renewed = 0, time.monotonic()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from retrieval.arms import temporal
-from retrieval.bank.filters import Bounds, instants
+from retrieval.bank.filters import WindowBounds, instants
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors.blind import Blind
@@ -45,7 +45,9 @@ def ids(n: int) -> list[bytes]:
     return [bytes([i + 1]) * 16 for i in range(n)]
 
 
-def search(bank: ResidentBank, window: Bounds = WINDOW, limit: int = 300) -> temporal.TemporalHits:
+def search(
+    bank: ResidentBank, window: WindowBounds = WINDOW, limit: int = 300
+) -> temporal.TemporalHits:
     return temporal.search(
         bank,
         bank.vectors.scan(QUESTION),

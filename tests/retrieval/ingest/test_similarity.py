@@ -12,7 +12,7 @@ from retrieval.ingest.entities.nicknames import variants
 from retrieval.ingest.entities.similarity import (
     ACCEPT,
     SAME,
-    Form,
+    NameForm,
     bare,
     cluster,
     likeness,
@@ -27,8 +27,8 @@ pytestmark = pytest.mark.unit
 
 
 def alike(a: str, b: str) -> float:
-    found = likeness(Form.of(a), Form.of(b))
-    assert found == likeness(Form.of(b), Form.of(a))
+    found = likeness(NameForm.of(a), NameForm.of(b))
+    assert found == likeness(NameForm.of(b), NameForm.of(a))
     return found
 
 
@@ -373,7 +373,7 @@ def clustered(
     apart: set[frozenset[str]] | None = None,
     evidence: tuple[float, float] = (0, 1),
 ) -> dict[str, str]:
-    forms = {name: Form.of(name) for name in names}
+    forms = {name: NameForm.of(name) for name in names}
     kept = apart or set()
     return cluster(
         forms, counts or {}, lambda a, b: frozenset((a, b)) in kept, 0.5, lambda a, b: evidence

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval.keyword import bm25
-from retrieval.keyword.analyser import Analyser, Document, Query
+from retrieval.keyword.analyser import Analyser, IndexedText, Query
 from retrieval.keyword.postings import Postings, decode, encode, merge
 from retrieval.types import FactType
 from tests.retrieval.keyword.oracle import oracle, ranked
@@ -44,7 +44,7 @@ class Bank:
 
     def add(self, added: list[str], at: int | None = None) -> None:
         first = self.postings.end if at is None else at
-        payload = encode(ANALYSER, [Document(text) for text in added])
+        payload = encode(ANALYSER, [IndexedText(text) for text in added])
         self.payloads.append(payload)
         self.postings = self.postings.append(decode(payload), first)
         for i, text in enumerate(added):
@@ -118,7 +118,7 @@ def test_equals_the_oracle(
 def test_merged_segments_score_the_same_to_the_bit(
     batches: list[list[str]], dead: list[bool], query: str
 ) -> None:
-    segments = [decode(encode(ANALYSER, [Document(t) for t in batch])) for batch in batches]
+    segments = [decode(encode(ANALYSER, [IndexedText(t) for t in batch])) for batch in batches]
     one_by_one = Postings.empty()
     for segment in segments:
         one_by_one = one_by_one.append(segment, one_by_one.end)
