@@ -198,6 +198,7 @@ async def open_writer(
         )
         upkeep.start()
         stack.push_async_callback(upkeep.close)
+        reports.upkeep(upkeep, stack)
     return LocalWriter(deps, consolidation)
 
 

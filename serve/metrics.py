@@ -30,6 +30,7 @@ from retrieval import errors
 
 if TYPE_CHECKING:  # it brings FAISS
     from retrieval.bank.cache import ResidencyMetrics
+    from retrieval.maintenance.upkeep import UpkeepMetrics
 
 MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -159,6 +160,16 @@ BANK_SECONDS = Counter(
     registry=registry,
 )  # fmt: skip
 
+UPKEEP_EVENTS = Counter(
+    "fourfold_upkeep_events_total",
+    "What the upkeep of banks did: segments merged, dead ordinals dropped, entities without"
+    " memories removed, banks reindexed or reembedded, and banks where it failed",
+    ("event",), registry=registry,
+)  # fmt: skip
+UPKEEP_SECONDS = Counter(
+    "fourfold_upkeep_seconds_total", "Time that the upkeep of banks worked", registry=registry
+)
+
 
 @contextmanager
 def measured(operation: str) -> Iterator[None]:
@@ -216,17 +227,32 @@ def resident(now: ResidencyMetrics, before: ResidencyMetrics | None) -> None:
     BANKS.set(now.resident_banks)
     BANK_BYTES.labels("host").set(now.resident_bytes)
     BANK_BYTES.labels("device").set(now.device_bytes)
-
-    def since(name: str) -> float:
-        was = 0.0 if before is None else float(getattr(before, name))
-        return float(getattr(now, name)) - was
-
     for event, name in _EVENTS.items():
-        BANK_EVENTS.labels(event).inc(since(name))
+        BANK_EVENTS.labels(event).inc(_since(name, now, before))
     for work in ("load", "delta"):
-        BANK_SECONDS.labels(work).inc(since(f"{work}_seconds"))
+        BANK_SECONDS.labels(work).inc(_since(f"{work}_seconds", now, before))
 
 
+def kept_up(now: UpkeepMetrics, before: UpkeepMetrics | None) -> None:
+    """What the upkeep of this process did since `before` (None: the start)."""
+    for event in _UPKEEP:
+        UPKEEP_EVENTS.labels(event).inc(_since(event, now, before))
+    UPKEEP_SECONDS.inc(_since("work_seconds", now, before))
+
+
+def _since(name: str, now: object, before: object | None) -> float:
+    was = 0.0 if before is None else float(getattr(before, name))
+    return float(getattr(now, name)) - was
+
+
+_UPKEEP = (
+    "merged_segments",
+    "dropped_ordinals",
+    "pruned_entities",
+    "reindexed_banks",
+    "reembedded_banks",
+    "failures",
+)
 _EVENTS = {
     "hit": "hits",
     "miss": "misses",
