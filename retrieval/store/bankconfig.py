@@ -29,6 +29,7 @@ from retrieval.settings import (
     value,
 )
 from retrieval.settings.consolidation import ConsolidationSettings
+from retrieval.settings.mental import RefreshInterval
 from retrieval.text import language
 
 __all__ = ["ANALYSIS", "CONFIG_BYTES", "TRAITS", "agree", "checked", "field_name", "names"]
@@ -59,7 +60,7 @@ class Accepted:
     retain_chunk_batch_size: _Positive
     entity_labels: _Anything
     entities_allow_free_form: _Flag
-    mental_model_min_refresh_interval_seconds: Annotated[int, Field(ge=0, le=2**31 - 1), PER_BANK]
+    mental_model_min_refresh_interval_seconds: Annotated[RefreshInterval, PER_BANK]
     knowledge_page_default_trigger: _Map
 
 

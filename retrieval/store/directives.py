@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 from retrieval.errors import Conflict, InvalidInput, NotFound
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read, write
-from retrieval.store.edge import iso, listing, one_of, page
+from retrieval.store.edge import iso, listing, one_of, page, uuid_of
 from retrieval.store.tags import TagFilter, visible
 from retrieval.types import Filters
 
@@ -64,10 +64,9 @@ def unknown(directive_id: str) -> NotFound:
 
 
 def _id(directive_id: str) -> UUID:
-    try:
-        return UUID(directive_id)
-    except ValueError:
-        raise unknown(directive_id) from None
+    if (id := uuid_of(directive_id)) is None:
+        raise unknown(directive_id)
+    return id
 
 
 async def create(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -48,7 +47,12 @@ async def searching(q: str | None, count: Count | None) -> AsyncIterator[None]:
 
 def cursor(values: Sequence[Any]) -> str:
     """Where a page ended, by the values of its last row in the columns of the order."""
-    return base64.urlsafe_b64encode(orjson.dumps([_plain(v) for v in values])).decode().rstrip("=")
+    return closed([_plain(v) for v in values])
+
+
+def closed(places: Any) -> str:
+    """As `opened` reads it."""
+    return base64.urlsafe_b64encode(orjson.dumps(places)).decode().rstrip("=")
 
 
 def _plain(value: Any) -> Any:
@@ -58,13 +62,22 @@ def _plain(value: Any) -> Any:
 def read(text: str, order: Sequence[SortColumn]) -> list[Any]:
     """The values in a cursor of this order; InvalidInput for what `cursor` did not make."""
     try:
-        padded = text + "=" * (-len(text) % 4)
-        found = orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        found = opened(text)
         if not isinstance(found, list) or len(found) != len(order):
             raise ValueError("not ours")
         return [_value(v, column) for v, column in zip(found, order, strict=True)]
-    except (binascii.Error, ValueError, TypeError, AttributeError, UnicodeEncodeError):
-        raise InvalidInput("cursor: not one that this list gave", "cursor") from None
+    except (ValueError, TypeError, AttributeError):
+        raise foreign() from None
+
+
+def opened(text: str) -> Any:
+    """What a cursor holds, unchecked. ValueError where nothing of ours looks like that."""
+    padded = text + "=" * (-len(text) % 4)
+    return orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+
+
+def foreign() -> InvalidInput:
+    return InvalidInput("cursor: not one that this list gave", "cursor")
 
 
 def _value(value: Any, column: SortColumn) -> Any:

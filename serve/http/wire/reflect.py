@@ -11,6 +11,7 @@ from retrieval.reflect.evidence import FACT_FIELDS, EvidenceItem
 from retrieval.reflect.query import ReflectQuery, ReflectResult, ToolRecord
 from retrieval.reflect.scope import Scope
 from retrieval.reflect.structured import ResponseSchema
+from retrieval.settings import SearchTokens
 from retrieval.store.edge import clean
 from retrieval.store.tag_groups import tag_groups
 from retrieval.types import Budget, FactType, Filters, TagsMatch
@@ -71,7 +72,7 @@ class ReflectBody(Body):
     ) = None
     exclude_mental_models: bool = False
     exclude_mental_model_ids: Annotated[tuple[str, ...], Field(max_length=1_000)] = ()
-    reflect_search_observations_max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    reflect_search_observations_max_tokens: SearchTokens | None = None
     reflect_search_observations_include_entities: bool | None = None
 
     @model_validator(mode="after")
