@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -74,8 +73,6 @@ from serve.opening.translation import OpenedReranker
 from serve.opening.webhooks import keep_webhook_of_all, open_deliverer, open_webhooks
 from serve.settings import Settings
 from serve.writer import LocalWriter
-
-log = logging.getLogger(__name__)
 
 TRANSFERS_AT_ONCE = 2
 """Banks that a process moves at once, each of another tenant."""

@@ -162,7 +162,7 @@ BANK_SECONDS = Counter(
 
 UPKEEP_EVENTS = Counter(
     "fourfold_upkeep_events_total",
-    "What the upkeep of banks did: segments merged, dead ordinals dropped, entities without"
+    "What the upkeep of banks did: rounds, segments merged, dead ordinals dropped, entities without"
     " memories removed, banks reindexed or reembedded, and banks where it failed",
     ("event",), registry=registry,
 )  # fmt: skip
@@ -246,6 +246,7 @@ def _since(name: str, now: object, before: object | None) -> float:
 
 
 _UPKEEP = (
+    "rounds",
     "merged_segments",
     "dropped_ordinals",
     "pruned_entities",

@@ -55,11 +55,6 @@ def bounds(window: Window) -> WindowBounds:
     return WindowBounds(low, high, _shown(low, window.start), _shown(high, window.end))
 
 
-def instants(low: int | None, high: int | None) -> WindowBounds:
-    """A window of UTC."""
-    return WindowBounds(low, high, low, high)
-
-
 def _shown(instant: int | None, side: datetime | None) -> int | None:
     if instant is None or side is None:
         return None

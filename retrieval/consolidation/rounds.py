@@ -8,7 +8,6 @@ all (transport, quota, budget, setup) marks nothing: the operation waits.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -50,8 +49,6 @@ from retrieval.store import banks, operations, outbox
 from retrieval.store.database.pool import Connection, read, write
 from retrieval.store.operations import Claim
 from retrieval.types import FactType, Floats
-
-log = logging.getLogger(__name__)
 
 GROUP_MOST = 64
 """Memories of one former observation that are shown together."""

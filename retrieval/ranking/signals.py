@@ -24,9 +24,6 @@ from numpy.typing import NDArray
 from retrieval.arms.affinity import Scale, deviations, share
 from retrieval.types import Bools, Doubles, Floats, Ints
 
-STEPS = (0, -1, 1, -2, 2)
-"""The columns of a window: a memory, the one before and after it in its document, and so on."""
-
 _COVER_ONE, _COVER_TWO = 0.4, 0.3
 _SHORT, _FULL_LENGTH = 96, 48
 
@@ -76,7 +73,8 @@ class CandidatePool:
 
 
 def windows(ordinals: Ints, previous: Ints, following: Ints) -> Ints:
-    """The memories around each of `ordinals` (n,) in its document, in the order of STEPS.
+    """The memories around each of `ordinals` (n,) in its document: itself, the one before and the
+    one after it, the second before and the second after.
 
     previous, following: int32 over ordinals, -1 at either end. Returns int32 (n, 5), -1 for none.
     """

@@ -139,13 +139,8 @@ class Searched:
         return Contributions.of(parts)
 
 
-def run(bank: ResidentBank, plan: SearchPlan) -> Shortlist:
-    """Semantic, keyword, temporal and graph arms; fusion; the cut."""
-    return searched(bank, plan).shortlist
-
-
 def searched(bank: ResidentBank, plan: SearchPlan) -> Searched:
-    """As `run`, with what led to it."""
+    """Semantic, keyword, temporal and graph arms; fusion; the cut; and what led to it."""
     settings, lists = plan.settings, _Lists()
     senses = lists.timed("keyword_and_vectors", lambda: _senses(bank, plan))
     alike = _semantic(senses, plan, lists)

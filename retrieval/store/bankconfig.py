@@ -19,7 +19,6 @@ from pydantic import ConfigDict, Field
 from retrieval.errors import InvalidInput, TooMuch
 from retrieval.settings import (
     ANALYSIS,
-    MISSION_LIMIT,
     PER_BANK,
     RecallSettings,
     ReflectSettings,
@@ -40,9 +39,7 @@ CONFIG_BYTES = 256 * 1024
 _PREFIXES = ("HINDSIGHT_API_", "FOURFOLD_")
 
 _Positive = Annotated[int, Field(ge=1, le=1_000_000), PER_BANK]
-_Limit = Annotated[int, Field(ge=-1, le=2**31 - 1), PER_BANK]
 _Flag = Annotated[bool, PER_BANK]
-_Text = Annotated[str, Field(max_length=MISSION_LIMIT), PER_BANK]
 _Map = Annotated[dict[str, Any], PER_BANK]
 _Anything = Annotated[dict[str, Any] | list[Any], PER_BANK]
 

@@ -3,7 +3,7 @@ bank_id); NotFound where that tenant has no such bank, or the bank no such direc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -12,18 +12,12 @@ from retrieval.errors import Conflict, InvalidInput, NotFound
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.store.edge import iso, listing, one_of, page, uuid_of
-from retrieval.store.tags import TagFilter, visible
+from retrieval.store.tags import TAGGED, TagFilter, visible
 from retrieval.types import Filters
 
 MOST = 1_000
 """Directives of one bank: all of them may have to go into one prompt."""
 _ORDER = "order by priority desc, created_at, id"
-_MATCHES: Mapping[str, Callable[[str], str]] = {
-    "any": lambda tags: f"tags && {tags}",
-    "all": lambda tags: f"tags @> {tags}",
-    "exact": lambda tags: f"tags @> {tags} and tags <@ {tags}",
-}
-MATCHES = tuple(_MATCHES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +124,7 @@ async def listed(
     """{items, total, limit, offset}, higher priority first. With tags, those of that scope, and the
     untagged ones, which are of every scope."""
     limit, offset = page(limit, offset)
-    matches = _MATCHES[one_of(tags_match, MATCHES, "tags_match")]
+    matches = TAGGED[one_of(tags_match, tuple(TAGGED), "tags_match")]
     where = "bank = $1 and (is_active or not $2)"
     if tags:
         where += f" and (tags = '{{}}' or ({matches('$3::text[]')}))"

@@ -13,6 +13,7 @@ from typing import Any
 from retrieval.errors import Conflict, NotFound
 from retrieval.store import citations, refreshes
 from retrieval.store.database.pool import Connection
+from retrieval.store.tags import TAGGED
 
 MOST = 2_000
 """Mental models of one bank, pages included."""
@@ -23,12 +24,6 @@ _LIST = (
     " last_full_refreshed_at, content_query"
 )
 """What a list needs; the answer behind a document may be large."""
-_MATCHES = {
-    "any": "tags && {}",
-    "all": "tags @> {}",
-    "exact": "tags @> {} and tags <@ {}",
-}
-MATCHES = tuple(_MATCHES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +118,7 @@ async def page_of(
 ) -> tuple[list[Mapping[str, Any]], int]:
     """(rows by name, how many there are). `answers`: with what is behind the documents."""
     where = "bank = $1 and not ($2 and is_page) and ($3::text[] is null"
-    where += f" or ({_MATCHES[tags_match].format('$3', '$3')}))"
+    where += f" or ({TAGGED[tags_match]('$3')}))"
     given = (bank, without_pages, list(tags) if tags else None)
     total = await connection.fetchval(f"select count(*) from mental_models where {where}", *given)
     columns = f"{_LIST}, reflect_response" if answers else _LIST

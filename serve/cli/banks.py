@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 POLL_S = 0.5
 _BLOCK = 1 << 20
 
-File = Annotated[Path, typer.Argument(help="The archive.")]
 NoData = Annotated[bool, typer.Option("--no-data", help="Without memories and documents.")]
 NoConfig = Annotated[bool, typer.Option("--no-config", help="Without settings, models, rules.")]
 History = Annotated[bool, typer.Option("--history", help="With operations and model requests.")]

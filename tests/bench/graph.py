@@ -149,7 +149,7 @@ def bench(size: int, questions: int, repeats: int) -> dict[str, Any]:
             costs, arms = [], []
             for _ in range(repeats):
                 begin = time.process_time()
-                shortlist = search.run(bank, plan)
+                shortlist = search.searched(bank, plan).shortlist
                 costs.append(time.process_time() - begin)
                 arms.append(
                     max((p.seconds for p in shortlist.arms if p.arm is Arm.GRAPH), default=0)

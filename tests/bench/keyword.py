@@ -31,8 +31,8 @@ import numpy as np
 from retrieval.keyword import bm25
 from retrieval.keyword.analyser import Analyser, IndexedText
 from retrieval.keyword.backends import Native
-from retrieval.keyword.postings import Postings, decode, merge
-from retrieval.store.segments.format import pack
+from retrieval.keyword.postings import Postings, merge
+from retrieval.store.segments.format import pack, unpack
 from retrieval.types import FactType
 from tests.bench import metrics, report, sets
 from tests.retrieval.keyword.server import Server, embedded
@@ -142,7 +142,7 @@ def ours(built: Built) -> dict[str, dict[str, float]]:
             rows[f"{name}: {kind}"] = percentiles(took)
 
     def cold(text: str) -> None:
-        search(built, Postings.empty().append(decode(built.payload), 0), text)
+        search(built, Postings.empty().append(unpack(built.payload), 0), text)
 
     for kind in GOALS:
         took = [spent(cold, built.corpus.question(kind)) for _ in range(20)]
@@ -160,7 +160,7 @@ def appends(built: Built) -> dict[str, dict[str, float]]:
         middle = time.process_time()
         payload = pack(segment)
         end = time.process_time()
-        postings = postings.append(decode(payload), postings.end)
+        postings = postings.append(unpack(payload), postings.end)
         analysed.append(1000 * (middle - begin))
         packed.append(1000 * (end - middle))
         held.append(1000 * (time.process_time() - end))

@@ -115,7 +115,7 @@ def asked(
         gain=np.array([question.gold.get(key, 0.0) for key in keys]),
         gold=tuple(sorted(question.gold.values(), reverse=True)),
         document=document,
-        boost=scoring.combine(np.ones(len(pool)), recent, near, scoring.proof(facts.proof)),
+        boost=scoring.steps(np.ones(len(pool)), recent, near, scoring.proof(facts.proof))[-1][1],
     )
 
 

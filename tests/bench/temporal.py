@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from retrieval.arms import temporal
-from retrieval.bank.filters import WindowBounds, instants
+from retrieval.bank.filters import WindowBounds
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors.flat import FlatBackend, Scan
@@ -148,7 +148,7 @@ def bench(size: int, repeats: int) -> dict[str, Any]:
     }
     rows: dict[str, dict[str, float]] = {}
     for name, (dates, sides) in cases.items():
-        window = instants(*sides)
+        window = WindowBounds(*sides, *sides)
         bank = bank_of(dates, vectors)
         scan = bank.vectors.scan(np.eye(DIMENSION, dtype=np.float32)[0])
         scan.moments(None)

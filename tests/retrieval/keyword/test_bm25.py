@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from retrieval.keyword import bm25
 from retrieval.keyword.analyser import Analyser, IndexedText, Query
-from retrieval.keyword.postings import Postings, decode, encode, merge
+from retrieval.keyword.postings import Postings, merge
+from retrieval.store.segments.format import pack, unpack
 from retrieval.types import FactType
 from tests.retrieval.keyword.oracle import oracle, ranked
 
@@ -44,9 +45,9 @@ class Bank:
 
     def add(self, added: list[str], at: int | None = None) -> None:
         first = self.postings.end if at is None else at
-        payload = encode(ANALYSER, [IndexedText(text) for text in added])
+        payload = pack(ANALYSER.weigh([IndexedText(text) for text in added]))
         self.payloads.append(payload)
-        self.postings = self.postings.append(decode(payload), first)
+        self.postings = self.postings.append(unpack(payload), first)
         for i, text in enumerate(added):
             self.documents[first + i] = Counter(text.split())
 
@@ -118,7 +119,7 @@ def test_equals_the_oracle(
 def test_merged_segments_score_the_same_to_the_bit(
     batches: list[list[str]], dead: list[bool], query: str
 ) -> None:
-    segments = [decode(encode(ANALYSER, [IndexedText(t) for t in batch])) for batch in batches]
+    segments = [ANALYSER.weigh([IndexedText(t) for t in batch]) for batch in batches]
     one_by_one = Postings.empty()
     for segment in segments:
         one_by_one = one_by_one.append(segment, one_by_one.end)
@@ -193,7 +194,7 @@ def test_appends_stay_few_and_in_order() -> None:
         bank.add([f"wax {WORDS[i % 12]}"])
     assert len(bank.postings.tiers) <= 8
     with pytest.raises(ValueError, match="already there"):
-        bank.postings.append(decode(bank.payloads[0]), 5)
+        bank.postings.append(unpack(bank.payloads[0]), 5)
 
 
 def test_empty() -> None:

@@ -96,7 +96,7 @@ def run(
         metadata=None,
         semantic_floor=0.5,
     )
-    return search.run(bank, plan)
+    return search.searched(bank, plan).shortlist
 
 
 def by_fused(shortlist: Shortlist) -> Ranked:
