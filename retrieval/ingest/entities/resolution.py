@@ -6,7 +6,7 @@ the new names of the write that evidence joins. What evidence joined is remember
 Because writers of one bank take turns, two of them never make the same entity twice.
 
 What a write costs is bounded by its size: names beyond EVIDENCED are told apart by their spelling
-alone, and of a memory's entities the first PAIRED are each other's company. Work on many names
+alone, and of a memory's entities the first PAIRED count as co-occurring. Work on many names
 leaves the event loop.
 """
 
@@ -147,8 +147,8 @@ async def _by_evidence(
         return {}
     numbers = {pair.candidate.entity_no for pair in likely}
     aliases = await candidates.aliases(connection, bank, numbers)
-    company = await candidates.company(connection, bank, numbers, set(chosen.values()))
-    return await _run(len(likely), _decide, likely, aliases, company, index, chosen)
+    cooccurring = await candidates.cooccurring(connection, bank, numbers, set(chosen.values()))
+    return await _run(len(likely), _decide, likely, aliases, cooccurring, index, chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def _alike(found_for: Mapping[str, Sequence[Candidate]]) -> list[_Likely]:
 def _decide(
     likely: Sequence[_Likely],
     aliases: Mapping[int, Sequence[str]],
-    company: Mapping[int, set[int]],
+    cooccurring: Mapping[int, set[int]],
     index: EntityIndex,
     chosen: Mapping[str, int],
 ) -> dict[str, int]:
@@ -199,13 +199,13 @@ def _decide(
             value = max(
                 score(
                     pair.alike,
-                    _share(number, others, chosen, company),
+                    _share(number, others, chosen, cooccurring),
                     recency(date, candidate.last_seen),
                 )
                 for others, date in facts
             )
             if value > ACCEPT:
-                ranked.append((value, len(company.get(number, ())), -number))
+                ranked.append((value, len(cooccurring.get(number, ())), -number))
         ranked.sort(reverse=True)
         sure = ranked and (
             len(ranked) == 1
@@ -250,9 +250,9 @@ def _share(
     entity_no: int,
     others: Sequence[str],
     chosen: Mapping[str, int],
-    company: Mapping[int, set[int]],
+    cooccurring: Mapping[int, set[int]],
 ) -> float:
-    known = company.get(entity_no)
+    known = cooccurring.get(entity_no)
     if not others or not known:
         return 0.0
     return sum(chosen.get(other, -1) in known for other in others) / len(others)
@@ -343,7 +343,7 @@ async def _remember(connection: Connection, bank: int, aliases: Mapping[str, int
 
 
 async def _count(connection: Connection, bank: int, counts: Counts) -> None:
-    """Adds the facts to the entities' counts, times and company."""
+    """Adds the facts to the entities' counts, times and co-occurrences."""
     numbers = list(counts.mentions)
     for part in slices(len(numbers)):
         rows = numbers[part]
