@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # it brings FAISS
 MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
-_SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+BUCKETS_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 
 registry = CollectorRegistry()
 
@@ -46,12 +46,12 @@ REQUESTS = Counter(
     registry=registry,
 )  # fmt: skip
 LATENCY = Histogram(
-    "fourfold_request_seconds", "Duration of requests", ("operation",), buckets=_SECONDS,
+    "fourfold_request_seconds", "Duration of requests", ("operation",), buckets=BUCKETS_S,
     registry=registry,
 )  # fmt: skip
 STAGES = Histogram(
     "fourfold_recall_stage_seconds", "Duration of the stages of a recall", ("stage",),
-    buckets=_SECONDS, registry=registry,
+    buckets=BUCKETS_S, registry=registry,
 )  # fmt: skip
 DEGRADED = Counter(
     "fourfold_recall_degraded_total", "Recalls that were answered without a part", ("part",),
@@ -63,12 +63,12 @@ REFLECT_DEGRADED = Counter(
 )  # fmt: skip
 RESULTS = Counter("fourfold_recall_results_total", "Memories returned", registry=registry)
 MODEL_BATCH_SECONDS = Histogram(
-    "fourfold_model_batch_seconds", "Duration of a model's batches", ("model",), buckets=_SECONDS,
+    "fourfold_model_batch_seconds", "Duration of a model's batches", ("model",), buckets=BUCKETS_S,
     registry=registry,
 )  # fmt: skip
 MODEL_WAIT_SECONDS = Histogram(
     "fourfold_model_wait_seconds", "Time of calls before their first batch", ("model",),
-    buckets=_SECONDS, registry=registry,
+    buckets=BUCKETS_S, registry=registry,
 )  # fmt: skip
 MODEL_BATCH_TOKENS = Histogram(
     "fourfold_model_batch_tokens", "Tokens of a model's batches", ("model",),
@@ -87,7 +87,7 @@ RERANKER_LEFT_OUT = Gauge(
     ("member",), registry=registry, multiprocess_mode="livesum",
 )  # fmt: skip
 DB_ACQUIRE_SECONDS = Histogram(
-    "fourfold_db_acquire_seconds", "Wait for a database connection", buckets=_SECONDS,
+    "fourfold_db_acquire_seconds", "Wait for a database connection", buckets=BUCKETS_S,
     registry=registry,
 )  # fmt: skip
 ADMISSION_REFUSED = Counter(
@@ -121,7 +121,7 @@ WAITING = Gauge(
 
 HOP_SECONDS = Histogram(
     "fourfold_hop_seconds", "Duration of calls to a stage that were answered", ("stage",),
-    buckets=_SECONDS, registry=registry,
+    buckets=BUCKETS_S, registry=registry,
 )  # fmt: skip
 HOP_FAILURES = Counter(
     "fourfold_hop_failures_total",
@@ -134,7 +134,7 @@ ROUTER_RANK = Counter(
     registry=registry,
 )  # fmt: skip
 LOOP_LAG = Histogram(
-    "fourfold_loop_lag_seconds", "How late an event loop runs what is due", buckets=_SECONDS,
+    "fourfold_loop_lag_seconds", "How late an event loop runs what is due", buckets=BUCKETS_S,
     registry=registry,
 )  # fmt: skip
 

@@ -85,10 +85,10 @@ def allowed_cpus() -> int:
     OMP_NUM_THREADS says nothing here: it is set to 1 for the sake of array work.
     """
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min([count or 1, *_cgroup_cpus()]))
+    return max(1, min([count or 1, *cgroup_cpus()]))
 
 
-def _cgroup_cpus(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
+def cgroup_cpus(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
     """The quota in whole CPUs, of control groups v2 or v1; empty where there is none."""
     try:
         quota, period = (root / "cpu.max").read_text().split()

@@ -162,7 +162,7 @@ class Endpoint(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         queries = frozenset(_query_names(self.dependant))
-        needs_tenant = _needs_tenant(self.dependant)
+        needs_tenant = takes_tenant(self.dependant)
         scope = scopes.needed(self.methods or (), self.path)
         reads = scope == "read"
         reading = _reading_of(self)
@@ -344,8 +344,8 @@ def _query_names(dependant: Dependant) -> list[str]:
     return own + [name for inner in dependant.dependencies for name in _query_names(inner)]
 
 
-def _needs_tenant(dependant: Dependant) -> bool:
-    return dependant.call is tenant_of or any(map(_needs_tenant, dependant.dependencies))
+def takes_tenant(dependant: Dependant) -> bool:
+    return dependant.call is tenant_of or any(map(takes_tenant, dependant.dependencies))
 
 
 def _reading_of(route: APIRoute) -> BodyReader | None:

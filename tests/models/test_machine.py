@@ -72,7 +72,7 @@ def test_the_control_group_limits_threads(
     (tmp_path / "cpu").mkdir()
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    assert device._cgroup_cpus(tmp_path) == expected
+    assert device.cgroup_cpus(tmp_path) == expected
 
 
 def test_a_model_has_the_threads_that_the_control_group_allows(
@@ -80,9 +80,9 @@ def test_a_model_has_the_threads_that_the_control_group_allows(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4), raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setattr(device, "_cgroup_cpus", list)
+    monkeypatch.setattr(device, "cgroup_cpus", list)
     assert allowed_cpus() == 4
-    monkeypatch.setattr(device, "_cgroup_cpus", lambda: [3])
+    monkeypatch.setattr(device, "cgroup_cpus", lambda: [3])
     assert allowed_cpus() == 3
 
 

@@ -47,7 +47,7 @@ class Steps:
     def __init__(self, live: Live) -> None:
         writer = live.services.writer
         assert isinstance(writer, LocalWriter)
-        self.live, self.pool, self.deps = live, live.services.pool, writer._deps
+        self.live, self.pool, self.deps = live, live.services.pool, writer.deps
         assert isinstance(self.deps.extractor, BatchExtractor)
         self.extractor = self.deps.extractor
 

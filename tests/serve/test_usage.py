@@ -89,7 +89,9 @@ async def test_admission_counts_visits_and_refusals(pool: Pool, dsn: str) -> Non
 
 
 def _refused() -> float:
-    return float(metrics.ADMISSION_REFUSED.labels("recall", "limit")._value.get())
+    labels = {"controller": "recall", "reason": "limit"}
+    name = "fourfold_admission_refused_total"
+    return metrics.registry.get_sample_value(name, labels) or 0.0
 
 
 def test_very_many_tenants_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,7 +255,7 @@ class Worker:
         self._lease_s = lease_s
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._running: dict[asyncio.Task[None], str] = {}
+        self.running: dict[asyncio.Task[None], str] = {}
         """What is being done, and for which tenant."""
         self._lately: dict[str, None] = {}
         """Tenants who had a turn, the last one last."""
@@ -276,7 +276,7 @@ class Worker:
             # What is being claimed just now would wait for its lease to run out.
             with suppress(TimeoutError):
                 await asyncio.wait_for(task, STOP_S)
-        ending = list(self._running)
+        ending = list(self.running)
         for each in ending:
             each.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
@@ -297,7 +297,7 @@ class Worker:
                 claimed = None
             if claimed is not None:
                 task = asyncio.create_task(self._perform(claimed))
-                self._running[task] = claimed.tenant
+                self.running[task] = claimed.tenant
                 task.add_done_callback(self._end)
                 continue
             with suppress(TimeoutError):
@@ -305,11 +305,11 @@ class Worker:
 
     async def _claim(self) -> Claim | None:
         """The next operation for which there is a slot."""
-        free = self._slots - len(self._running)
+        free = self._slots - len(self.running)
         if free <= 0:
             return None
         kept = max(1, self._slots // 4) if self._slots > 1 else 0
-        busy = sorted(set(self._running.values())) if free <= kept else ()
+        busy = sorted(set(self.running.values())) if free <= kept else ()
         claimed = await operations.claim(
             self._deps.pool,
             self._lease_s,
@@ -325,7 +325,7 @@ class Worker:
         return claimed
 
     def _end(self, task: asyncio.Task[None]) -> None:
-        del self._running[task]
+        del self.running[task]
         self._ended.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             # What the work itself raised was seen to: this is its end that could not be written,

@@ -114,7 +114,7 @@ class Deliverer:
 
     async def step(self) -> int:
         """Attempts what is due, to the end; how many."""
-        due = await self._claim()
+        due = await self.claim()
         await asyncio.gather(*(self._attend(one) for one in due))
         return len(due)
 
@@ -127,7 +127,7 @@ class Deliverer:
                     if loop.time() >= self._tidy_at:
                         self._tidy_at = loop.time() + TIDY_S
                         await self._tidy()
-                    for one in await self._claim(AT_ONCE - len(running)):
+                    for one in await self.claim(AT_ONCE - len(running)):
                         task = asyncio.create_task(self._attend(one))
                         running.add(task)
                         task.add_done_callback(running.discard)
@@ -153,7 +153,7 @@ class Deliverer:
 
     # Claims
 
-    async def _claim(self, most: int = AT_ONCE) -> list[Delivery]:
+    async def claim(self, most: int = AT_ONCE) -> list[Delivery]:
         """Deliveries that are due, now leased to us, AT_ONCE_RECEIVER of a receiver at most."""
         if most < 1 or not await read(self._pool, _any_due):
             return []

@@ -136,8 +136,8 @@ def test_dense_and_sparse_sums_are_equal() -> None:
     rng = np.random.default_rng(1)
     document = np.sort(rng.integers(0, 500, 900)).astype(np.int32)
     impact = rng.random(900, np.float32)
-    dense = bm25._summed(document, impact, 500, 1, ())
-    sparse = bm25._summed(document, impact, 1_000_000, 1, ())
+    dense = bm25.summed(document, impact, 500, 1, ())
+    sparse = bm25.summed(document, impact, 1_000_000, 1, ())
     assert dense.ordinals.tolist() == sparse.ordinals.tolist()
     assert dense.scores.tolist() == sparse.scores.tolist()
 

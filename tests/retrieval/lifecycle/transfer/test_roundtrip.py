@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+from zipfile import ZipFile
 
 import pytest
 
@@ -16,7 +17,6 @@ from retrieval.lifecycle.transfer import jobs, restoring
 from retrieval.lifecycle.transfer.archive import ArchiveContents
 from retrieval.lifecycle.transfer.exporting import Outlet, Wanted, export
 from retrieval.lifecycle.transfer.jobs import ImportRequest
-from retrieval.lifecycle.transfer.unpacking import Unpacker
 from retrieval.settings.transfer import TransferSettings
 from retrieval.store import banks, building, operation_views, operations, planner
 from retrieval.store.database.pool import Pool, read
@@ -223,9 +223,8 @@ async def test_what_is_cancelled_or_fails_leaves_nothing(pool: Pool, tmp_path: P
 
         # A bank that is itself the target of what fails tells why, and is not there.
         data = bytearray(await asyncio.to_thread(archive.read_bytes))
-        unpacker = Unpacker(archive)
-        info = unpacker._members["memories-00000.ndjson"]
-        unpacker.close()
+        with ZipFile(archive) as members:
+            info = members.getinfo("memories-00000.ndjson")
         data[info.header_offset + 200] ^= 0xFF
         broken = tmp_path / "broken.zip"
         await asyncio.to_thread(broken.write_bytes, bytes(data))

@@ -354,10 +354,10 @@ async def test_what_its_sender_never_survives_has_failed(pool: Pool, receiver: R
     await tell(pool, "d")
     sender = deliverer(pool)
     for attempt in range(1, 4):  # claimed, and whoever had it is gone
-        (claimed,) = await sender._claim()
+        (claimed,) = await sender.claim()
         assert claimed.attempts == attempt
         await pool.execute("update webhook_deliveries set leased_until = now()")
-    assert await sender._claim() == []
+    assert await sender.claim() == []
     (delivery,) = await shown(pool, made)
     assert (delivery["status"], delivery["attempts"]) == ("failed", 3)
     assert "died" in delivery["last_error"]
