@@ -104,9 +104,9 @@ _FAR = 3.0
 """No entry lies farther from the usual."""
 
 CONTEXT = tuple(_USUAL)
-"""The entries of a context: letters a piece (`CandidatePool.legible`); the most that one memory holds
-of the question's weight; the share of candidates that end with a question mark, as turns of talk
-do; the logarithm of how many terms the question has."""
+"""The entries of a context: letters a piece (`CandidatePool.legible`); the most that one memory
+holds of the question's weight; the share of candidates that end with a question mark, as talk does;
+the logarithm of how many terms the question has."""
 
 
 def signals(pool: CandidatePool) -> tuple[Doubles, Doubles]:

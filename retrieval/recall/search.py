@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from retrieval.arms import graph, semantic, temporal
-from retrieval.arms.adjacency import GraphHits, GraphSettings
+from retrieval.arms.adjacency import GraphHits, GraphSettings, Late
 from retrieval.arms.affinity import Affinity, Scale, spread
 from retrieval.arms.bank_graph import BankGraph
 from retrieval.bank import filters, probe
@@ -360,11 +360,7 @@ def _graph(
 
 
 def _expanded(
-    senses: QueryContext,
-    plan: SearchPlan,
-    asked: GraphSettings,
-    lists: _Lists,
-    late: Callable[[], bool],
+    senses: QueryContext, plan: SearchPlan, asked: GraphSettings, lists: _Lists, late: Late
 ) -> GraphHits:
     """Plain link expansion: every fact type from its own most similar memories."""
     floor, parts = plan.settings.graph_seed_min_similarity, []

@@ -11,8 +11,9 @@ from retrieval.lifecycle.transfer import watchers
 from retrieval.lifecycle.transfer.archive import ArchiveContents
 from retrieval.lifecycle.transfer.contents import COPIED, COPIED_CONFIG
 from retrieval.lifecycle.transfer.exporting import Report, no_report
+from retrieval.lifecycle.transfer.inserting import columns
 from retrieval.lifecycle.transfer.restoring import counts
-from retrieval.lifecycle.transfer.storing import TargetBank, columns
+from retrieval.lifecycle.transfer.storing import TargetBank
 from retrieval.lifecycle.webhooks.vault import Vault
 from retrieval.store import banks, building, operations, planner
 from retrieval.store.database.pool import Connection, read, write
