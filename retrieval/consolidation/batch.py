@@ -15,6 +15,7 @@ from retrieval.bank import filters, probe
 from retrieval.bank.probe import Probe, ProbeResult
 from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
+from retrieval.ingest.write.rows import raw_ids
 from retrieval.ingest.write.stored import StoredMemory, load
 from retrieval.keyword.analyser import Analyser
 from retrieval.pacing import unhurried
@@ -200,11 +201,6 @@ def _within(mask: Bools, ordinals: Ints) -> Ints:
 
 def _hits(ordinals: Ints) -> Hits:
     return Hits(ordinals.astype(np.int32), np.ones(len(ordinals), np.float32))
-
-
-def raw_ids(ids: Sequence[UUID]) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    """Ids as the columns hold them, u1 (n, 16)."""
-    return np.frombuffer(b"".join(id.bytes for id in ids), np.uint8).reshape(-1, 16)
 
 
 async def _shown(

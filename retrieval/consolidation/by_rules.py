@@ -16,8 +16,9 @@ import orjson
 
 from retrieval.bank.resident import ResidentBank
 from retrieval.consolidation.actions import known_at, latest
-from retrieval.consolidation.batch import Batch, Shown, raw_ids
+from retrieval.consolidation.batch import Batch, Shown
 from retrieval.consolidation.prompts import TEXT_CHARS
+from retrieval.ingest.write.rows import raw_ids
 from retrieval.ingest.write.stored import StoredMemory
 from retrieval.llm.grounding import negations, numbers
 from retrieval.text.folding import fold

@@ -32,6 +32,12 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 
 
+def not_blank(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be blank")
+    return value
+
+
 def _written(value: Any) -> Any:
     return zones.written(value) if isinstance(value, str) else value
 
