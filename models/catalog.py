@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from models.chain import FailoverChain, Member
+from models.chain import ChainMember, FailoverChain
 from models.local.crossencoder import LocalCrossEncoder
 from models.local.encoder import LocalEncoder
 from models.passthrough import Passthrough
 from models.remote.hosted import CohereEmbedder, HostedReranker, OpenAIEmbedder, ZeroEntropyEmbedder
 from models.remote.tei import Part, TeiEmbedder, TeiReranker, whole
-from models.settings import EmbedderSettings, RerankerSettings, SettingsError
+from models.settings import EmbedderSettings, ModelSettingsError, RerankerSettings
 from models.types import Floats, Load, Observe, ignore
 
 
-class Embedder(Protocol):
+class ManagedEmbedder(Protocol):
     """What `build_embedder` makes: an embedder with a life-cycle.
 
     Construct (cheap), `start` (loads and warms up, or reaches the server; may be called again),
@@ -56,7 +56,7 @@ REMOTE_EMBEDDERS: Mapping[str, type[OpenAIEmbedder]] = {
 
 def build_embedder(
     settings: EmbedderSettings, observe: Observe = ignore, part: Part = whole
-) -> Embedder:
+) -> ManagedEmbedder:
     """An embedder that is constructed but not started. `part`: see models.remote.tei.Part."""
     if settings.provider == "local":
         return LocalEncoder(settings, observe)
@@ -71,15 +71,15 @@ def build_reranker(
     fallback: bool = True,
     observe: Observe = ignore,
     part: Part = whole,
-) -> Member:
+) -> ChainMember:
     """The chain of these members, in this order; one member alone is returned without a chain.
 
     With `fallback` the caller's fused order stands at the end, so that a recall is answered
     (and marked as degraded) when every member is down.
     """
     if not members:
-        raise SettingsError("name at least one reranker; rrf keeps the fused order")
-    built: list[Member] = [_member(settings, observe, part) for settings in members]
+        raise ModelSettingsError("name at least one reranker; rrf keeps the fused order")
+    built: list[ChainMember] = [_member(settings, observe, part) for settings in members]
     timeouts = [settings.limit_s for settings in members]
     if fallback and built[-1].reads_text:
         built.append(Passthrough("fused"))
@@ -87,7 +87,7 @@ def build_reranker(
     return built[0] if len(built) == 1 else FailoverChain(built, timeouts, observe=observe)
 
 
-def _member(settings: RerankerSettings, observe: Observe, part: Part) -> Member:
+def _member(settings: RerankerSettings, observe: Observe, part: Part) -> ChainMember:
     if settings.provider == "local":
         return LocalCrossEncoder(settings, observe)
     if settings.provider == "rrf":

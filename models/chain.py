@@ -61,7 +61,7 @@ RESERVE_SHARE = 0.1
 and the caller can still answer."""
 
 
-class Member(Protocol):
+class ChainMember(Protocol):
     """A reranker with a life-cycle. `start` may be called again after it raised."""
 
     @property
@@ -83,7 +83,7 @@ class Member(Protocol):
 
 @dataclass(slots=True)
 class _Link:
-    member: Member
+    member: ChainMember
     timeout_s: float
     breaker: Breaker
     reason: str = ""
@@ -100,7 +100,7 @@ class FailoverChain:
 
     def __init__(
         self,
-        members: Sequence[Member],
+        members: Sequence[ChainMember],
         timeouts_s: Sequence[float | None] | None = None,
         *,
         observe: Observe = ignore,
@@ -121,7 +121,7 @@ class FailoverChain:
         return self._links[0].member.reads_text
 
     @property
-    def members(self) -> Sequence[Member]:
+    def members(self) -> Sequence[ChainMember]:
         return [link.member for link in self._links]
 
     def open_circuits(self) -> Sequence[str]:

@@ -42,24 +42,24 @@ RERANKER_LIMITS_S: Mapping[str, float | None] = {"local": None, "rrf": None, "te
 """The most seconds that one call may take, where it is not `REMOTE_LIMIT_S`; None: no limit."""
 
 
-class SettingsError(ValueError):
+class ModelSettingsError(ValueError):
     """A setting that cannot be right; names the field and what would be."""
 
 
 def _at_least(low: float, **fields: float | None) -> None:
     for name, value in fields.items():
         if value is not None and value < low:
-            raise SettingsError(f"{name} is {value}: it must be at least {low:g}")
+            raise ModelSettingsError(f"{name} is {value}: it must be at least {low:g}")
 
 
 def _known(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise SettingsError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
+        raise ModelSettingsError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
 
 
 def _needs_url(provider: str, url: str) -> None:
     if not url.startswith(("http://", "https://")):
-        raise SettingsError(f"provider {provider} needs a url that starts with http(s)://")
+        raise ModelSettingsError(f"provider {provider} needs a url that starts with http(s)://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Compute:
             queued_tokens=self.queued_tokens,
         )
         if self.init_timeout_s <= 0:
-            raise SettingsError("init_timeout_s must be positive")
+            raise ModelSettingsError("init_timeout_s must be positive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +140,9 @@ class EmbedderSettings:
         )
         _at_least(0, cached_queries=self.cached_queries)
         if self.timeout_s <= 0:
-            raise SettingsError("timeout_s must be positive")
+            raise ModelSettingsError("timeout_s must be positive")
         if self.compute.precision == "int8":
-            raise SettingsError(
+            raise ModelSettingsError(
                 "precision is 'int8', which is for rerankers: vectors are stored, choose bf16"
             )
 
@@ -188,4 +188,4 @@ class RerankerSettings:
             max_tokens_per_doc=self.max_tokens_per_doc,
         )
         if self.timeout_s is not None and self.timeout_s <= 0:
-            raise SettingsError("timeout_s must be positive")
+            raise ModelSettingsError("timeout_s must be positive")

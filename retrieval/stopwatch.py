@@ -11,7 +11,7 @@ from typing import NamedTuple
 from retrieval.errors import DeadlineExceeded
 
 
-class Span(NamedTuple):
+class TimedStep(NamedTuple):
     """A step that has ended: when it began, on the clock `time.perf_counter`, and how long it
     took."""
 
@@ -28,18 +28,18 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
-        self.spans: list[Span] = []
+        self.spans: list[TimedStep] = []
         self.running: str | None = None
 
     def ended(self, name: str, begin: float) -> None:
         """Notes a step that began at `begin` and ends now."""
         spent = time.perf_counter() - begin
         self.seconds[name] = self.seconds.get(name, 0.0) + spent
-        self.spans.append(Span(name, begin, spent))
+        self.spans.append(TimedStep(name, begin, spent))
 
     def mark(self, name: str, begin: float) -> None:
         """As `ended`, for a part of a step that is counted already: only where it lay is noted."""
-        self.spans.append(Span(name, begin, time.perf_counter() - begin))
+        self.spans.append(TimedStep(name, begin, time.perf_counter() - begin))
 
     def step(self, name: str) -> _Step:
         """Times a block; a block that raises is not counted as finished."""

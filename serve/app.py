@@ -9,7 +9,7 @@ from serve.http import errors, routes
 from serve.http.bodies import Bodies, BodyMemory
 from serve.http.brake import Brake
 from serve.http.following import ID_HEADER, Following, SlowLog
-from serve.http.guard import Guard
+from serve.http.guard import RequestGuard
 from serve.http.routes.recall import DEGRADED_HEADER
 from serve.http.routes.service import API_VERSION, BUILD_HEADER
 from serve.http.routing import IGNORED_HEADER, Addresses
@@ -66,7 +66,7 @@ def create(settings: Settings, services: Services | None = None) -> FastAPI:
         )
     keyless = not settings.limits.require_api_key
     app.add_middleware(
-        Guard,
+        RequestGuard,
         hosts=(*server.allowed_hosts, server.host) if keyless else None,
         origins=server.cors_origins if keyless else None,
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -40,7 +39,7 @@ from retrieval.recall.explaining import Explainer
 from retrieval.recall.retriever import LocalRetriever
 from retrieval.reflect.engine import ReflectEngine
 from retrieval.reflect.searches import QUERY_TOKENS
-from retrieval.reflect.stored import Database
+from retrieval.reflect.stored import DatabaseReads
 from retrieval.store.database.pool import Connection, Pool
 from retrieval.store.heads import BankHead
 from retrieval.store.refreshes import REFRESH
@@ -74,8 +73,6 @@ from serve.opening.translation import OpenedReranker
 from serve.opening.webhooks import keep_webhook_of_all, open_deliverer, open_webhooks
 from serve.settings import Settings
 from serve.writer import LocalWriter
-
-log = logging.getLogger(__name__)
 
 TRANSFERS_AT_ONCE = 2
 """Banks that a process moves at once, each of another tenant."""
@@ -198,6 +195,7 @@ async def open_writer(
         )
         upkeep.start()
         stack.push_async_callback(upkeep.close)
+        reports.upkeep(upkeep, stack)
     return LocalWriter(deps, consolidation)
 
 
@@ -346,7 +344,7 @@ def open_reflect(
     quick = RecallEngine(pool, retriever, OpenedReranker(Passthrough()), settings.recall, pace)
     careful = RecallEngine(pool, retriever, reranker, settings.recall, pace)
     return ReflectEngine(
-        Database(pool),
+        DatabaseReads(pool),
         llm.reflect,
         Search(quick, turns),
         Search(careful, turns),

@@ -30,11 +30,12 @@ from retrieval import errors
 
 if TYPE_CHECKING:  # it brings FAISS
     from retrieval.bank.cache import ResidencyMetrics
+    from retrieval.maintenance.upkeep import UpkeepMetrics
 
 MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
-_SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+BUCKETS_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 
 registry = CollectorRegistry()
 
@@ -45,12 +46,12 @@ REQUESTS = Counter(
     registry=registry,
 )  # fmt: skip
 LATENCY = Histogram(
-    "fourfold_request_seconds", "Duration of requests", ("operation",), buckets=_SECONDS,
+    "fourfold_request_seconds", "Duration of requests", ("operation",), buckets=BUCKETS_S,
     registry=registry,
 )  # fmt: skip
 STAGES = Histogram(
     "fourfold_recall_stage_seconds", "Duration of the stages of a recall", ("stage",),
-    buckets=_SECONDS, registry=registry,
+    buckets=BUCKETS_S, registry=registry,
 )  # fmt: skip
 DEGRADED = Counter(
     "fourfold_recall_degraded_total", "Recalls that were answered without a part", ("part",),
@@ -62,12 +63,12 @@ REFLECT_DEGRADED = Counter(
 )  # fmt: skip
 RESULTS = Counter("fourfold_recall_results_total", "Memories returned", registry=registry)
 MODEL_BATCH_SECONDS = Histogram(
-    "fourfold_model_batch_seconds", "Duration of a model's batches", ("model",), buckets=_SECONDS,
+    "fourfold_model_batch_seconds", "Duration of a model's batches", ("model",), buckets=BUCKETS_S,
     registry=registry,
 )  # fmt: skip
 MODEL_WAIT_SECONDS = Histogram(
     "fourfold_model_wait_seconds", "Time of calls before their first batch", ("model",),
-    buckets=_SECONDS, registry=registry,
+    buckets=BUCKETS_S, registry=registry,
 )  # fmt: skip
 MODEL_BATCH_TOKENS = Histogram(
     "fourfold_model_batch_tokens", "Tokens of a model's batches", ("model",),
@@ -86,7 +87,7 @@ RERANKER_LEFT_OUT = Gauge(
     ("member",), registry=registry, multiprocess_mode="livesum",
 )  # fmt: skip
 DB_ACQUIRE_SECONDS = Histogram(
-    "fourfold_db_acquire_seconds", "Wait for a database connection", buckets=_SECONDS,
+    "fourfold_db_acquire_seconds", "Wait for a database connection", buckets=BUCKETS_S,
     registry=registry,
 )  # fmt: skip
 ADMISSION_REFUSED = Counter(
@@ -120,7 +121,7 @@ WAITING = Gauge(
 
 HOP_SECONDS = Histogram(
     "fourfold_hop_seconds", "Duration of calls to a stage that were answered", ("stage",),
-    buckets=_SECONDS, registry=registry,
+    buckets=BUCKETS_S, registry=registry,
 )  # fmt: skip
 HOP_FAILURES = Counter(
     "fourfold_hop_failures_total",
@@ -133,7 +134,7 @@ ROUTER_RANK = Counter(
     registry=registry,
 )  # fmt: skip
 LOOP_LAG = Histogram(
-    "fourfold_loop_lag_seconds", "How late an event loop runs what is due", buckets=_SECONDS,
+    "fourfold_loop_lag_seconds", "How late an event loop runs what is due", buckets=BUCKETS_S,
     registry=registry,
 )  # fmt: skip
 
@@ -158,6 +159,16 @@ BANK_SECONDS = Counter(
     "fourfold_banks_seconds_total", "Time spent loading banks and applying deltas", ("work",),
     registry=registry,
 )  # fmt: skip
+
+UPKEEP_EVENTS = Counter(
+    "fourfold_upkeep_events_total",
+    "What the upkeep of banks did: rounds, segments merged, dead ordinals dropped, entities without"
+    " memories removed, banks reindexed or reembedded, and banks where it failed",
+    ("event",), registry=registry,
+)  # fmt: skip
+UPKEEP_SECONDS = Counter(
+    "fourfold_upkeep_seconds_total", "Time that the upkeep of banks worked", registry=registry
+)
 
 
 @contextmanager
@@ -216,17 +227,33 @@ def resident(now: ResidencyMetrics, before: ResidencyMetrics | None) -> None:
     BANKS.set(now.resident_banks)
     BANK_BYTES.labels("host").set(now.resident_bytes)
     BANK_BYTES.labels("device").set(now.device_bytes)
-
-    def since(name: str) -> float:
-        was = 0.0 if before is None else float(getattr(before, name))
-        return float(getattr(now, name)) - was
-
     for event, name in _EVENTS.items():
-        BANK_EVENTS.labels(event).inc(since(name))
+        BANK_EVENTS.labels(event).inc(_since(name, now, before))
     for work in ("load", "delta"):
-        BANK_SECONDS.labels(work).inc(since(f"{work}_seconds"))
+        BANK_SECONDS.labels(work).inc(_since(f"{work}_seconds", now, before))
 
 
+def kept_up(now: UpkeepMetrics, before: UpkeepMetrics | None) -> None:
+    """What the upkeep of this process did since `before` (None: the start)."""
+    for event in _UPKEEP:
+        UPKEEP_EVENTS.labels(event).inc(_since(event, now, before))
+    UPKEEP_SECONDS.inc(_since("work_seconds", now, before))
+
+
+def _since(name: str, now: object, before: object | None) -> float:
+    was = 0.0 if before is None else float(getattr(before, name))
+    return float(getattr(now, name)) - was
+
+
+_UPKEEP = (
+    "rounds",
+    "merged_segments",
+    "dropped_ordinals",
+    "pruned_entities",
+    "reindexed_banks",
+    "reembedded_banks",
+    "failures",
+)
 _EVENTS = {
     "hit": "hits",
     "miss": "misses",

@@ -24,12 +24,12 @@ class LocalWriter:
     """See serve.http.services.Writer."""
 
     def __init__(self, deps: WriteContext, consolidation: ConsolidationDeps) -> None:
-        self._deps = deps
+        self.deps = deps
         self._consolidation = consolidation
 
     async def oldest_operation_s(self) -> float:
         """Age in seconds of the oldest operation, of any bank, that waits to be worked on."""
-        return await backlog.oldest_s(self._deps.pool)
+        return await backlog.oldest_s(self.deps.pool)
 
     async def retain(
         self,
@@ -42,7 +42,7 @@ class LocalWriter:
         limit_s: float | None = None,
     ) -> dict[str, Any]:
         usage = await retain(
-            self._deps,
+            self.deps,
             tenant,
             bank_id,
             items,
@@ -63,7 +63,7 @@ class LocalWriter:
         key: Key | None = None,
     ) -> dict[str, Any]:
         return await worker.submit(
-            self._deps,
+            self.deps,
             tenant,
             bank_id,
             items,
@@ -75,24 +75,24 @@ class LocalWriter:
     async def import_memories(
         self, tenant: str, bank_id: str, memories: Sequence[Mapping[str, Any]]
     ) -> dict[str, Any]:
-        return await importing.import_memories(self._deps, tenant, bank_id, memories)
+        return await importing.import_memories(self.deps, tenant, bank_id, memories)
 
     async def patch_memory(
         self, tenant: str, bank_id: str, memory_id: str, changes: Mapping[str, Any]
     ) -> dict[str, Any]:
-        return await curation.patch_memory(self._deps, tenant, bank_id, memory_id, changes)
+        return await curation.patch_memory(self.deps, tenant, bank_id, memory_id, changes)
 
     async def delete_memory(self, tenant: str, bank_id: str, memory_id: str) -> dict[str, Any]:
-        return await curation.delete_memory(self._deps, tenant, bank_id, memory_id)
+        return await curation.delete_memory(self.deps, tenant, bank_id, memory_id)
 
     async def delete_derived(self, tenant: str, bank_id: str, memory_id: str) -> dict[str, Any]:
-        return await curation.delete_derived(self._deps, tenant, bank_id, memory_id)
+        return await curation.delete_derived(self.deps, tenant, bank_id, memory_id)
 
     async def clear(self, tenant: str, bank_id: str, kind: str | None) -> dict[str, Any]:
-        return await curation.clear(self._deps, tenant, bank_id, kind)
+        return await curation.clear(self.deps, tenant, bank_id, kind)
 
     async def delete_document(self, tenant: str, bank_id: str, document_id: str) -> dict[str, Any]:
-        return await curation.delete_document(self._deps, tenant, bank_id, document_id)
+        return await curation.delete_document(self.deps, tenant, bank_id, document_id)
 
     async def patch_document(
         self,
@@ -103,13 +103,13 @@ class LocalWriter:
         observation_scopes: Any,
     ) -> dict[str, Any]:
         return await curation.patch_document(
-            self._deps, tenant, bank_id, document_id, tags, observation_scopes
+            self.deps, tenant, bank_id, document_id, tags, observation_scopes
         )
 
     async def merge_entities(
         self, tenant: str, bank_id: str, into: str, others: Sequence[str]
     ) -> dict[str, Any]:
-        return await entity_curation.merge_entities(self._deps, tenant, bank_id, into, others)
+        return await entity_curation.merge_entities(self.deps, tenant, bank_id, into, others)
 
     async def split_entity(
         self,
@@ -120,7 +120,7 @@ class LocalWriter:
         memory_ids: Sequence[str] | None,
     ) -> dict[str, Any]:
         return await entity_curation.split_entity(
-            self._deps, tenant, bank_id, entity_id, name, memory_ids
+            self.deps, tenant, bank_id, entity_id, name, memory_ids
         )
 
     async def preview_consolidation(
@@ -145,4 +145,4 @@ class LocalWriter:
     ) -> dict[str, Any]:
         wanted = Selectors.of(selectors)
         kind: Observations = "keep_supported" if observations == "keep_supported" else "delete"
-        return await removal.preview(self._deps, tenant, bank_id, wanted, kind)
+        return await removal.preview(self.deps, tenant, bank_id, wanted, kind)

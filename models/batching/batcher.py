@@ -19,7 +19,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic
 
-from models.batching.lanes import Call, Lane, LaneLimits, R, Slice, T
+from models.batching.lanes import Lane, LaneLimits, QueuedCall, R, Slice, T
 from models.batching.stats import BatcherStats
 from models.types import (
     BadOutput,
@@ -67,7 +67,7 @@ class Batcher(Generic[T, R]):
         self._running: dict[asyncio.Task[None], float] = {}
         self._woken = False
         self._closed = False
-        self._calls: set[Call[T, R]] = set()
+        self._calls: set[QueuedCall[T, R]] = set()
         self._stats = BatcherStats()
 
     async def submit(
@@ -89,7 +89,7 @@ class Batcher(Generic[T, R]):
         loop = asyncio.get_running_loop()
         arrived = self._clock()
         limit = math.inf if deadline is None else deadline
-        call: Call[T, R] = Call(items, lengths, tenant, limit, loop.create_future())
+        call: QueuedCall[T, R] = QueuedCall(items, lengths, tenant, limit, loop.create_future())
         lane = self._lanes[priority]
         self._admit(lane, call, arrived)
         # Without a deadline, a day: longer than any call.
@@ -126,7 +126,7 @@ class Batcher(Generic[T, R]):
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    def _admit(self, lane: Lane[T, R], call: Call[T, R], now: float) -> None:
+    def _admit(self, lane: Lane[T, R], call: QueuedCall[T, R], now: float) -> None:
         if self._closed:
             raise Unavailable(self._name, "it is closed")
         if call.deadline <= now:
@@ -139,7 +139,7 @@ class Batcher(Generic[T, R]):
             reason = "its queue is longer than the time left" if late else "its queue is full"
             raise Overloaded(f"{self._name} is overloaded: {reason}", max(wait, 0.1))
 
-    def _expire(self, call: Call[T, R]) -> None:
+    def _expire(self, call: QueuedCall[T, R]) -> None:
         if not call.future.done():
             self._stats.expired += 1
             call.future.set_exception(DeadlineExceeded(self._name))
@@ -166,7 +166,7 @@ class Batcher(Generic[T, R]):
                 self._running[task] = now
                 task.add_done_callback(self._finished)
 
-    def _dead(self, call: Call[T, R], now: float) -> bool:
+    def _dead(self, call: QueuedCall[T, R], now: float) -> bool:
         if call.deadline <= now:
             self._expire(call)
         return call.future.done()

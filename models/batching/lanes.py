@@ -44,7 +44,7 @@ class LaneLimits:
 
 
 @dataclass(slots=True, eq=False)
-class Call(Generic[T, R]):
+class QueuedCall(Generic[T, R]):
     """One caller's items. `order` lists them longest first; the first `taken` left the queue."""
 
     items: Sequence[T]
@@ -69,7 +69,7 @@ class Call(Generic[T, R]):
         return self.taken < len(self.order) and not self.future.done()
 
 
-Slice: TypeAlias = tuple[Call[T, R], list[int]]
+Slice: TypeAlias = tuple[QueuedCall[T, R], list[int]]
 """A call and which of its items are in the batch."""
 
 
@@ -78,9 +78,9 @@ class _Tenant(Generic[T, R]):
     served: float
     queued: int = 0
     done: int = 0
-    calls: list[tuple[float, int, Call[T, R]]] = field(default_factory=list)
+    calls: list[tuple[float, int, QueuedCall[T, R]]] = field(default_factory=list)
 
-    def head(self) -> tuple[float, int, Call[T, R]] | None:
+    def head(self) -> tuple[float, int, QueuedCall[T, R]] | None:
         while self.calls and not self.calls[0][2].waiting:
             heapq.heappop(self.calls)
         return self.calls[0] if self.calls else None
@@ -110,7 +110,7 @@ class Lane(Generic[T, R]):
         own = self._tenants[tenant].queued if tenant in self._tenants else 0
         return min(self.queued, own * len(self._tenants)) / self._budget
 
-    def offer(self, call: Call[T, R]) -> bool:
+    def offer(self, call: QueuedCall[T, R]) -> bool:
         """Queues the call, or says that there is no room."""
         tenant = self._tenants.get(call.tenant) or _Tenant(self._floor)
         if tenant.queued + call.queued > self._limits.queued_tokens - self.queued:
@@ -120,7 +120,7 @@ class Lane(Generic[T, R]):
         self._move(tenant, call.queued)
         return True
 
-    def discard(self, call: Call[T, R]) -> None:
+    def discard(self, call: QueuedCall[T, R]) -> None:
         """Forgets what still waits of a call whose future is done."""
         tenant = self._tenants.get(call.tenant)
         if tenant is None or call.taken == len(call.order):

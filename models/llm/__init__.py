@@ -2,7 +2,7 @@
 
 from models.llm.account import Account
 from models.llm.language_model import Accounting, CallRecord, LanguageModel
-from models.llm.member import Member
+from models.llm.member import ModelMember
 from models.llm.settings import LLMSettings
 
-__all__ = ["Account", "Accounting", "CallRecord", "LLMSettings", "LanguageModel", "Member"]
+__all__ = ["Account", "Accounting", "CallRecord", "LLMSettings", "LanguageModel", "ModelMember"]

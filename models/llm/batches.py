@@ -15,9 +15,9 @@ from urllib.parse import quote
 
 import orjson
 
-from models.llm.member import Member
+from models.llm.member import ModelMember
 from models.llm.openai import PATH
-from models.llm.types import Completion, Question
+from models.llm.types import Completion, CompletionRequest
 from models.types import BadOutput, RemoteError
 
 WINDOW: Final = "24h"
@@ -45,7 +45,7 @@ class BatchState:
 class Batches:
     """The batches of one account. Errors are those of Member.request."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: ModelMember) -> None:
         self._member = member
 
     @property
@@ -55,10 +55,10 @@ class Batches:
         return f"{settings.provider} {settings.base_url}"
 
     @property
-    def member(self) -> Member:
+    def member(self) -> ModelMember:
         return self._member
 
-    async def submit(self, questions: Mapping[str, Question], mark: str) -> str | None:
+    async def submit(self, questions: Mapping[str, CompletionRequest], mark: str) -> str | None:
         """Sends questions under names of at most 64 characters: the batch's id, or None where the
         server takes no batches of them. `find` knows it by `mark`."""
         content = await asyncio.to_thread(self._lines, questions)
@@ -158,10 +158,10 @@ class Batches:
                     if error.status not in (409, *_NONE_HERE):
                         raise
 
-    def _lines(self, questions: Mapping[str, Question]) -> bytes:
+    def _lines(self, questions: Mapping[str, CompletionRequest]) -> bytes:
         return b"\n".join(self._line(name, question) for name, question in questions.items())
 
-    def _line(self, name: str, question: Question) -> bytes:
+    def _line(self, name: str, question: CompletionRequest) -> bytes:
         body = self._member.body(question, question.max_tokens)
         row = {"custom_id": name, "method": "POST", "url": f"/v1{PATH}", "body": body}
         return json.dumps(row, ensure_ascii=False).encode(errors="replace")
@@ -193,7 +193,7 @@ class Batches:
         return found
 
 
-def batches(members: Iterable[Member]) -> Batches | None:
+def batches(members: Iterable[ModelMember]) -> Batches | None:
     """Those of the first member whose provider takes any."""
     for member in members:
         if member.settings.known.batches:

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from models.breaker import Breaker
-from models.llm.member import Member
+from models.llm.member import ModelMember
 from models.llm.types import (
     Completion,
+    CompletionRequest,
     CutOff,
     Exhausted,
     Misconfigured,
-    Question,
     Refused,
     Schema,
     Spent,
@@ -36,7 +36,7 @@ from models.types import BadOutput, DeadlineExceeded, ModelError, Overloaded, Re
 class CallRecord:
     """One call, as it went: for sums and traces. `error` "" where it was answered."""
 
-    question: Question
+    question: CompletionRequest
     provider: str
     model: str
     seconds: float
@@ -74,7 +74,7 @@ class Unlimited:
 
 @dataclass(slots=True)
 class _Link:
-    member: Member
+    member: ModelMember
     weight: int
     breaker: Breaker
     credit: int = 0
@@ -85,7 +85,7 @@ class LanguageModel:
 
     def __init__(
         self,
-        members: Sequence[Member],
+        members: Sequence[ModelMember],
         *,
         weights: Sequence[int] | None = None,
         accounting: Accounting | None = None,
@@ -106,7 +106,7 @@ class LanguageModel:
         return self._links[0].member.settings.model
 
     @property
-    def members(self) -> Sequence[Member]:
+    def members(self) -> Sequence[ModelMember]:
         return [link.member for link in self._links]
 
     async def start(self) -> None:
@@ -139,7 +139,7 @@ class LanguageModel:
         known); Misconfigured; DeadlineExceeded; and what the accounting raises.
         """
         return await self.ask(
-            Question(
+            CompletionRequest(
                 operation,
                 messages,
                 max_tokens,
@@ -154,7 +154,7 @@ class LanguageModel:
             )
         )
 
-    async def ask(self, question: Question) -> Completion:
+    async def ask(self, question: CompletionRequest) -> Completion:
         """See `chat`."""
         reserved = estimate(question) + question.max_tokens
         at_once = await self._accounting.reserve(question.tenant, reserved)
@@ -186,7 +186,7 @@ class LanguageModel:
             # Also where the caller went away: what was reserved must not stay so.
             await asyncio.shield(self._accounting.settle(record, reserved))
 
-    async def _asked(self, question: Question, at_once: int, spent: Spent) -> Completion:
+    async def _asked(self, question: CompletionRequest, at_once: int, spent: Spent) -> Completion:
         errors: list[ModelError] = []
         for link in self._order():
             if not link.breaker.admits():
@@ -245,7 +245,7 @@ class LanguageModel:
         the first that fails."""
         said = [{"role": "user", "content": "Say yes, by the tool if there is one."}]
         for link in self._links:
-            question = Question(
+            question = CompletionRequest(
                 "probe", said, 256, tools=[_TOOL] if tools else (), deadline=deadline
             )
             await link.member.ask(question, Spent())
@@ -265,13 +265,13 @@ _TOOL = {
 }
 
 
-def estimate(question: Question) -> int:
+def estimate(question: CompletionRequest) -> int:
     """About how many tokens the input is: four characters each, as English has them."""
     size = sum(len(str(message.get("content") or "")) for message in question.messages)
     return size // 4 + 1
 
 
-def _counted(question: Question, answered: Completion | None, spent: Spent) -> TokenUsage:
+def _counted(question: CompletionRequest, answered: Completion | None, spent: Spent) -> TokenUsage:
     """The provider's count; an estimate only where it gave none."""
     if spent.usage.total_tokens or answered is None:
         return spent.usage

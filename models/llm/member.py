@@ -29,10 +29,10 @@ from models.llm.providers import Rung
 from models.llm.settings import LLMSettings
 from models.llm.types import (
     Completion,
+    CompletionRequest,
     CutOff,
     Exhausted,
     Misconfigured,
-    Question,
     Refused,
     Spent,
     TooLong,
@@ -65,7 +65,7 @@ class Dialect(Protocol):
 
     def body(
         self,
-        question: Question,
+        question: CompletionRequest,
         settings: LLMSettings,
         rung: Rung,
         dropped: Collection[str],
@@ -75,7 +75,7 @@ class Dialect(Protocol):
     def read(self, answer: Any, rung: Rung | None) -> Completion: ...
 
 
-class Member:
+class ModelMember:
     """Use from one event loop, between start and close."""
 
     def __init__(
@@ -114,14 +114,16 @@ class Member:
             client, self._client = self._client, None
             await client.aclose()
 
-    async def ask(self, question: Question, spent: Spent, *, at_once: int = 0) -> Completion:
+    async def ask(
+        self, question: CompletionRequest, spent: Spent, *, at_once: int = 0
+    ) -> Completion:
         """One answer; what it cost is added to `spent`, also where it fails.
 
         Raises Refused, CutOff, TooLong (this input); Misconfigured, Exhausted (this account);
         Overloaded (limited), Unavailable, RemoteError, BadOutput; DeadlineExceeded."""
         return await _Call(self, question, spent, at_once).run()
 
-    def body(self, question: Question, max_tokens: int) -> dict[str, Any]:
+    def body(self, question: CompletionRequest, max_tokens: int) -> dict[str, Any]:
         """The question as this model is asked now, by what was learnt of it."""
         rung = Rung.PROMPT if question.schema is None else self._rung
         return self._dialect.body(question, self.settings, rung, self._dropped, max_tokens)
@@ -186,7 +188,9 @@ class Member:
 class _Call:
     """The requests of one call to one member."""
 
-    def __init__(self, member: Member, question: Question, spent: Spent, at_once: int) -> None:
+    def __init__(
+        self, member: ModelMember, question: CompletionRequest, spent: Spent, at_once: int
+    ) -> None:
         self.member = member
         self.question = question
         self.spent = spent

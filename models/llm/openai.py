@@ -9,7 +9,7 @@ import orjson
 
 from models.llm.providers import Rung
 from models.llm.settings import LLMSettings
-from models.llm.types import Completion, Finish, Question, TokenUsage, ToolCall
+from models.llm.types import Completion, CompletionRequest, Finish, TokenUsage, ToolCall
 from models.types import BadOutput
 
 PATH = "/chat/completions"
@@ -21,7 +21,11 @@ def headers(settings: LLMSettings) -> dict[str, str]:
 
 
 def body(
-    question: Question, settings: LLMSettings, rung: Rung, dropped: Collection[str], max_tokens: int
+    question: CompletionRequest,
+    settings: LLMSettings,
+    rung: Rung,
+    dropped: Collection[str],
+    max_tokens: int,
 ) -> dict[str, Any]:
     """`dropped`: optional parameters that this model was found not to know."""
     messages: Sequence[Mapping[str, Any]] = question.messages

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from models.settings import SettingsError
+from models.settings import ModelSettingsError
 
 
 class Rung(IntEnum):
@@ -75,9 +75,9 @@ ELSEWHERE = {
 
 
 def provider(name: str) -> Provider:
-    """SettingsError names what can be used, or the way round."""
+    """ModelSettingsError names what can be used, or the way round."""
     if name in ELSEWHERE:
-        raise SettingsError(f"llm_provider {name!r} is not supported: {ELSEWHERE[name]}")
+        raise ModelSettingsError(f"llm_provider {name!r} is not supported: {ELSEWHERE[name]}")
     if name not in PROVIDERS:
-        raise SettingsError(f"llm_provider is {name!r}: choose one of {', '.join(PROVIDERS)}")
+        raise ModelSettingsError(f"llm_provider is {name!r}: choose one of {', '.join(PROVIDERS)}")
     return PROVIDERS[name]

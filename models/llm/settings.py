@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from models.llm.providers import Provider, Rung, provider
-from models.settings import SettingsError
+from models.settings import ModelSettingsError
 
 RESERVED = ("model", "messages", "tools", "stream")
 """What `extra_body` may not set: the call's own."""
@@ -49,21 +49,23 @@ class LLMSettings:
     def __post_init__(self) -> None:
         known = provider(self.provider)
         if not self.model:
-            raise SettingsError(f"llm_provider is {self.provider!r}: llm_model must be set, too")
+            raise ModelSettingsError(
+                f"llm_provider is {self.provider!r}: llm_model must be set, too"
+            )
         if not self.base_url.startswith(("http://", "https://")):
-            raise SettingsError(
+            raise ModelSettingsError(
                 f"llm_provider {self.provider!r} needs an llm_base_url that starts with http(s)://"
             )
         if not self.api_key and not known.keyless and not self.url:
-            raise SettingsError(f"llm_provider {self.provider!r} needs an llm_api_key")
+            raise ModelSettingsError(f"llm_provider {self.provider!r} needs an llm_api_key")
         if not (self.timeout_s > 0 and self.max_concurrent >= 1 and self.max_retries >= 0):
-            raise SettingsError(
+            raise ModelSettingsError(
                 "llm_timeout must be positive, llm_max_concurrent at least 1, llm_max_retries 0"
             )
         if not 0 <= self.initial_backoff_s <= self.max_backoff_s:
-            raise SettingsError("llm_initial_backoff must be 0 to llm_max_backoff")
+            raise ModelSettingsError("llm_initial_backoff must be 0 to llm_max_backoff")
         if taken := [name for name in RESERVED if name in self.extra_body]:
-            raise SettingsError(f"llm_extra_body may not set {', '.join(taken)}")
+            raise ModelSettingsError(f"llm_extra_body may not set {', '.join(taken)}")
 
     @property
     def known(self) -> Provider:

@@ -109,7 +109,7 @@ class Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class CompletionRequest:
     """One call. `deadline` is on time.monotonic(); None: the member's own limits alone.
 
     `schema` and `tools` exclude each other. `tool_choice`: "auto", "none", "required".

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from models.local import samples
 from models.local.device import Machine, hand_over_often
-from models.local.engine import Engine, Loaded
+from models.local.engine import Engine, LoadedModel
 from models.local.kernels import packed
 from models.local.kernels.linear import Affine, linear
 from models.local.kernels.pack import Pack, pack
@@ -86,7 +86,7 @@ class LocalCrossEncoder:
         truncated = sum(t.cut for t in tokens)
         return Scores(rows[:, 0], self._scale, self.name, truncated=truncated)
 
-    def _load(self, machine: Machine) -> Loaded:
+    def _load(self, machine: Machine) -> LoadedModel:
         if machine.on_cpu:
             hand_over_often()
         folder = find(self.model_id, self._settings.revision)
@@ -106,7 +106,7 @@ class LocalCrossEncoder:
 
         self._scale = "probability" if sigmoid else "logit"
         self._text = text
-        return Loaded(forward, not fast, text.max_length)
+        return LoadedModel(forward, not fast, text.max_length)
 
 
 def _require_one_label(folder: ModelFolder, config: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 import torch
 
 from models.local.kernels import int8
-from models.settings import Compute, SettingsError
+from models.settings import Compute, ModelSettingsError
 from models.types import DeviceLost, Unavailable
 
 R = TypeVar("R")
@@ -85,10 +85,10 @@ def allowed_cpus() -> int:
     OMP_NUM_THREADS says nothing here: it is set to 1 for the sake of array work.
     """
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min([count or 1, *_cgroup_cpus()]))
+    return max(1, min([count or 1, *cgroup_cpus()]))
 
 
-def _cgroup_cpus(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
+def cgroup_cpus(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
     """The quota in whole CPUs, of control groups v2 or v1; empty where there is none."""
     try:
         quota, period = (root / "cpu.max").read_text().split()
@@ -126,8 +126,8 @@ class Machine:
 
 
 def resolve(compute: Compute) -> Machine:
-    """Picks device and precision; SettingsError where the wished-for device is not there or does
-    not have the precision."""
+    """Picks device and precision; ModelSettingsError where the wished-for device is not there
+    or does not have the precision."""
     device = _device(compute)
     dtype = _dtype(compute.precision, device)
     on_cpu = device.type == "cpu"
@@ -156,9 +156,9 @@ def _device(compute: Compute) -> torch.device:
     try:
         device = torch.device(wish)
     except RuntimeError as error:
-        raise SettingsError(f"device {wish!r} is not known: use auto, cpu or cuda") from error
+        raise ModelSettingsError(f"device {wish!r} is not known: use auto, cpu or cuda") from error
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise SettingsError(f"device is {wish!r}, and this machine has no usable CUDA device")
+        raise ModelSettingsError(f"device is {wish!r}, and this machine has no usable CUDA device")
     return device
 
 
@@ -167,7 +167,7 @@ def _dtype(precision: str, device: torch.device) -> torch.dtype:
         return torch.float32
     if precision == "int8":
         if device.type != "cpu":
-            raise SettingsError(
+            raise ModelSettingsError(
                 f"precision is 'int8', which is for CPUs: on {device} choose fp16, or set the "
                 "device to cpu"
             )

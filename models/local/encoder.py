@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from models.local.device import Machine
-from models.local.engine import Engine, Loaded
+from models.local.engine import Engine, LoadedModel
 from models.local.kernels import packed
 from models.local.kernels.pack import Pack, Tokens
 from models.local.layout import read
@@ -136,7 +136,7 @@ class LocalEncoder:
         self._observe("tokenise_s", time.perf_counter() - start)
         return tokens
 
-    def _load(self, machine: Machine) -> Loaded:
+    def _load(self, machine: Machine) -> LoadedModel:
         folder = find(self._wish, self._settings.revision)
         layout = read(folder)
         self._prompts = (layout.query_prompt, layout.passage_prompt)
@@ -149,7 +149,7 @@ class LocalEncoder:
         if not layout.packed or not packed.supports(config := folder.of_encoder()):
             model = SentenceModel(folder, layout, machine.device, machine.wide_dtype)
             self._tokens, self._inline = model.tokens, False
-            return Loaded(model.vectors, True, model.max_length)
+            return LoadedModel(model.vectors, True, model.max_length)
         text = TextEncoder(folder)
         pools = [POOLINGS[name] for name in layout.poolings]
         firsts = layout.poolings == ("cls",)
@@ -166,7 +166,7 @@ class LocalEncoder:
 
         self._legible = text.legibility
         self._tokens = lambda texts, prompt: text.texts([prompt + t for t in texts])
-        return Loaded(forward, False, text.max_length)
+        return LoadedModel(forward, False, text.max_length)
 
 
 def _parts(sizes: Sequence[int], most: int) -> Iterator[slice]:

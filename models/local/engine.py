@@ -63,7 +63,7 @@ STALLED_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedModel:
     """A model on its device. `forward` maps a pack to one row per sequence, in the pack's order;
     on a CPU several threads call it at once, unless it is `padded`.
 
@@ -89,12 +89,12 @@ class Engine:
         self._owner = DeviceThread(name)
         self._batcher: Batcher[Tokens, Floats] | None = None
         self._machine: Machine | None = None
-        self._loaded: Loaded | None = None
+        self._loaded: LoadedModel | None = None
         self._columns = 0
         self._queried = -AMID_QUERIES_S
         self._starting: asyncio.Lock | None = None
 
-    async def start(self, load: Callable[[Machine], Loaded]) -> None:
+    async def start(self, load: Callable[[Machine], LoadedModel]) -> None:
         """Loads on the owner thread and warms up. Calling it again does nothing.
 
         Raises the ModelError or OSError that `load` raises, WrongModel for whatever else goes
@@ -189,7 +189,7 @@ class Engine:
         self._batcher = self._loaded = None
         self._owner.close()
 
-    def _limits(self, machine: Machine, loaded: Loaded) -> LaneLimits:
+    def _limits(self, machine: Machine, loaded: LoadedModel) -> LaneLimits:
         # On a CPU one batch more than there are threads: threads that waited for the event loop
         # stood still for 2 %, and a newcomer still waits less than one batch's time. The models of
         # transformers do not promise to bear a second thread.
@@ -236,20 +236,20 @@ class Engine:
 
 
 def _pack_and_forward(
-    loaded: Loaded, tokens: Sequence[Tokens], threads: int
+    loaded: LoadedModel, tokens: Sequence[Tokens], threads: int
 ) -> tuple[Pack, Floats, float]:
     torch.set_num_threads(threads)
     batch = pack(tokens)
     return batch, *_forward(loaded, batch)
 
 
-def _forward(loaded: Loaded, batch: Pack) -> tuple[Floats, float]:
+def _forward(loaded: LoadedModel, batch: Pack) -> tuple[Floats, float]:
     start = time.perf_counter()
     rows = loaded.forward(batch).float().cpu().numpy()
     return rows, time.perf_counter() - start
 
 
-def _warm_up(loaded: Loaded, machine: Machine) -> int:
+def _warm_up(loaded: LoadedModel, machine: Machine) -> int:
     """One run at each kind of shape that occurs: alone, a mixed batch, the longest texts. Returns
     the columns of a row."""
     columns = 0

@@ -41,7 +41,7 @@ TEXT_ONLY = {"text": {"method": "forward", "method_output_name": "last_hidden_st
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class TransformerOptions:
     """Of a Transformer module. `max_tokens`: takes the place of the tokenizer's own limit.
     `others`: whether something else is set that changes what it computes."""
 
@@ -55,7 +55,7 @@ class Layout:
     """`poolings`: of `POOLINGS`, side by side. `truncate_dim`: that many numbers of a vector are
     kept. `packed`: it is an encoder and poolings, and nothing else."""
 
-    options: Options
+    options: TransformerOptions
     poolings: tuple[str, ...]
     query_prompt: str
     passage_prompt: str
@@ -64,10 +64,10 @@ class Layout:
     packed: bool
 
 
-def options(folder: ModelFolder) -> Options:
+def options(folder: ModelFolder) -> TransformerOptions:
     """Those of the Transformer module. Without a modules.json, nobody reads them."""
     if not (folder.root / "modules.json").is_file():
-        return Options()
+        return TransformerOptions()
     found = next((o for file in OPTION_FILES if (o := read_object(folder.path / file))), {})
     most = found.get("max_seq_length")
     if most is not None and (not isinstance(most, int) or most < 1):
@@ -86,7 +86,7 @@ def options(folder: ModelFolder) -> Options:
         for name, value in found.items()
         if value not in (None, {})
     )
-    return Options(most, bool(found.get("do_lower_case")), others)
+    return TransformerOptions(most, bool(found.get("do_lower_case")), others)
 
 
 def read(folder: ModelFolder) -> Layout:

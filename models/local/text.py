@@ -16,7 +16,7 @@ from tokenizers.normalizers import Sequence as Normalizers
 
 from models.local.kernels import packed
 from models.local.kernels.pack import Tokens
-from models.local.layout import Options, options
+from models.local.layout import TransformerOptions, options
 from models.local.weights import ModelFolder
 from models.types import Ints, WrongModel
 
@@ -176,7 +176,7 @@ async def off_loop(chars: int, work: Callable[[], R]) -> R:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedTokenizer:
     """A folder's tokenizer, and what its configuration says beside it."""
 
     tokenizer: Tokenizer
@@ -196,7 +196,7 @@ _BERT_CONFIG = frozenset(
 )  # fmt: skip
 
 
-def plain_bert(folder: ModelFolder) -> Loaded | None:
+def plain_bert(folder: ModelFolder) -> LoadedTokenizer | None:
     """The tokenizer of a BERT folder whose tokenizer.json says what its configuration says, so
     that transformers, whose import takes most of a second, would change nothing; None of others.
     """
@@ -230,7 +230,7 @@ def plain_bert(folder: ModelFolder) -> Loaded | None:
         tokenizer = Tokenizer.from_file(str(folder.path / "tokenizer.json"))
     except Exception:  # transformers says what is wrong with it
         return None
-    return Loaded(tokenizer, tokenizer.get_vocab_size(), own.get("model_max_length") or 0)
+    return LoadedTokenizer(tokenizer, tokenizer.get_vocab_size(), own.get("model_max_length") or 0)
 
 
 def _is_special(token: Mapping[str, Any]) -> bool:
@@ -238,7 +238,7 @@ def _is_special(token: Mapping[str, Any]) -> bool:
     return token["special"] is True and not any(token[name] for name in plain)
 
 
-def _by_transformers(folder: ModelFolder) -> Loaded:
+def _by_transformers(folder: ModelFolder) -> LoadedTokenizer:
     from transformers import AutoTokenizer
 
     try:
@@ -247,7 +247,7 @@ def _by_transformers(folder: ModelFolder) -> Loaded:
         raise WrongModel(f"{folder.name}: its tokenizer cannot be read: {error}") from error
     if getattr(made, "backend_tokenizer", None) is None:
         raise WrongModel(f"{folder.name} has a {type(made).__name__}, and no fast tokenizer")
-    return Loaded(
+    return LoadedTokenizer(
         made.backend_tokenizer,
         len(made),
         made.model_max_length,
@@ -265,7 +265,7 @@ def _lower_case(tokenizer: Tokenizer) -> None:
         tokenizer.normalizer = Normalizers([Lowercase(), *steps])
 
 
-def _max_length(folder: ModelFolder, own: Options, tokenizers: int) -> int:
+def _max_length(folder: ModelFolder, own: TransformerOptions, tokenizers: int) -> int:
     """What the options say, else the tokenizer and the configuration; never more than the model
     has positions for."""
     config = folder.config

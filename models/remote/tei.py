@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 import numpy as np
@@ -35,8 +35,6 @@ from models.types import (
     Unavailable,
     WrongModel,
 )
-
-R = TypeVar("R")
 
 RERANK_BATCH = 128
 EMBED_BATCH = 32

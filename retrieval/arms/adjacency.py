@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.types import Floats, Hits, Ints, LinkType
+
+Late: TypeAlias = Callable[[], bool]
+"""Whether what is asked has to come to its end."""
 
 NO_MEMORY = -1
 """No parent, no entity."""

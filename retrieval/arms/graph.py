@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from retrieval.arms.adjacency import Adjacency, GraphHits, GraphSettings, LinkTable, PathLink
+from retrieval.arms.adjacency import Adjacency, GraphHits, GraphSettings, Late, LinkTable, PathLink
 from retrieval.arms.link_expansion import link_expansion
 from retrieval.arms.walk import Walk, leading_of_each
 from retrieval.topk import distinct
@@ -75,7 +75,7 @@ def walk(
     *,
     named: Ints | None = None,
     derived: Bools | None = None,
-    late: Callable[[], bool] = lambda: False,
+    late: Late = lambda: False,
 ) -> GraphHits:
     """The graph arm's answer.
 
@@ -99,7 +99,7 @@ def expand(
     similarity: Callable[[Ints], Doubles],
     allowed: Bools,
     settings: GraphSettings,
-    late: Callable[[], bool] = lambda: False,
+    late: Late = lambda: False,
 ) -> GraphHits:
     """Plain link expansion from at most SEEDS seeds; arguments as in `walk`, of one fact type."""
     return link_expansion(graph, seeds[allowed[seeds]][:SEEDS], similarity, allowed, settings, late)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.arms.adjacency import NO_MEMORY, Adjacency, GraphHits, GraphSettings, PathLink
+from retrieval.arms.adjacency import NO_MEMORY, Adjacency, GraphHits, GraphSettings, Late, PathLink
 from retrieval.types import CAUSAL, Bools, Doubles, Hits, Ints, LinkType
 
 
@@ -26,7 +26,7 @@ def link_expansion(
     similarity: Callable[[Ints], Doubles],
     allowed: Bools,
     settings: GraphSettings,
-    late: Callable[[], bool],
+    late: Late,
 ) -> GraphHits:
     """See `graph.expand`; evidence is 0 throughout."""
     signals = [

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from retrieval.arms.proximity import proximity
 from retrieval.bank import filters
-from retrieval.bank.filters import Bounds, by_date
+from retrieval.bank.filters import WindowBounds, by_date
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors.flat import Scan
 from retrieval.topk import best
@@ -53,7 +53,7 @@ class TemporalHits:
         return len(self.ordinals)
 
 
-def touching(bank: ResidentBank, allowed: Bools, window: Bounds) -> Bools:
+def touching(bank: ResidentBank, allowed: Bools, window: WindowBounds) -> Bools:
     """bool (size,): which of the allowed memories touch the window, whatever their type."""
     return allowed & filters.touching(bank.columns, window)
 
@@ -64,7 +64,7 @@ def search(
     allowed: Bools,
     inside: Bools,
     kind: FactType,
-    window: Bounds,
+    window: WindowBounds,
     *,
     limit: int,
     min_similarity: float,
@@ -86,7 +86,7 @@ def search(
     return _spread(bank, scan, allowed, kind, window, entered, start, limit, min_similarity)
 
 
-def cover(dates: Longs, similarity: Floats, window: Bounds) -> Ints:
+def cover(dates: Longs, similarity: Floats, window: WindowBounds) -> Ints:
     """Positions of at most ENTRY_POINTS of the pool, so that every part of the window speaks.
 
     The window is cut into BUCKETS; the best of every bucket comes first, then the second best,
@@ -134,7 +134,7 @@ def _coverage_date(bank: ResidentBank, ordinals: Ints) -> Longs:
     return np.where(start != NO_TIME, start, np.where(mentioned != NO_TIME, mentioned, end))
 
 
-def _near(bank: ResidentBank, ordinals: Ints, window: Bounds, undated: float) -> Doubles:
+def _near(bank: ResidentBank, ordinals: Ints, window: WindowBounds, undated: float) -> Doubles:
     """Nearness to the window; what carries only a date is near by the window's own days."""
     columns = bank.columns
     start, end = columns.occurred_start[ordinals], columns.occurred_end[ordinals]
@@ -153,7 +153,7 @@ def _spread(
     scan: Scan,
     allowed: Bools,
     kind: FactType,
-    window: Bounds,
+    window: WindowBounds,
     entered: TemporalHits,
     start: Ints,
     limit: int,

@@ -13,6 +13,7 @@ from retrieval.arms.adjacency import (
     Adjacency,
     GraphHits,
     GraphSettings,
+    Late,
     LinkTable,
     PathLink,
 )
@@ -152,7 +153,7 @@ class Walk:
         affinity: Callable[[Ints], Doubles],
         allowed: Bools,
         settings: GraphSettings,
-        late: Callable[[], bool],
+        late: Late,
         named: Ints,
         derived: Bools | None = None,
     ) -> None:

@@ -30,7 +30,7 @@ Key: TypeAlias = "tuple[int, int]"
 """(internal number of a bank, number of its part); a bank that is held as a whole is part 0."""
 
 
-class Load(Protocol):
+class DeltaReader(Protocol):
     """Reads what a snapshot lacks, in one database snapshot at least as new as `head`."""
 
     def __call__(
@@ -137,7 +137,7 @@ class SnapshotCache(ABC, Generic[S]):
     """
 
     def __init__(
-        self, pool: Pool, settings: ResidencySettings, *, load: Load = deltas.load
+        self, pool: Pool, settings: ResidencySettings, *, load: DeltaReader = deltas.load
     ) -> None:
         self._pool = pool
         self._settings = settings

@@ -31,7 +31,7 @@ _MICROSECOND, _NOTHING = timedelta(microseconds=1), timedelta(0)
 _SECOND_US = 1_000_000
 
 
-class Bounds(NamedTuple):
+class WindowBounds(NamedTuple):
     """A window's sides in microseconds; None is open.
 
     low, high: as instants. first, last: as the clocks of the window's offset show them, written as
@@ -49,15 +49,10 @@ class Bounds(NamedTuple):
         return self.first != self.low or self.last != self.high
 
 
-def bounds(window: Window) -> Bounds:
+def bounds(window: Window) -> WindowBounds:
     """A window's sides in microseconds."""
     low, high = (None if s is None else microseconds(s) for s in (window.start, window.end))
-    return Bounds(low, high, _shown(low, window.start), _shown(high, window.end))
-
-
-def instants(low: int | None, high: int | None) -> Bounds:
-    """A window of UTC."""
-    return Bounds(low, high, low, high)
+    return WindowBounds(low, high, _shown(low, window.start), _shown(high, window.end))
 
 
 def _shown(instant: int | None, side: datetime | None) -> int | None:
@@ -120,7 +115,7 @@ def visible(bank: ResidentBank, filters: Filters, metadata: Ints | None = None) 
     return mask
 
 
-def touching(columns: Columns, window: Bounds, ordinals: Ints | None = None) -> Bools:
+def touching(columns: Columns, window: WindowBounds, ordinals: Ints | None = None) -> Bools:
     """Which of these memories (None: of all) touch a window: where it is known from when or until
     when one holds, if it holds in the window; else by its event or mention, as `overlaps`."""
     rows: Ints | slice = slice(None) if ordinals is None else ordinals
@@ -144,7 +139,7 @@ def touching(columns: Columns, window: Bounds, ordinals: Ints | None = None) -> 
     return touches
 
 
-def held(columns: Columns, ordinals: Ints, window: Bounds) -> tuple[Longs, Longs]:
+def held(columns: Columns, ordinals: Ints, window: WindowBounds) -> tuple[Longs, Longs]:
     """(start, end) of these memories' events; of one that is known to hold for some time, of the
     part of that which lies in the window, if any does."""
     start, end = columns.occurred_start[ordinals], columns.occurred_end[ordinals]
@@ -158,7 +153,7 @@ def held(columns: Columns, ordinals: Ints, window: Bounds) -> tuple[Longs, Longs
     return np.where(inside, first, start), np.where(inside, last, end)
 
 
-def lasting(columns: Columns, ordinals: Ints, window: Bounds) -> Bools:
+def lasting(columns: Columns, ordinals: Ints, window: WindowBounds) -> Bools:
     """Which of these memories are known to hold from before the window until behind it; a window
     without a begin has none."""
     since, until = columns.valid_from[ordinals], columns.valid_until[ordinals]
@@ -170,7 +165,7 @@ def lasting(columns: Columns, ordinals: Ints, window: Bounds) -> Bools:
     return known
 
 
-def overlaps(start: Longs, end: Longs, mentioned: Longs, window: Bounds) -> Bools:
+def overlaps(start: Longs, end: Longs, mentioned: Longs, window: WindowBounds) -> Bools:
     """Which memories touch a window: their event overlaps it, or they were mentioned in it.
 
     Both sides inclusive; a side that is None is open. Memories without any date do not touch. What

@@ -19,7 +19,7 @@ from retrieval.keyword.postings import merge as merge_postings
 from retrieval.store.heads import BankHead
 from retrieval.store.segments.delta import Delta
 from retrieval.store.segments.format import unpack
-from retrieval.store.segments.merge import Part, completed, within
+from retrieval.store.segments.merge import SegmentPart, completed, within
 from retrieval.types import Bools, Floats, Ints
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
@@ -147,7 +147,7 @@ def _rows(segments: Sequence[SegmentRow], first: int) -> dict[str, NDArray[Any]]
             continue
         if start > at:
             raise ValueError(f"no columns for ordinals {at} to {start - 1}")
-        part = Part(start, count, unpack(payload))
+        part = SegmentPart(start, count, unpack(payload))
         parts.append(completed(within("columns", part, at, part.end).arrays))
         at = start + count
     if not parts:
@@ -171,7 +171,7 @@ def _edges(
     for start, count, payload in sorted(segments, key=lambda s: s[0]):
         if start + count <= first:
             continue
-        part = Part(start, count, unpack(payload))
+        part = SegmentPart(start, count, unpack(payload))
         arrays = within("links", part, first, part.end).arrays
         parts.append([arrays[n] for n in names])
     if not parts:
@@ -207,7 +207,7 @@ def extended_postings(held: Postings, segments: Sequence[SegmentRow], first: int
     waiting = []
     for start, count, payload in sorted(segments, key=lambda s: s[0]):
         if start + count > first:
-            part = Part(start, count, unpack(payload))
+            part = SegmentPart(start, count, unpack(payload))
             part = within("postings", part, first, part.end)
             waiting.append((part.first, part.arrays))
     run: list[Arrays] = []

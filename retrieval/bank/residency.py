@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.bank.cache import Load, ResidencySettings, SnapshotCache, in_thread
+from retrieval.bank.cache import DeltaReader, ResidencySettings, SnapshotCache, in_thread
 from retrieval.bank.loader import kinds, next_snapshot
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.shards.scatter import ScatterGather
@@ -36,7 +36,7 @@ class Residency(SnapshotCache[ResidentBank]):
         pool: Pool,
         settings: ResidencySettings,
         *,
-        load: Load = deltas.load,
+        load: DeltaReader = deltas.load,
         split: ScatterGather | None = None,
     ) -> None:
         super().__init__(pool, settings, load=load)

@@ -19,7 +19,7 @@ from retrieval.consolidation.batch import Batch, Shown
 from retrieval.consolidation.prompts import TEXT_CHARS
 from retrieval.errors import InvalidInput
 from retrieval.ingest.entities import naming
-from retrieval.ingest.write.stored import Stored
+from retrieval.ingest.write.stored import StoredMemory
 from retrieval.llm.grounding import (
     has_controls,
     has_machinery,
@@ -29,7 +29,7 @@ from retrieval.llm.grounding import (
     numbers,
     scripts,
 )
-from retrieval.llm.reading import Unreadable, json_object, list_of, text_of
+from retrieval.llm.reading import NoJson, json_object, list_of, text_of
 from retrieval.store.edge import parse_time
 from retrieval.text.folding import fold
 
@@ -75,7 +75,7 @@ class _Bad(Exception):
 
 
 @dataclass(slots=True)
-class Reader:
+class ActionReader:
     """Reads the answers about one batch. `dropped` counts over all answers."""
 
     batch: Batch
@@ -85,12 +85,12 @@ class Reader:
     _spans: dict[UUID, list[tuple[datetime, datetime]]] = field(default_factory=dict)
 
     def read(self, text: str, last: bool) -> Decided:
-        """What passes of an answer. Unreadable where too little does, or something was invented
+        """What passes of an answer. NoJson where too little does, or something was invented
         and the model was not told yet."""
         self.questions += 1
         items = json_object(text).get("actions")
         if not isinstance(items, list):
-            raise Unreadable('"actions" is no list')
+            raise NoJson('"actions" is no list')
         good: list[Action] = []
         bad: list[str] = []
         cited: set[int] = set()
@@ -107,7 +107,7 @@ class Reader:
         few = bool(bad) and len(good) < GOOD_SHARE * (len(good) + len(bad))
         if few or (invented and self.questions == 1 and not last):
             self.dropped += bad
-            raise Unreadable("; ".join(bad[:5]))
+            raise NoJson("; ".join(bad[:5]))
         ended = [action for action in good if action.do == "end"]
         for action in [action for action in good if _contradicted(action, ended)]:
             good.remove(action)
@@ -164,7 +164,7 @@ class Reader:
             raise _Bad(f"is about the observation {str(given)[:20]!r}, which was not shown")
         return place
 
-    def _text(self, given: Any, cited: Sequence[Stored], former: Shown | None) -> str:
+    def _text(self, given: Any, cited: Sequence[StoredMemory], former: Shown | None) -> str:
         if not isinstance(given, str):
             raise _Bad("has no text")
         if has_controls(given):
@@ -195,7 +195,7 @@ class Reader:
             raise _Bad(f"is written in {own}, which its facts are not", invented=True)
 
     def _check_numbers(
-        self, text: str, cited: Sequence[Stored], former: Shown | None, sources: Sequence[str]
+        self, text: str, cited: Sequence[StoredMemory], former: Shown | None, sources: Sequence[str]
     ) -> None:
         dates = [d for one in cited for d in _dates(one)]
         if former is not None:
@@ -219,7 +219,7 @@ class Reader:
             if not names_in(held, name.split()):
                 raise _Bad(f"names {name[:60]!r}, which its facts do not", invented=True)
 
-    def _check_older(self, text: str, cited: Sequence[Stored], former: Shown) -> None:
+    def _check_older(self, text: str, cited: Sequence[StoredMemory], former: Shown) -> None:
         """News of an earlier time may add to what an observation says, but take nothing away that
         they do not name themselves, as a correction does."""
         newest, news = known_at(former), latest(cited)
@@ -231,7 +231,7 @@ class Reader:
         if lost or numbers(before) - numbers(held):
             raise _Bad("lets news of an earlier time take the place of what is known of a later")
 
-    def _subject(self, observation: Shown, cited: Sequence[Stored]) -> bool:
+    def _subject(self, observation: Shown, cited: Sequence[StoredMemory]) -> bool:
         """Whether the facts name what the observation is about, as far as that can be told."""
         find = self.batch.bank.entities.find
         about = find(observation.stored.fact.text).tolist()
@@ -240,7 +240,7 @@ class Reader:
         return not about or not named or about[0] in named
 
     def _time(
-        self, given: Any, cited: Sequence[Stored], observation: Shown | None
+        self, given: Any, cited: Sequence[StoredMemory], observation: Shown | None
     ) -> datetime | None:
         """A time that the cited facts (or what the observation was made from) mean; else None."""
         if not isinstance(given, str) or not given.strip():
@@ -290,7 +290,7 @@ def _place(handle: Any, letter: str, count: int) -> int | None:
     return int(match[2]) - 1
 
 
-def _said(cited: Iterable[Stored]) -> list[str]:
+def _said(cited: Iterable[StoredMemory]) -> list[str]:
     """All that the facts say: their texts, contexts, and the names that go with them."""
     return [
         part
@@ -300,12 +300,12 @@ def _said(cited: Iterable[Stored]) -> list[str]:
     ]
 
 
-def _dates(stored: Stored) -> list[datetime | None]:
+def _dates(stored: StoredMemory) -> list[datetime | None]:
     fact = stored.fact
     return [fact.occurred_start, fact.occurred_end, fact.mentioned_at, fact.valid_from]
 
 
-def _windows(stored: Stored) -> list[tuple[datetime, datetime]]:
+def _windows(stored: StoredMemory) -> list[tuple[datetime, datetime]]:
     """The spans of time of a fact: its own, and those that its words mean."""
     fact = stored.fact
     start, end = fact.occurred_start, fact.occurred_end
@@ -322,7 +322,7 @@ def _windows(stored: Stored) -> list[tuple[datetime, datetime]]:
     ]
 
 
-def latest(stored: Iterable[Stored]) -> datetime | None:
+def latest(stored: Iterable[StoredMemory]) -> datetime | None:
     """When the newest of these facts happened, else was said."""
     moments = [
         moment
@@ -352,9 +352,9 @@ def reading(text: str) -> str:
 
 def _end(
     observation: Shown,
-    cited: Sequence[Stored],
+    cited: Sequence[StoredMemory],
     until: datetime | None,
-    subject: Callable[[Shown, Sequence[Stored]], bool],
+    subject: Callable[[Shown, Sequence[StoredMemory]], bool],
 ) -> datetime:
     """When the state is over: as said, else when the facts happened. Only a later event of the same
     subject ends a state."""

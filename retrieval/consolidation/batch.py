@@ -15,7 +15,8 @@ from retrieval.bank import filters, probe
 from retrieval.bank.probe import Probe, ProbeResult
 from retrieval.bank.residency import Residency
 from retrieval.bank.resident import ResidentBank
-from retrieval.ingest.write.stored import Stored, load
+from retrieval.ingest.write.rows import raw_ids
+from retrieval.ingest.write.stored import StoredMemory, load
 from retrieval.keyword.analyser import Analyser
 from retrieval.pacing import unhurried
 from retrieval.ranking import fusion
@@ -39,7 +40,7 @@ _SOURCES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceMemory:
     """A memory that an observation was made from, as it is shown."""
 
     text: str
@@ -50,8 +51,8 @@ class Source:
 class Shown:
     """An observation as it is shown, with some of its sources."""
 
-    stored: Stored
-    sources: tuple[Source, ...] = ()
+    stored: StoredMemory
+    sources: tuple[SourceMemory, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Batch:
     tenant: str
     bank_id: str
     scope: frozenset[str]
-    facts: tuple[Stored, ...]
+    facts: tuple[StoredMemory, ...]
     observations: tuple[Shown, ...]
     bank: ResidentBank
     mask: Bools
@@ -83,7 +84,7 @@ async def gather(
     tenant: str,
     bank_id: str,
     scope: frozenset[str],
-    facts: Sequence[Stored],
+    facts: Sequence[StoredMemory],
     settings: ConsolidationSettings,
     recall: RecallSettings,
 ) -> Batch:
@@ -130,7 +131,7 @@ async def _asked(
     bank: ResidentBank,
     analyser: Analyser,
     ordinals: Ints,
-    facts: Sequence[Stored],
+    facts: Sequence[StoredMemory],
 ) -> list[Probe]:
     """The facts as questions: their own vectors, and their words."""
     if bank.whole:
@@ -202,11 +203,6 @@ def _hits(ordinals: Ints) -> Hits:
     return Hits(ordinals.astype(np.int32), np.ones(len(ordinals), np.float32))
 
 
-def raw_ids(ids: Sequence[UUID]) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    """Ids as the columns hold them, u1 (n, 16)."""
-    return np.frombuffer(b"".join(id.bytes for id in ids), np.uint8).reshape(-1, 16)
-
-
 async def _shown(
     pool: Pool,
     bank: ResidentBank,
@@ -219,7 +215,9 @@ async def _shown(
         return ()
     ids = [UUID(bytes=row.tobytes()) for row in bank.columns.id[ordinals]]
 
-    async def work(connection: Connection) -> tuple[list[Stored], Mapping[UUID, Source]]:
+    async def work(
+        connection: Connection,
+    ) -> tuple[list[StoredMemory], Mapping[UUID, SourceMemory]]:
         found = [
             each
             for each in await load(connection, bank.head.bank, ids)
@@ -235,14 +233,16 @@ async def _shown(
             bank.head.bank,
             wanted,
         )
-        return found, {row["id"]: Source(row["text"], row["at"]) for row in rows}
+        return found, {row["id"]: SourceMemory(row["text"], row["at"]) for row in rows}
 
     found, sources = await read(pool, work)
     return await asyncio.to_thread(_with_sources, found, sources, settings)
 
 
 def _with_sources(
-    found: Sequence[Stored], sources: Mapping[UUID, Source], settings: ConsolidationSettings
+    found: Sequence[StoredMemory],
+    sources: Mapping[UUID, SourceMemory],
+    settings: ConsolidationSettings,
 ) -> tuple[Shown, ...]:
     """Newest sources first, within the budgets of tokens."""
     costs = dict(zip(sources, tokens.counts([s.text for s in sources.values()]), strict=True))

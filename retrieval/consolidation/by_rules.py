@@ -16,9 +16,10 @@ import orjson
 
 from retrieval.bank.resident import ResidentBank
 from retrieval.consolidation.actions import known_at, latest
-from retrieval.consolidation.batch import Batch, Shown, raw_ids
+from retrieval.consolidation.batch import Batch, Shown
 from retrieval.consolidation.prompts import TEXT_CHARS
-from retrieval.ingest.write.stored import Stored
+from retrieval.ingest.write.rows import raw_ids
+from retrieval.ingest.write.stored import StoredMemory
 from retrieval.llm.grounding import negations, numbers
 from retrieval.text.folding import fold
 from retrieval.types import Floats
@@ -88,7 +89,7 @@ def _action(
     }
 
 
-def _vectors(bank: ResidentBank, stored: list[Stored]) -> Floats:
+def _vectors(bank: ResidentBank, stored: list[StoredMemory]) -> Floats:
     """Unit vectors (n, d); zeros where the bank holds none here."""
     if not stored or not bank.whole:
         return np.zeros((len(stored), 1), np.float32)
@@ -97,13 +98,13 @@ def _vectors(bank: ResidentBank, stored: list[Stored]) -> Floats:
     return np.where((ordinals >= 0)[:, None], rows, np.float32(0))
 
 
-def _same_subject(bank: ResidentBank, fact: Stored, shown: Shown) -> bool:
+def _same_subject(bank: ResidentBank, fact: StoredMemory, shown: Shown) -> bool:
     about = bank.entities.find(fact.fact.text).tolist()
     other = bank.entities.find(shown.stored.fact.text).tolist()
     return bool(about) and bool(other) and about[0] == other[0]
 
 
-def _differs(bank: ResidentBank, fact: Stored, shown: Shown) -> bool:
+def _differs(bank: ResidentBank, fact: StoredMemory, shown: Shown) -> bool:
     """Whether they differ in a name, a number or a negation: then they do not say the same."""
     first, second = fact.fact.text, shown.stored.fact.text
     find = bank.entities.find
@@ -114,7 +115,7 @@ def _differs(bank: ResidentBank, fact: Stored, shown: Shown) -> bool:
     )
 
 
-def _same_frame(bank: ResidentBank, fact: Stored, shown: Shown) -> bool:
+def _same_frame(bank: ResidentBank, fact: StoredMemory, shown: Shown) -> bool:
     """Whether they say the same of different things: the words agree but for names and numbers."""
     first, second = fact.fact.text, shown.stored.fact.text
     find = bank.entities.find
@@ -137,6 +138,6 @@ def _frame(bank: ResidentBank, text: str) -> set[str]:
     return words - named - _SMALL
 
 
-def _later(fact: Stored, shown: Shown) -> bool:
+def _later(fact: StoredMemory, shown: Shown) -> bool:
     news, known = latest([fact]), known_at(shown)
     return news is not None and (known is None or news.date() >= known.date())

@@ -24,10 +24,10 @@ from retrieval.errors import ModelChanged
 from retrieval.ingest.facts import Fact, new_ids
 from retrieval.ingest.scopes import scope_key
 from retrieval.ingest.write.enrich import Vectors, prepare
-from retrieval.ingest.write.stored import Stored, load, outgoing
+from retrieval.ingest.write.stored import StoredMemory, load, outgoing
 from retrieval.ingest.write.transaction import Change, write
 from retrieval.store import history, operations
-from retrieval.store.history import Event
+from retrieval.store.history import DocumentChange
 from retrieval.store.operations import Claim
 from retrieval.store.segments import table as segments
 from retrieval.types import FactType, Floats
@@ -36,7 +36,7 @@ ERROR_CHARS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CommitPlan:
     """What is to be written of a batch. `vectors` by text: those of all texts that are new, of the
     model that `vector_set` names."""
 
@@ -48,7 +48,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class CommitResult:
     """What became of a batch. `done`: memories that are finished in this scope; `waiting`: those
     that stay to be consolidated since something changed meanwhile."""
 
@@ -68,20 +68,20 @@ class _Draft:
 
     id: UUID
     text: str
-    before: Stored | None = None
-    cited: dict[UUID, Stored] = field(default_factory=dict)
-    said: dict[UUID, Stored] = field(default_factory=dict)
+    before: StoredMemory | None = None
+    cited: dict[UUID, StoredMemory] = field(default_factory=dict)
+    said: dict[UUID, StoredMemory] = field(default_factory=dict)
     """Those of the cited memories that the text rests on: the others only say that it is over."""
     since: datetime | None = None
     until: datetime | None = None
     superseded_by: UUID | None = None
     reason: str = ""
-    gone: list[Stored] = field(default_factory=list)
+    gone: list[StoredMemory] = field(default_factory=list)
     """Others that become this one."""
     ends: bool = False
 
     @classmethod
-    def of(cls, before: Stored) -> _Draft:
+    def of(cls, before: StoredMemory) -> _Draft:
         fact = before.fact
         return cls(
             fact.id, fact.text, before, since=fact.valid_from, until=fact.valid_until,
@@ -115,14 +115,16 @@ class _Draft:
         )  # fmt: skip
 
 
-async def commit(deps: ConsolidationDeps, claimed: Claim, plan: Plan, progress: int) -> Written:
+async def commit(
+    deps: ConsolidationDeps, claimed: Claim, plan: CommitPlan, progress: int
+) -> CommitResult:
     """Writes what was decided, as one transaction. Conflict where the operation is not ours any
     more. `progress`: memories that the operation had finished before."""
     batch = plan.batch
     own = deps.settings.with_overrides(batch.bank.head.config)
     settings = scopes.settings_of(own, batch.scope)
 
-    async def work(change: Change) -> Written:
+    async def work(change: Change) -> CommitResult:
         await operations.proceed(
             change.connection,
             claimed,
@@ -210,7 +212,7 @@ async def mark_done(
     )
 
 
-async def _reread(change: Change, stored: Sequence[Stored]) -> dict[UUID, Fact]:
+async def _reread(change: Change, stored: Sequence[StoredMemory]) -> dict[UUID, Fact]:
     found = await load(change.connection, change.bank, [one.fact.id for one in stored])
     return {one.fact.id: one.fact for one in found if one.ordinal is not None}
 
@@ -220,10 +222,10 @@ class _Fresh:
     """What is unchanged of what was shown: places of facts; observations by id, as they are."""
 
     facts: frozenset[int]
-    observations: Mapping[UUID, Stored]
+    observations: Mapping[UUID, StoredMemory]
 
 
-async def _fresh(change: Change, plan: Plan) -> _Fresh:
+async def _fresh(change: Change, plan: CommitPlan) -> _Fresh:
     batch = plan.batch
     facts = await _reread(change, batch.facts)
     shown = {one.stored.fact.id: one.stored for one in batch.observations}
@@ -239,7 +241,7 @@ async def _fresh(change: Change, plan: Plan) -> _Fresh:
     )
 
 
-def _surviving(plan: Plan, fresh: _Fresh) -> tuple[dict[int, Action], list[Action]]:
+def _surviving(plan: CommitPlan, fresh: _Fresh) -> tuple[dict[int, Action], list[Action]]:
     """The actions that cite nothing that changed, by place; and the void ones."""
     good, void = {}, []
     for place, action in enumerate(plan.decided.actions):
@@ -253,7 +255,7 @@ def _surviving(plan: Plan, fresh: _Fresh) -> tuple[dict[int, Action], list[Actio
     return good, void
 
 
-def _drafts(plan: Plan, good: Mapping[int, Action], fresh: _Fresh) -> list[_Draft]:
+def _drafts(plan: CommitPlan, good: Mapping[int, Action], fresh: _Fresh) -> list[_Draft]:
     """What becomes of observations: the texts first, then what ends for them."""
     batch = plan.batch
     twins = {twin.place: twin for twin in plan.twins}
@@ -323,7 +325,7 @@ def _drafts(plan: Plan, good: Mapping[int, Action], fresh: _Fresh) -> list[_Draf
     return [draft for draft in drafts.values() if draft.cited]
 
 
-def _merged(own: _Draft, other: Stored, drafts: dict[UUID, _Draft]) -> _Draft:
+def _merged(own: _Draft, other: StoredMemory, drafts: dict[UUID, _Draft]) -> _Draft:
     """One draft of two observations that say the same: the older id stays."""
     before = own.before
     assert before is not None
@@ -338,7 +340,7 @@ def _merged(own: _Draft, other: Stored, drafts: dict[UUID, _Draft]) -> _Draft:
     return survivor
 
 
-def _age(stored: Stored) -> tuple[datetime, int]:
+def _age(stored: StoredMemory) -> tuple[datetime, int]:
     """What is older sorts first."""
     assert stored.fact.created_at is not None
     return stored.fact.created_at, stored.ordinal or 0
@@ -372,7 +374,7 @@ async def _over(
 
 
 async def _store(
-    deps: ConsolidationDeps, change: Change, plan: Plan, drafts: Sequence[_Draft]
+    deps: ConsolidationDeps, change: Change, plan: CommitPlan, drafts: Sequence[_Draft]
 ) -> None:
     if not drafts:
         return
@@ -392,7 +394,7 @@ async def _store(
     await change.add(prepared, stated, named)
 
 
-async def _vectors(change: Change, plan: Plan, drafts: Sequence[_Draft]) -> Vectors:
+async def _vectors(change: Change, plan: CommitPlan, drafts: Sequence[_Draft]) -> Vectors:
     """Vectors of all drafts: of new texts those made before, of others those that are stored."""
     kept = [d for d in drafts if d.text not in plan.vectors and d.before is not None]
     rows: Floats = np.empty((0, 0), np.float32)
@@ -441,13 +443,13 @@ async def _join(change: Change, gone: Sequence[tuple[UUID, UUID]]) -> None:
 
 
 def _written(
-    plan: Plan, void: Sequence[Action], fresh: _Fresh, drafts: Sequence[_Draft], capped: int
-) -> Written:
+    plan: CommitPlan, void: Sequence[Action], fresh: _Fresh, drafts: Sequence[_Draft], capped: int
+) -> CommitResult:
     facts = plan.batch.facts
     waiting = {fact for action in void for fact in action.facts}
     waiting |= set(range(len(facts))) - fresh.facts
     again = set(plan.decided.open)
-    return Written(
+    return CommitResult(
         done=frozenset(
             one.fact.id for i, one in enumerate(facts) if i not in waiting and i not in again
         ),
@@ -461,7 +463,7 @@ def _written(
     )
 
 
-def _events(claimed: Claim, drafts: Sequence[_Draft]) -> list[Event]:
+def _events(claimed: Claim, drafts: Sequence[_Draft]) -> list[DocumentChange]:
     """What the histories of the facts' documents tell."""
     made: dict[str, list[UUID]] = defaultdict(list)
     changed: dict[str, list[UUID]] = defaultdict(list)
@@ -470,7 +472,7 @@ def _events(claimed: Claim, drafts: Sequence[_Draft]) -> list[Event]:
             assert document is not None
             (made if draft.before is None else changed)[document].append(draft.id)
     return [
-        Event(
+        DocumentChange(
             document,
             "consolidation",
             claimed.operation_id,

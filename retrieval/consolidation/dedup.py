@@ -19,10 +19,10 @@ from retrieval.consolidation.actions import Action, reading, same_text
 from retrieval.consolidation.batch import Batch
 from retrieval.consolidation.prompts import merge_messages, merge_schema
 from retrieval.errors import ModelFailed
-from retrieval.ingest.write.stored import Stored, load
+from retrieval.ingest.write.stored import StoredMemory, load
 from retrieval.llm.asking import Asker
 from retrieval.llm.grounding import negations, numbers
-from retrieval.llm.reading import Unreadable, json_object
+from retrieval.llm.reading import NoJson, json_object
 from retrieval.store.database.pool import Pool, read
 from retrieval.types import FactType, Floats
 
@@ -38,7 +38,7 @@ class Twin:
     action at the earlier place `earlier`."""
 
     place: int
-    other: Stored | None = None
+    other: StoredMemory | None = None
     earlier: int | None = None
 
 
@@ -105,7 +105,7 @@ async def _stored(
     places: Sequence[int],
     scans: Mapping[str, Scan],
     threshold: float,
-) -> dict[int, list[Stored]]:
+) -> dict[int, list[StoredMemory]]:
     """The observations of the scope that are as similar to each new text, best first."""
     near: dict[int, list[UUID]] = {}
     bank = batch.bank
@@ -120,7 +120,7 @@ async def _stored(
             if id != own:
                 near[place].append(id)
     wanted = list({id for ids in near.values() for id in ids})
-    rows: Iterable[Stored] = ()
+    rows: Iterable[StoredMemory] = ()
     if wanted:
         rows = await read(pool, lambda connection: load(connection, bank.head.bank, wanted))
     known = {row.fact.id: row for row in rows if _fits(row, batch)}
@@ -133,7 +133,7 @@ def _own(action: Action, batch: Batch) -> UUID | None:
     return batch.observations[action.observation].stored.fact.id
 
 
-def _fits(row: Stored, batch: Batch) -> bool:
+def _fits(row: StoredMemory, batch: Batch) -> bool:
     return (
         row.ordinal is not None
         and row.fact.fact_type is FactType.OBSERVATION
@@ -150,7 +150,7 @@ async def _same(first: str, second: str, batch: Batch, asker: Asker | None) -> b
     def verdict(text: str, last: bool) -> bool:
         same = json_object(text).get("same")
         if not isinstance(same, bool):
-            raise Unreadable('"same" is neither true nor false')
+            raise NoJson('"same" is neither true nor false')
         return same
 
     try:

@@ -15,7 +15,7 @@ from retrieval.settings import RecallSettings
 from retrieval.settings.consolidation import ConsolidationSettings
 
 
-class Rules(Protocol):
+class RuleBasedModel(Protocol):
     """What stands in for a language model: a batch to the JSON that one would answer."""
 
     def __call__(self, batch: Batch) -> str: ...
@@ -36,7 +36,7 @@ class ConsolidationDeps:
     settings: ConsolidationSettings = field(default_factory=ConsolidationSettings)
     recall: RecallSettings = field(default_factory=RecallSettings)
     model: LLM | None = None
-    rules: Rules | None = None
+    rules: RuleBasedModel | None = None
     changed: Ripe | None = None
 
     @property

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from retrieval.consolidation import prompts, rounds, scopes
-from retrieval.consolidation.actions import Action, Decided, Reader
+from retrieval.consolidation.actions import Action, ActionReader, Decided
 from retrieval.consolidation.batch import Batch
 from retrieval.consolidation.deps import ConsolidationDeps
 from retrieval.errors import ModelFailed, NeedsModel
@@ -95,8 +95,10 @@ async def preview(
     return shown
 
 
-def _planned(works: Sequence[rounds.Work], settings: ConsolidationSettings) -> list[_Planned]:
-    by_scope: dict[frozenset[str], list[rounds.Work]] = defaultdict(list)
+def _planned(
+    works: Sequence[rounds.PendingMemory], settings: ConsolidationSettings
+) -> list[_Planned]:
+    by_scope: dict[frozenset[str], list[rounds.PendingMemory]] = defaultdict(list)
     for work in works:
         for scope in work.scopes:
             by_scope[scope].append(work)
@@ -154,7 +156,7 @@ async def _tried(
     bank_id: str,
     deadline: float | None,
 ) -> dict[str, Any]:
-    reader = Reader(batch, translated=rounds.language(deps, batch) is not None)
+    reader = ActionReader(batch, translated=rounds.language(deps, batch) is not None)
     about = {"scope": "consolidation_preview"}
     asker = None
     if deps.model is not None:

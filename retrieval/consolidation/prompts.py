@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 
 from retrieval.consolidation.batch import Batch, Shown
-from retrieval.ingest.write.stored import Stored
-from retrieval.llm.blocks import Block, joined
+from retrieval.ingest.write.stored import StoredMemory
+from retrieval.llm.blocks import PromptBlock, joined
 from retrieval.llm.fences import RULE, fence, fenced
 
 TEXT_CHARS = 2_000
@@ -78,16 +78,16 @@ def _closed(properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def blocks(mission: str | None, language: str | None) -> list[Block]:
+def blocks(mission: str | None, language: str | None) -> list[PromptBlock]:
     """The instructions; the same for every batch of a scope."""
     return [
-        Block(_TASK, section="task"),
-        Block(_ANSWER, section="answer"),
-        Block(
+        PromptBlock(_TASK, section="task"),
+        PromptBlock(_ANSWER, section="answer"),
+        PromptBlock(
             f"What the observations are to be about: {mission}" if mission else "",
             "observations_mission",
         ),
-        Block(f"Write all texts in {language}." if language else "", "llm_output_language"),
+        PromptBlock(f"Write all texts in {language}." if language else "", "llm_output_language"),
     ]
 
 
@@ -112,9 +112,9 @@ def user(batch: Batch) -> str:
     return "\n\n".join(parts)
 
 
-def content_block() -> Block:
+def content_block() -> PromptBlock:
     """What stands in the place of facts and observations where a prompt is shown."""
-    return Block("(the facts F1, F2, … and the observations O1, O2, …)", section="content")
+    return PromptBlock("(the facts F1, F2, … and the observations O1, O2, …)", section="content")
 
 
 def completion_tokens(count: int) -> int:
@@ -122,7 +122,7 @@ def completion_tokens(count: int) -> int:
     return min(16_000, 1_000 + 400 * count)
 
 
-def _fact(place: int, stored: Stored) -> str:
+def _fact(place: int, stored: StoredMemory) -> str:
     fact = stored.fact
     return _line(
         {

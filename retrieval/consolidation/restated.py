@@ -11,7 +11,7 @@ from uuid import UUID
 from retrieval.consolidation.actions import Action, Decided
 from retrieval.consolidation.batch import Batch, Shown
 from retrieval.ingest.scopes import scope_key
-from retrieval.ingest.write.stored import Stored, load
+from retrieval.ingest.write.stored import StoredMemory, load
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.types import FactType
 
@@ -24,7 +24,7 @@ async def evidence(pool: Pool, batch: Batch) -> tuple[Batch, Decided] | None:
     them. None where there is no such fact."""
     ids = [one.fact.id for one in batch.facts]
 
-    async def look(connection: Connection) -> tuple[Mapping[UUID, UUID], list[Stored]]:
+    async def look(connection: Connection) -> tuple[Mapping[UUID, UUID], list[StoredMemory]]:
         bank = batch.bank.head.bank
         rows = await connection.fetch(
             "select m.id, m.restates from memory_units m"

@@ -8,7 +8,6 @@ all (transport, quota, budget, setup) marks nothing: the operation waits.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from uuid import UUID
 from retrieval.bank.probe import NO_TERMS, Probe
 from retrieval.bank.vectors.flat import Scan
 from retrieval.consolidation import commit, prompts, queue, scopes
-from retrieval.consolidation.actions import Decided, Reader
+from retrieval.consolidation.actions import ActionReader, Decided
 from retrieval.consolidation.batch import Batch, gather, piece
 from retrieval.consolidation.dedup import twins
 from retrieval.consolidation.deps import ConsolidationDeps
@@ -42,16 +41,14 @@ from retrieval.ingest.operations.parking import Parked
 from retrieval.ingest.operations.worker import Handler
 from retrieval.ingest.scopes import scope_key
 from retrieval.ingest.write.enrich import embedded
-from retrieval.ingest.write.stored import Stored, load
+from retrieval.ingest.write.stored import StoredMemory, load
 from retrieval.llm.asking import Asker
-from retrieval.llm.reading import Unreadable
+from retrieval.llm.reading import NoJson
 from retrieval.settings.consolidation import ConsolidationSettings
 from retrieval.store import banks, operations, outbox
 from retrieval.store.database.pool import Connection, read, write
 from retrieval.store.operations import Claim
 from retrieval.types import FactType, Floats
-
-log = logging.getLogger(__name__)
 
 GROUP_MOST = 64
 """Memories of one former observation that are shown together."""
@@ -64,11 +61,11 @@ STALE_WAIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class PendingMemory:
     """A memory and the scopes that it is not finished in. `group`: which memories it is to be
     shown with."""
 
-    stored: Stored
+    stored: StoredMemory
     scopes: tuple[frozenset[str], ...]
     group: UUID | None
 
@@ -91,7 +88,7 @@ class RoundReport:
     actions_void: int = 0
     errors: list[str] = field(default_factory=list)
 
-    def add(self, written: commit.Written) -> None:
+    def add(self, written: commit.CommitResult) -> None:
         self.done += len(written.done)
         self.waiting += len(written.waiting)
         self.capped += written.capped
@@ -108,11 +105,11 @@ class RoundReport:
             usage |= asker.usage.wire()
         return {**counts, "errors_sample": self.errors[:5], "usage": usage}
 
-    def told(self, claimed: Claim) -> outbox.Event:
+    def told(self, claimed: Claim) -> outbox.OutboxEvent:
         """What webhooks are told: counts."""
         names = [name for name in self.__slots__ if name != "errors"]
         counts = {name: getattr(self, name) for name in names}
-        return outbox.Event("consolidation.completed", counts, claimed.operation_id)
+        return outbox.OutboxEvent("consolidation.completed", counts, claimed.operation_id)
 
 
 class Round:
@@ -148,10 +145,10 @@ class Round:
             await self._all(works, settings)
         await write(deps.ingest.pool, self._end)
 
-    async def _waiting(self, settings: ConsolidationSettings) -> list[Work]:
+    async def _waiting(self, settings: ConsolidationSettings) -> list[PendingMemory]:
         most = settings.consolidation_max_memories_per_round or ROUND_MOST
         page = min(most, settings.consolidation_batch_size)
-        found: list[Work] = []
+        found: list[PendingMemory] = []
         last = -1
         while len(found) < most:
             rows, works = await waiting(
@@ -168,8 +165,8 @@ class Round:
         only: list[list[str]] | None = self.claimed.payload.get("observation_scopes")
         return only
 
-    async def _all(self, works: Sequence[Work], settings: ConsolidationSettings) -> None:
-        by_scope: dict[frozenset[str], list[Work]] = defaultdict(list)
+    async def _all(self, works: Sequence[PendingMemory], settings: ConsolidationSettings) -> None:
+        by_scope: dict[frozenset[str], list[PendingMemory]] = defaultdict(list)
         for work in works:
             if not work.scopes:
                 await self._unscoped(work)
@@ -178,7 +175,7 @@ class Round:
         self.report.items = sum(map(len, by_scope.values()))
         turns = asyncio.Semaphore(settings.consolidation_llm_parallelism)
 
-        async def one(scope: frozenset[str], mine: Sequence[Work]) -> None:
+        async def one(scope: frozenset[str], mine: Sequence[PendingMemory]) -> None:
             async with turns:
                 own = scopes.settings_of(settings, scope).base
                 for group in batches(mine, own.consolidation_llm_batch_size):
@@ -191,7 +188,7 @@ class Round:
         except ExceptionGroup as failed:
             raise _first(failed) from None
 
-    async def _unscoped(self, work: Work) -> None:
+    async def _unscoped(self, work: PendingMemory) -> None:
         """A memory whose scopes would be too many."""
         why = "all_combinations is for few tags: give the memory other observation_scopes"
         batch = await self._gathered(frozenset(), [work.stored], self.deps.settings)
@@ -200,7 +197,7 @@ class Round:
             self.report.errors.append(why)
 
     async def _batch(
-        self, scope: frozenset[str], facts: Sequence[Stored], settings: ConsolidationSettings
+        self, scope: frozenset[str], facts: Sequence[StoredMemory], settings: ConsolidationSettings
     ) -> None:
         """One batch, to its end: committed, halved, or marked as failed."""
         batch = await self._gathered(scope, facts, settings)
@@ -212,7 +209,7 @@ class Round:
             await self._batch(scope, rest, settings)
         if rest is not None:
             return
-        reader = Reader(batch, translated=language(self.deps, batch) is not None)
+        reader = ActionReader(batch, translated=language(self.deps, batch) is not None)
         try:
             decided = await decide(self.deps, self.asker, batch, reader, settings)
         except (ModelFailed, ModelRefused, ModelCut, ModelTooLong) as error:
@@ -229,7 +226,7 @@ class Round:
             if again:
                 await self._batch(scope, again, settings)
 
-    async def _restated(self, batch: Batch) -> list[Stored] | None:
+    async def _restated(self, batch: Batch) -> list[StoredMemory] | None:
         """Commits what needs nobody's decision; the facts that are left then, None where there was
         none of that kind."""
         ingest = self.deps.ingest
@@ -239,13 +236,13 @@ class Round:
         if found is None:
             return None
         own, decided = found
-        plan = commit.Plan(own, decided, [], {}, batch.bank.head.vector_set)
+        plan = commit.CommitPlan(own, decided, [], {}, batch.bank.head.vector_set)
         self.report.add(await commit.commit(self.deps, self.claimed, plan, self.report.done))
         taken = {one.fact.id for one in own.facts}
         return [one for one in batch.facts if one.fact.id not in taken]
 
     async def _gathered(
-        self, scope: frozenset[str], facts: Sequence[Stored], settings: ConsolidationSettings
+        self, scope: frozenset[str], facts: Sequence[StoredMemory], settings: ConsolidationSettings
     ) -> Batch | None:
         try:
             return await gathered(
@@ -256,7 +253,7 @@ class Round:
 
     async def _plan(
         self, batch: Batch, decided: Decided, settings: ConsolidationSettings
-    ) -> commit.Plan:
+    ) -> commit.CommitPlan:
         ingest = self.deps.ingest
         wanted = {a.text for a in decided.actions if a.do in ("create", "update")}
         shown = {o.stored.fact.text for o in batch.observations}
@@ -278,7 +275,7 @@ class Round:
                 ingest.pool, batch, decided.actions, vectors, scans,
                 settings.consolidation_dedup_threshold, self.asker,
             )  # fmt: skip
-        return commit.Plan(batch, decided, found, vectors, made_by)
+        return commit.CommitPlan(batch, decided, found, vectors, made_by)
 
     async def _scans(self, batch: Batch, vectors: Mapping[str, Floats]) -> dict[str, Scan]:
         """The bank's similarity to each text."""
@@ -342,7 +339,7 @@ async def decide(
     deps: ConsolidationDeps,
     asker: Asker | None,
     batch: Batch,
-    reader: Reader,
+    reader: ActionReader,
     settings: ConsolidationSettings,
 ) -> Decided:
     """What passes of the answer about a batch. ModelFailed and its kind where there is none."""
@@ -351,7 +348,7 @@ async def decide(
         try:
             said = await asyncio.to_thread(deps.rules, batch)
             return await asyncio.to_thread(reader.read, said, True)
-        except Unreadable as error:
+        except NoJson as error:
             raise ModelFailed(str(error)) from None
     return await asker.read(
         prompts.messages(batch, language(deps, batch)),
@@ -372,7 +369,7 @@ async def gathered(
     tenant: str,
     bank_id: str,
     scope: frozenset[str],
-    facts: Sequence[Stored],
+    facts: Sequence[StoredMemory],
     settings: ConsolidationSettings,
 ) -> Batch:
     """The batch of these memories in the newest state of the bank; StaleSnapshot where that is
@@ -401,11 +398,13 @@ async def waiting(
     *,
     after: int = -1,
     limit: int,
-) -> tuple[int, list[Work]]:
+) -> tuple[int, list[PendingMemory]]:
     """(rows read, works): memories to consolidate, oldest first, from behind ordinal `after`."""
     where, values = narrowed(only)
 
-    async def look(connection: Connection) -> tuple[Sequence[Mapping[str, Any]], list[Stored]]:
+    async def look(
+        connection: Connection,
+    ) -> tuple[Sequence[Mapping[str, Any]], list[StoredMemory]]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
         rows = await connection.fetch(
             "select id, consolidated_scopes, consolidation_group from memory_units"
@@ -433,7 +432,7 @@ async def waiting(
             every = []
         done = set(row["consolidated_scopes"])
         todo = tuple(scope for scope in every if scope_key(scope) not in done)
-        works.append(Work(stored, todo or tuple(every[:1]), row["consolidation_group"]))
+        works.append(PendingMemory(stored, todo or tuple(every[:1]), row["consolidation_group"]))
     return len(rows), works
 
 
@@ -445,13 +444,13 @@ def narrowed(only: Sequence[Sequence[str]] | None) -> tuple[str, list[Any]]:
     return f" and ({tests})", [list(scope) for scope in only]
 
 
-def batches(works: Sequence[Work], size: int) -> list[list[Stored]]:
+def batches(works: Sequence[PendingMemory], size: int) -> list[list[StoredMemory]]:
     """The memories of a scope in batches of `size`; those of a group together, up to GROUP_MOST."""
-    groups: dict[UUID, list[Stored]] = defaultdict(list)
+    groups: dict[UUID, list[StoredMemory]] = defaultdict(list)
     for work in works:
         if work.group is not None:
             groups[work.group].append(work.stored)
-    found: list[list[Stored]] = []
+    found: list[list[StoredMemory]] = []
     single = [w.stored for w in works if w.group is None or len(groups[w.group]) == 1]
     for each in groups.values():
         if len(each) > 1:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
 from retrieval.ingest.extract.extraction import FactExtractor
-from retrieval.ingest.progress import Progress
+from retrieval.ingest.progress import OperationProgress
 from retrieval.keyword.analyser import Analyser
 from retrieval.keyword.analysers import analyser_for
 from retrieval.protocols import Embedder, Neighbours
@@ -56,7 +56,7 @@ class BankLocks:
             yield
 
 
-class Run(Protocol):
+class RunOffLoop(Protocol):
     """Runs a pure function where it does not hold up the event loop."""
 
     async def __call__(self, work: Callable[..., T], /, *args: Any) -> T: ...
@@ -87,11 +87,11 @@ class WriteContext:
     clock: Callable[[], datetime] = utc_now
     bank_locks: BankLocks = field(default_factory=BankLocks)
     documents: DocumentTurns = field(default_factory=DocumentTurns)
-    run: Run = in_thread
+    run: RunOffLoop = in_thread
     committed: Callable[[BankHead], None] = lambda head: None
     ripens: Callable[[Connection, BankHead], Awaitable[None]] | None = None
     builds: bool = False
-    progress: Progress = field(default_factory=Progress)
+    progress: OperationProgress = field(default_factory=OperationProgress)
     note: Note | None = None
 
     @property

@@ -17,7 +17,7 @@ from retrieval.ingest.importing import settings_of
 from retrieval.ingest.scopes import check_combinations, resolved
 from retrieval.ingest.write import stored
 from retrieval.ingest.write.enrich import prepare
-from retrieval.ingest.write.stored import Stored
+from retrieval.ingest.write.stored import StoredMemory
 from retrieval.ingest.write.transaction import Change, write
 from retrieval.store import (
     banks,
@@ -31,8 +31,8 @@ from retrieval.store import (
 )
 from retrieval.store.database.pool import Connection, read
 from retrieval.store.edge import as_uuid
-from retrieval.store.erasure import Entry
-from retrieval.store.history import Event, Kind, record
+from retrieval.store.erasure import ErasureEntry
+from retrieval.store.history import DocumentChange, Kind, record
 from retrieval.types import FactType
 
 _TIMES = ("occurred_start", "occurred_end", "mentioned_at")
@@ -63,7 +63,7 @@ async def patch_memory(
     reason = fields.optional_text(changes.get("reason"), "reason", fields.CONTEXT_LIMIT)
     settings = await settings_of(deps, tenant, bank_id)
 
-    async def look(connection: Connection) -> Stored:
+    async def look(connection: Connection) -> StoredMemory:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
         return await _one(connection, bank, id)
 
@@ -80,7 +80,7 @@ async def patch_memory(
         prepared = await prepare(deps, settings, [fact], tenant) if anew else None
 
         async def work(
-            change: Change, before: Stored = before, prepared: Any = prepared
+            change: Change, before: StoredMemory = before, prepared: Any = prepared
         ) -> dict[str, Any]:
             now = await stored.load(change.connection, change.bank, [id])
             if not now or (now[0].updated_at, now[0].ordinal) != (
@@ -119,7 +119,7 @@ def _kind(state: str | None, edited: bool, was_invalid: bool) -> Kind | None:
 async def _note(change: Change, fact: Fact, kind: Kind, removed: int = 0) -> None:
     """An entry in the history of the memory's document, if it has one."""
     if fact.document_id is not None:
-        event = Event(
+        event = DocumentChange(
             fact.document_id,
             kind,
             fact_id=fact.id,
@@ -151,7 +151,7 @@ def _edited(fact: Fact, wanted: Mapping[str, Any], resolve: bool) -> Fact:
     return edited
 
 
-async def _one(connection: Connection, bank: int, id: UUID) -> Stored:
+async def _one(connection: Connection, bank: int, id: UUID) -> StoredMemory:
     found = await stored.load(connection, bank, [id])
     if not found:
         raise NotFound(f"there is no memory {id}")
@@ -186,7 +186,7 @@ async def _end(change: Change, ids: Sequence[UUID], documents: Sequence[str] = (
     change.erases = True
     if change.deps.note is not None:
         held = change.held
-        await change.deps.note(Entry(held.tenant, held.bank_id, change.now, ids, documents))
+        await change.deps.note(ErasureEntry(held.tenant, held.bank_id, change.now, ids, documents))
     return count
 
 
@@ -255,7 +255,7 @@ async def _clear_all(change: Change) -> int:
     if change.deps.note is not None:
         held = change.held
         ids, documents = [row["id"] for row in rows], [row["document_id"] for row in gone]
-        await change.deps.note(Entry(held.tenant, held.bank_id, change.now, ids, documents))
+        await change.deps.note(ErasureEntry(held.tenant, held.bank_id, change.now, ids, documents))
     return len(rows)
 
 
@@ -282,7 +282,9 @@ async def delete_document(
         await payloads.forget(change.connection, change.bank, document_id)
         await ledger.forget(change.connection, tenant, bank_id, document_id)
         told = {"document_id": document_id, "memory_unit_count": len(rows)}
-        await outbox.emit(change.connection, change.held, [outbox.Event("document.deleted", told)])
+        await outbox.emit(
+            change.connection, change.held, [outbox.OutboxEvent("document.deleted", told)]
+        )
         change.touch()
         return len(rows)
 
@@ -334,7 +336,7 @@ async def patch_document(
             await retag(change, document_id, frozenset(old), wanted)
         if scopes is not None:
             await _rescope(change, document_id, scopes)
-        event = Event(document_id, "retag", observations_removed=tuple(change.derived))
+        event = DocumentChange(document_id, "retag", observations_removed=tuple(change.derived))
         await record(connection, bank, [event])
 
     await write(deps, tenant, bank_id, work)
@@ -399,8 +401,8 @@ async def retag(change: Change, document_id: str, old: frozenset[str], new: Sequ
 
 
 def _pairs(
-    found: Sequence[Stored], old: frozenset[str], new: Sequence[str]
-) -> list[tuple[Stored, Fact]]:
+    found: Sequence[StoredMemory], old: frozenset[str], new: Sequence[str]
+) -> list[tuple[StoredMemory, Fact]]:
     return [
         (memory, replace(memory.fact, tags=tags))
         for memory in found

@@ -19,7 +19,7 @@ from retrieval import zones
 from retrieval.errors import InvalidInput, TooMuch
 from retrieval.ingest import fields
 from retrieval.ingest.attached import kept_file, unfold
-from retrieval.ingest.extract.section import Section
+from retrieval.ingest.extract.section import ContentSection
 from retrieval.ingest.fields import fail
 from retrieval.ingest.scopes import check_combinations
 from retrieval.store.attachments import Attachment
@@ -29,12 +29,12 @@ DOCUMENT_LIMIT = 10_000_000  # of one document, with all that was appended to it
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class RetainItem:
     """One checked item of a retain."""
 
     content: str
     document_id: str
-    section: Section
+    section: ContentSection
     dated: bool
     strategy: str | None = None
     append: bool = False
@@ -49,7 +49,7 @@ def parse(
     now: datetime,
     most: int,
     longest: int = CONTENT_LIMIT,
-) -> list[Item]:
+) -> list[RetainItem]:
     """The checked items; those without a document id share a new one.
 
     InvalidInput names the item and the field; TooMuch above `most` items, or `longest` characters
@@ -70,7 +70,7 @@ def parse(
     return found
 
 
-def placed(items: Sequence[Item], timezone: str | None) -> list[Item]:
+def placed(items: Sequence[RetainItem], timezone: str | None) -> list[RetainItem]:
     """The items with times that say whose days their words mean: without an offset, and where there
     was none and it is now, those of the time zone; None is UTC."""
     where = zones.zone(timezone)
@@ -92,7 +92,7 @@ def _item(
     fallback: str,
     now: datetime,
     longest: int,
-) -> Item:
+) -> RetainItem:
     if (given := item.get("content")) is None:
         raise fail(f"{where}.content", "is missing")
     attached: tuple[Attachment, ...] = ()
@@ -116,7 +116,7 @@ def _item(
     tags = tuple(dict.fromkeys((*_tags(item.get("tags"), f"{where}.tags"), *common)))
     scopes = fields.scopes(item.get("observation_scopes"), f"{where}.observation_scopes")
     check_combinations(scopes, tags, f"{where}.observation_scopes")
-    section = Section(
+    section = ContentSection(
         timestamp=fields.local_time(time, f"{where}.timestamp") if dated else now,
         context=fields.optional_text(item.get("context"), f"{where}.context", fields.CONTEXT_LIMIT),
         mentions=fields.mentions(item.get("entities"), f"{where}.entities", resolve is not False),
@@ -126,7 +126,7 @@ def _item(
         assumed=not dated,
     )
     strategy = fields.optional_text(item.get("strategy"), f"{where}.strategy", fields.TAG_LIMIT)
-    return Item(
+    return RetainItem(
         content,
         document_id or fallback,
         section,

@@ -10,7 +10,7 @@ Stage: TypeAlias = Literal["waiting", "converting", "extracting", "embedding", "
 
 
 @dataclass(slots=True)
-class Progress:
+class OperationProgress:
     """Noting costs nothing: what is noted is written now and then, by another. One event loop."""
 
     stage: Stage | None = None

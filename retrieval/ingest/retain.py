@@ -17,13 +17,13 @@ from uuid import UUID, uuid4
 from retrieval.errors import Conflict
 from retrieval.ingest.collecting import held_off
 from retrieval.ingest.context import WriteContext
-from retrieval.ingest.documents.planning import Before, DocumentPlan, Piece, Reprocess, plans
-from retrieval.ingest.documents.writing import Written, known, write_documents
+from retrieval.ingest.documents.planning import Before, DocumentPlan, PlannedChunk, Reprocess, plans
+from retrieval.ingest.documents.writing import DocumentFacts, known, write_documents
 from retrieval.ingest.extract.by_model import Chunk, Job
 from retrieval.ingest.extract.extraction import Extraction
 from retrieval.ingest.facts import Fact, Link, new_ids
 from retrieval.ingest.importing import settings_of
-from retrieval.ingest.items import CONTENT_LIMIT, Item, parse, placed
+from retrieval.ingest.items import CONTENT_LIMIT, RetainItem, parse, placed
 from retrieval.ingest.write import stored as stored_facts
 from retrieval.ingest.write.enrich import prepare, together
 from retrieval.ingest.write.transaction import Change, write
@@ -31,7 +31,7 @@ from retrieval.settings import RetainSettings
 from retrieval.store import answers, banks, outbox
 from retrieval.store.answers import Key
 from retrieval.store.database.pool import Connection, read
-from retrieval.store.history import Event, Kind, record
+from retrieval.store.history import DocumentChange, Kind, record
 
 _ATTEMPTS = 5
 
@@ -92,7 +92,7 @@ async def store(
     deps: WriteContext,
     tenant: str,
     bank_id: str,
-    items: Sequence[Item],
+    items: Sequence[RetainItem],
     errand: Errand,
     anew: Reprocess | None = None,
 ) -> dict[str, int]:
@@ -115,7 +115,7 @@ async def _retain(
     deps: WriteContext,
     tenant: str,
     bank_id: str,
-    items: Sequence[Item],
+    items: Sequence[RetainItem],
     errand: Errand,
     anew: Reprocess | None,
 ) -> dict[str, Any]:
@@ -152,7 +152,7 @@ async def _store(
     tenant: str,
     bank_id: str,
     settings: RetainSettings,
-    items: Sequence[Item],
+    items: Sequence[RetainItem],
     extraction: Extraction,
     errand: Errand,
     anew: Reprocess | None,
@@ -229,7 +229,7 @@ def _check(plan: DocumentPlan, now: Before | None, anew: Reprocess | None) -> No
 
 async def _extract(extraction: Extraction, made: Sequence[DocumentPlan]) -> None:
     """Fills in the facts of those chunks that a model reads."""
-    todo: list[tuple[DocumentPlan, int, Piece]] = [
+    todo: list[tuple[DocumentPlan, int, PlannedChunk]] = [
         (plan, i, piece)
         for plan in made
         for i, piece in enumerate(plan.pieces)
@@ -251,11 +251,11 @@ async def _extract(extraction: Extraction, made: Sequence[DocumentPlan]) -> None
         plan.found[i] = extracted
 
 
-def _all_facts(bank_id: str, made: Sequence[DocumentPlan]) -> list[Written]:
+def _all_facts(bank_id: str, made: Sequence[DocumentPlan]) -> list[DocumentFacts]:
     return [_facts(bank_id, plan) for plan in made]
 
 
-def _facts(bank_id: str, plan: DocumentPlan) -> Written:
+def _facts(bank_id: str, plan: DocumentPlan) -> DocumentFacts:
     """The new facts of a document, their positions still open, and the links between them."""
     facts: list[Fact] = []
     links: list[Link] = []
@@ -285,27 +285,27 @@ def _facts(bank_id: str, plan: DocumentPlan) -> Written:
                 )
             )
             links += [Link(id, ids[earlier], kind) for earlier, kind in fact.links if earlier < j]
-    return Written(facts, links, pieces)
+    return DocumentFacts(facts, links, pieces)
 
 
-def _told(plan: DocumentPlan, done: Written, errand: Errand) -> outbox.Event:
+def _told(plan: DocumentPlan, done: DocumentFacts, errand: Errand) -> outbox.OutboxEvent:
     data = {
         "document_id": plan.document_id,
         "tags": list(plan.tags),
         "memory_unit_count": len(done.facts),
     }
-    return outbox.Event("retain.completed", data, errand.operation)
+    return outbox.OutboxEvent("retain.completed", data, errand.operation)
 
 
 def _event(
     plan: DocumentPlan,
-    done: Written,
+    done: DocumentFacts,
     derived: Sequence[UUID],
     errand: Errand,
     anew: Reprocess | None,
-) -> Event:
+) -> DocumentChange:
     kind: Kind = "reprocess" if anew else "retain" if plan.replaces else "append"
-    return Event(
+    return DocumentChange(
         plan.document_id,
         kind,
         errand.operation,

@@ -75,7 +75,7 @@ _EDGES = "\"'.,;:!?()[]{}<>*“”‘’…—–"
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class IndexedText:
     """What a memory gives to the keyword arm. Signals are entity names and readable dates."""
 
     text: str
@@ -151,7 +151,7 @@ class Analyser:
     is guessed from its stop words and every word is indexed as it stands too.
     Text in another script than the language's own is stemmed by its script where Snowball can.
     segmenter: "bigram", or "jieba" for Han text (needs that package).
-    signal_weight: how much one term of `Document.text_signals` counts.
+    signal_weight: how much one term of `IndexedText.text_signals` counts.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class Analyser:
         unique, counts = np.unique(hashes, return_counts=True)
         return Query(unique.astype(np.uint64), counts.astype(np.float32))
 
-    def weigh(self, documents: Sequence[Document]) -> dict[str, NDArray[Any]]:
+    def weigh(self, documents: Sequence[IndexedText]) -> dict[str, NDArray[Any]]:
         """The postings segment of these documents, in their order (retrieval/keyword/postings.py).
 
         tf counts text and context as 1 and signals as `signal_weight`; length is a document's sum

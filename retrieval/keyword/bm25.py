@@ -162,10 +162,10 @@ def weighed(
         )
         if size
     )
-    return replace(_summed(document, norm, end, len(query), runs), ceilings=weight)
+    return replace(summed(document, norm, end, len(query), runs), ceilings=weight)
 
 
-def _summed(
+def summed(
     document: Ints,
     impact: Floats,
     end: int,

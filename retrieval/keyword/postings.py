@@ -14,24 +14,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.keyword.analyser import Analyser, Document, Query, Terms
-from retrieval.store.segments.format import pack, unpack
+from retrieval.keyword.analyser import Query, Terms
 from retrieval.types import Bools, Floats, Ints
 
 Segment = Mapping[str, NDArray[Any]]
 
 _INLINE_MERGE: Final = 150_000
 """`append` merges tiers up to this many postings, 2 ms; larger merges are left to `compact`."""
-
-
-def encode(analyser: Analyser, documents: Sequence[Document]) -> bytes:
-    """The packed segment of these documents, in their order."""
-    return pack(analyser.weigh(documents))
-
-
-def decode(payload: bytes | memoryview) -> Segment:
-    """The arrays of a segment, as read-only views of `payload`."""
-    return unpack(payload)
 
 
 def merge(segments: Sequence[Segment]) -> Segment:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from retrieval.errors import ModelFailed
-from retrieval.llm.reading import Unreadable
+from retrieval.llm.reading import NoJson
 from retrieval.protocols import LLM, Completion, TokenUsage
 
 T = TypeVar("T")
@@ -17,7 +17,7 @@ QUESTIONS = 2
 
 
 @dataclass(slots=True)
-class Usage:
+class ModelUsage:
     """Tokens and calls of a piece of work."""
 
     input_tokens: int = 0
@@ -54,7 +54,7 @@ class Asker:
     bank: str = ""
     deadline: float | None = None
     about: Mapping[str, str] = field(default_factory=dict)
-    usage: Usage = field(default_factory=Usage)
+    usage: ModelUsage = field(default_factory=ModelUsage)
 
     async def chat(
         self, messages: Sequence[Mapping[str, Any]], *, max_tokens: int, **more: Any
@@ -83,7 +83,7 @@ class Asker:
         max_tokens: int,
         questions: int = QUESTIONS,
     ) -> T:
-        """What `read` makes of the answer's text; `read(text, last)` raises Unreadable to have the
+        """What `read` makes of the answer's text; `read(text, last)` raises NoJson to have the
         model asked once more, told why. ModelFailed where the last of so many answers is
         unreadable, too."""
         asked = list(messages)
@@ -93,7 +93,7 @@ class Asker:
             try:
                 # In a thread: mending a long answer that is not JSON takes long.
                 return await asyncio.to_thread(read, answer.text, question == questions - 1)
-            except Unreadable as error:
+            except NoJson as error:
                 problem = str(error)
                 asked = [
                     *messages,

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PromptBlock:
     """One piece of a prompt. `field` names the setting that it comes from, "" for our own words;
     `section` is our name of a part that no setting owns. An empty text is not sent."""
 
@@ -32,6 +32,6 @@ class Block:
         }
 
 
-def joined(blocks: Sequence[Block]) -> str:
+def joined(blocks: Sequence[PromptBlock]) -> str:
     """The text that is sent."""
     return "\n\n".join(block.text for block in blocks if block.text)

@@ -22,7 +22,7 @@ _THOUGHTS = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL
 _FENCE = re.compile(r"```[\w-]*[ \t]*\r?\n(.*?)(?:\r?\n```|\Z)", re.DOTALL)
 
 
-class Unreadable(ValueError):
+class NoJson(ValueError):
     """There is no JSON of the wanted kind in a text; str() says what is wrong, for the model."""
 
 
@@ -32,14 +32,14 @@ def thoughtless(text: str) -> str:
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """The object that `text` holds. Unreadable where there is none, or it is nested too deep."""
+    """The object that `text` holds. NoJson where there is none, or it is nested too deep."""
     found = _value(thoughtless(text))
     if isinstance(found, list) and len(found) == 1 and isinstance(found[0], dict):
         found = found[0]
     if not isinstance(found, dict):
-        raise Unreadable("the answer is not a JSON object")
+        raise NoJson("the answer is not a JSON object")
     if _deeper(found, DEPTH):
-        raise Unreadable(f"the answer is nested deeper than {DEPTH} levels")
+        raise NoJson(f"the answer is nested deeper than {DEPTH} levels")
     return found
 
 
@@ -51,16 +51,16 @@ def _value(text: str) -> Any:
             continue
     start = min((at for at in (text.find("{"), text.find("[")) if at >= 0), default=-1)
     if start < 0:
-        raise Unreadable("there is no JSON object in the answer")
+        raise NoJson("there is no JSON object in the answer")
     rest = text[start:]
     if len(rest) > REPAIRED_BYTES:
-        raise Unreadable("the answer is not valid JSON, and too long to repair")
+        raise NoJson("the answer is not valid JSON, and too long to repair")
     if re.search(rf"(?:[\[{{]\s*){{{DEPTH * 4}}}", rest):
-        raise Unreadable(f"the answer is nested deeper than {DEPTH} levels")
+        raise NoJson(f"the answer is nested deeper than {DEPTH} levels")
     try:
         return json_repair.loads(rest)
     except (RecursionError, ValueError):
-        raise Unreadable("the answer is not valid JSON") from None
+        raise NoJson("the answer is not valid JSON") from None
 
 
 def _candidates(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from retrieval.errors import Conflict, FourfoldError, InvalidInput, NotFound
-from retrieval.keyword.backends.backend import Progress
+from retrieval.keyword.backends.backend import BuildProgress
 from retrieval.store import banks, operations
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.store.heads import BankHead
@@ -116,7 +116,7 @@ async def changes(pool: Pool, head: BankHead) -> Mapping[str, Any]:
     return found or {}
 
 
-async def report(pool: Pool, claimed: Claim, progress: Progress) -> None:
+async def report(pool: Pool, claimed: Claim, progress: BuildProgress) -> None:
     """Makes the progress public; Conflict if the job is not ours any more."""
 
     async def work(connection: Connection) -> None:

@@ -13,7 +13,7 @@ import asyncpg
 
 from retrieval.errors import Conflict, Unavailable
 from retrieval.keyword import backends
-from retrieval.keyword.backends import BackendFinding, KeywordBackend, Progress
+from retrieval.keyword.backends import BackendFinding, BuildProgress, KeywordBackend
 from retrieval.store.database.pool import Connection, Pool, read, write
 
 _LOCK = 6
@@ -43,7 +43,7 @@ async def ready(pool: Pool, backend: KeywordBackend) -> None:
 
 async def reindex(
     pool: Pool, backend: KeywordBackend
-) -> AsyncGenerator[tuple[str, Progress], None]:
+) -> AsyncGenerator[tuple[str, BuildProgress], None]:
     """Makes the back-end ready on a database with memories: (bank id, progress) as it goes.
 
     Writes and recalls go on. Stopped at any point and run again, it keeps what is there, unless

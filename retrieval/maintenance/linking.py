@@ -16,7 +16,7 @@ from retrieval.store.database.pool import Connection
 from retrieval.store.heads import BankHead
 from retrieval.store.segments import table as segments
 from retrieval.store.segments.format import pack, unpack
-from retrieval.store.segments.merge import Part, join
+from retrieval.store.segments.merge import SegmentPart, join
 from retrieval.types import Bools, Floats, Ints, LinkType
 
 _BLOCK = 4096
@@ -122,7 +122,9 @@ async def _add(connection: Connection, held: BankHead, edges: Edges) -> None:
         held.bank,
         at,
     )
-    parts = [Part(row["first_ordinal"], row["count"], unpack(row["payload"])) for row in rows]
+    parts = [
+        SegmentPart(row["first_ordinal"], row["count"], unpack(row["payload"])) for row in rows
+    ]
     added: dict[str, NDArray[Any]] = {
         "source": edges.source,
         "target": edges.target,
@@ -130,7 +132,7 @@ async def _add(connection: Connection, held: BankHead, edges: Edges) -> None:
         "weight": edges.weight,
     }
     first = min([at, *(part.first for part in parts)])
-    joined = join("links", [*parts, Part(at, held.next_ordinal - at, added)])
+    joined = join("links", [*parts, SegmentPart(at, held.next_ordinal - at, added)])
     payload = await asyncio.to_thread(pack, joined.arrays)
     await segments.append(
         connection, held.bank, "links", first, held.next_ordinal - first, held.version, payload

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from numpy.typing import NDArray
 
-from retrieval.keyword.backends.backend import Progress
+from retrieval.keyword.backends.backend import BuildProgress
 from retrieval.maintenance import jobs
 from retrieval.store import banks, operations
 from retrieval.store.database.pool import Connection, Pool, read, write
@@ -68,7 +68,7 @@ _COLUMNS = {"vectors": "vector_set", "postings": "analyser"}
 
 async def rebuild(
     pool: Pool, tenant: str, bank_id: str, maker: Maker[R], settle: Settle
-) -> AsyncGenerator[Progress, None]:
+) -> AsyncGenerator[BuildProgress, None]:
     """Makes `maker.target` the bank's. Progress in ordinals after every step.
 
     Steps hold the bank's lock only to insert what was made. The last one holds it while it makes
@@ -83,7 +83,7 @@ async def rebuild(
         left = _size(open_)
         if left <= maker.last:
             if await write(pool, lambda c: _switch(c, tenant, bank_id, kind, maker, settle)):
-                yield Progress(head.next_ordinal, head.next_ordinal)
+                yield BuildProgress(head.next_ordinal, head.next_ordinal)
                 return
             continue
         first = open_[0][0]
@@ -91,12 +91,12 @@ async def rebuild(
         payload = await _made(pool, head.bank, maker, first, end)
         put = partial(_put, head=head, kind=kind, gap=(first, end), payload=payload)
         if await write(pool, put):
-            yield Progress(head.next_ordinal - left + end - first, head.next_ordinal)
+            yield BuildProgress(head.next_ordinal - left + end - first, head.next_ordinal)
 
 
 async def carry_out(
     pool: Pool, claimed: Claim, maker: Maker[R], settle: Settle | None = None
-) -> AsyncGenerator[Progress, None]:
+) -> AsyncGenerator[BuildProgress, None]:
     """`rebuild` as the job `claimed`: public progress, completed by the switch."""
 
     async def finish(connection: Connection, held: BankHead) -> None:

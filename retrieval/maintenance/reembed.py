@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from retrieval.errors import ModelChanged
 from retrieval.ingest.write import stored
 from retrieval.ingest.write.enrich import embedded
-from retrieval.ingest.write.stored import Stored
-from retrieval.keyword.backends.backend import Progress
+from retrieval.ingest.write.stored import StoredMemory
+from retrieval.keyword.backends.backend import BuildProgress
 from retrieval.maintenance import jobs, linking, rebuild
 from retrieval.protocols import Embedder
 from retrieval.settings import RetainSettings
@@ -52,7 +52,7 @@ class Embedding:
 
     async def read(
         self, connection: Connection, bank: int, first: int, end: int
-    ) -> Sequence[Stored]:
+    ) -> Sequence[StoredMemory]:
         rows = await connection.fetch(
             "select id from memory_units where bank = $1 and ordinal >= $2 and ordinal < $3",
             bank,
@@ -62,7 +62,7 @@ class Embedding:
         return await stored.load(connection, bank, [row["id"] for row in rows])
 
     async def make(
-        self, rows: Sequence[Stored], first: int, end: int
+        self, rows: Sequence[StoredMemory], first: int, end: int
     ) -> Mapping[str, NDArray[Any]]:
         vectors = np.zeros((end - first, self._embedder.dimension), np.float32)
         if rows:
@@ -82,7 +82,7 @@ async def reembed(
     *,
     settings: RetainSettings | None = None,
     batch: int = BATCH,
-) -> AsyncGenerator[Progress, None]:
+) -> AsyncGenerator[BuildProgress, None]:
     """Makes the bank's vectors those of `embedder`; progress in ordinals. Nothing where they are.
 
     Stopped at any point and run again, by this process or another, it keeps what is there. Conflict

@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from numpy.typing import NDArray
 
-from retrieval.keyword.analyser import Analyser, Document
+from retrieval.keyword.analyser import Analyser, IndexedText
 from retrieval.keyword.analysers import analyser_for
-from retrieval.keyword.backends.backend import Progress
+from retrieval.keyword.backends.backend import BuildProgress
 from retrieval.maintenance import jobs, rebuild
 from retrieval.settings import RetainSettings
 from retrieval.store import bankconfig, banks
@@ -52,9 +52,9 @@ class Analysing:
     async def make(
         self, rows: Sequence[Mapping[str, Any]], first: int, end: int
     ) -> Mapping[str, NDArray[Any]]:
-        documents = [Document("")] * (end - first)
+        documents = [IndexedText("")] * (end - first)
         for row in rows:
-            documents[row["ordinal"] - first] = Document(
+            documents[row["ordinal"] - first] = IndexedText(
                 row["text"], row["context"], row["text_signals"]
             )
         return await asyncio.to_thread(self._analyser.weigh, documents)
@@ -69,7 +69,7 @@ async def reindex(
     changes: Mapping[str, Any] | None = None,
     analysers: Callable[[RetainSettings], Analyser] = analyser_for,
     batch: int = BATCH,
-) -> AsyncGenerator[Progress, None]:
+) -> AsyncGenerator[BuildProgress, None]:
     """Makes the bank's postings those of its analyser; progress in ordinals. Nothing where they
     are.
 

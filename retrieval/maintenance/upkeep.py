@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from retrieval.errors import Conflict, FourfoldError, NotFound
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.entities.curation import prune_entities
-from retrieval.keyword.backends.backend import Progress
+from retrieval.keyword.backends.backend import BuildProgress
 from retrieval.lifecycle.erasure.settling import settle
 from retrieval.maintenance import jobs
 from retrieval.maintenance.health import BankHealth, examine, lately
@@ -273,7 +273,7 @@ class Upkeep:
     async def _do(self, head: BankHead, kind: str) -> None:
         pool, settings = self._pool, self._deps.settings
         tenant, bank_id = head.tenant, head.bank_id
-        steps: AsyncGenerator[Progress, None]
+        steps: AsyncGenerator[BuildProgress, None]
         if kind == REEMBED:
             steps = reembed(pool, self._deps.embedder, tenant, bank_id, settings=settings)
         else:

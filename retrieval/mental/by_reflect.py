@@ -12,21 +12,22 @@ from retrieval.mental.search import search
 from retrieval.mental.writer import (
     DIRECTIVES,
     MODELS,
-    Source,
+    GeneratedText,
+    GroundingSource,
     WriteRequest,
-    Written,
     counts,
     source,
 )
 from retrieval.protocols import Embedder
 from retrieval.reflect.engine import ReflectEngine
-from retrieval.reflect.evidence import Item
-from retrieval.reflect.query import Form, ReflectQuery, ReflectResult, ToolRecord
+from retrieval.reflect.evidence import EvidenceItem
+from retrieval.reflect.query import ReflectQuery, ReflectResult, TextForm, ToolRecord
 from retrieval.reflect.scope import Scope
-from retrieval.reflect.seams import Directive, FoundModel
+from retrieval.reflect.seams import FoundModel
 from retrieval.settings import RetainSettings
 from retrieval.store import banks, directives, mental_models
 from retrieval.store.database.pool import Connection, Pool, read
+from retrieval.store.directives import Directive
 from retrieval.store.tags import TagFilter
 from retrieval.types import Budget, Filters, TagsMatch
 
@@ -37,7 +38,7 @@ class ReflectWriter:
 
     engine: ReflectEngine
 
-    async def write(self, request: WriteRequest) -> Written:
+    async def write(self, request: WriteRequest) -> GeneratedText:
         trigger = request.trigger
         excluded = frozenset((request.model_id, *(trigger.exclude_mental_model_ids or ())))
         result = await self.engine.reflect(
@@ -57,7 +58,7 @@ class ReflectWriter:
                 recall_max_tokens=trigger.recall_max_tokens,
                 recall_include_chunks=trigger.include_chunks,
                 recall_chunks_max_tokens=trigger.recall_chunks_max_tokens,
-                form=Form.DOCUMENT,
+                form=TextForm.DOCUMENT,
                 turn=request.turn,
                 deadline=request.deadline,
                 bound="MENTAL_MODEL_REFRESH_TIMEOUT_S",
@@ -66,12 +67,12 @@ class ReflectWriter:
         return _written(result)
 
 
-def _written(result: ReflectResult) -> Written:
+def _written(result: ReflectResult) -> GeneratedText:
     ruled = [
-        Source(DIRECTIVES, one.id, one.content, fields={"name": one.name})
+        GroundingSource(DIRECTIVES, one.id, one.content, fields={"name": one.name})
         for one in result.directives
     ]
-    return Written(
+    return GeneratedText(
         result.text,
         (*map(_source, result.based_on), *ruled),
         tuple((c.start, c.end, tuple(item.id for item in c.items)) for c in result.citations),
@@ -88,9 +89,11 @@ def _written(result: ReflectResult) -> Written:
     )
 
 
-def _source(item: Item) -> Source:
+def _source(item: EvidenceItem) -> GroundingSource:
     if item.kind == "model":
-        return Source(MODELS, item.id, item.text, fields={"name": item.fields.get("name", "")})
+        return GroundingSource(
+            MODELS, item.id, item.text, fields={"name": item.fields.get("name", "")}
+        )
     kind = item.fields.get("type") or ("observation" if item.kind == "observation" else "world")
     return source({**item.fields, "id": item.id, "text": item.text, "type": kind})
 
@@ -176,8 +179,4 @@ class StoredDirectives:
         """See reflect.seams.Directives."""
         scope = Filters(tags=None if tags is None else tuple(tags), tags_match=tags_match)
         found = await directives.for_reflect(self.pool, tenant, bank, scope, apply_all=apply_all)
-        return list(map(_directive, found.applied)), list(map(_directive, found.left_out))
-
-
-def _directive(one: directives.Directive) -> Directive:
-    return Directive(one.id, one.name, one.content, one.priority)
+        return found.applied, found.left_out

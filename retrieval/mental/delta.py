@@ -44,7 +44,7 @@ _ITEM = re.compile(r"^[ \t]*\d{1,3}[.)][ \t]", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class ShownFact:
     """A memory that was shown with the document. `handle`: what edits call it."""
 
     handle: str
@@ -59,7 +59,7 @@ class Material:
     the document cites already, by id. `gone`: ids that it cites and that are no more. `names`:
     entities of the bank that stand in any of these texts or in the document."""
 
-    facts: Mapping[str, Fact] = field(default_factory=dict)
+    facts: Mapping[str, ShownFact] = field(default_factory=dict)
     known: Mapping[str, str] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
     names: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class Material:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class EditedDocument:
     """The document after the edits; those that were applied, and those skipped, with the reason.
     `used`: ids of the facts that applied edits rest on."""
 
@@ -77,11 +77,11 @@ class Applied:
     used: frozenset[str] = frozenset()
 
 
-class Refused(Exception):
+class EditRefused(Exception):
     """This edit cannot be applied; str() says why."""
 
 
-def apply(document: Document, edits: Sequence[Any], material: Material) -> Applied:
+def apply(document: Document, edits: Sequence[Any], material: Material) -> EditedDocument:
     """Applies the edits in their order, each to what those before it left."""
     applied: list[Mapping[str, Any]] = []
     skipped: list[Mapping[str, Any]] = []
@@ -89,17 +89,17 @@ def apply(document: Document, edits: Sequence[Any], material: Material) -> Appli
     for place, given in enumerate(edits):
         try:
             if place >= EDITS_MOST:
-                raise Refused(f"more than {EDITS_MOST} edits")
+                raise EditRefused(f"more than {EDITS_MOST} edits")
             if not isinstance(given, Mapping):
-                raise Refused("it is no object")
+                raise EditRefused("it is no object")
             edit = _Edit(given, document, material)
             document = edit.done()
-        except Refused as error:
+        except EditRefused as error:
             skipped.append({**_shown(given), "reason": str(error)})
         else:
             applied.append(_shown(given))
             used |= edit.cites
-    return Applied(document, tuple(applied), tuple(skipped), frozenset(used))
+    return EditedDocument(document, tuple(applied), tuple(skipped), frozenset(used))
 
 
 def retract(document: Document, gone: frozenset[str]) -> tuple[Document, list[str]]:
@@ -125,7 +125,7 @@ class _Edit:
         for said in list_of(given.get("facts")):
             for handle in re.split(r"[\s,;\[\]]+", str(said).strip()):
                 if handle and handle not in material.facts:
-                    raise Refused(f"{handle[:40]!r} is no fact that was shown")
+                    raise EditRefused(f"{handle[:40]!r} is no fact that was shown")
                 if handle:
                     facts.append(material.facts[handle])
         self._facts = facts
@@ -133,7 +133,7 @@ class _Edit:
 
     def done(self) -> Document:
         if self._name not in OPERATIONS:
-            raise Refused(f"there is no operation {str(self._name)[:40]!r}")
+            raise EditRefused(f"there is no operation {str(self._name)[:40]!r}")
         found: Document = getattr(self, f"_{self._name}")()
         return found
 
@@ -144,7 +144,7 @@ class _Edit:
         for place, section in enumerate(self._document.sections):
             if section.id == wanted:
                 return place
-        raise Refused(f"there is no section {str(wanted)[:40]!r}")
+        raise EditRefused(f"there is no section {str(wanted)[:40]!r}")
 
     def _block(self, name: str = "block_id") -> tuple[int, int]:
         wanted = self._given.get(name)
@@ -152,15 +152,15 @@ class _Edit:
             for b, one in enumerate(section.blocks):
                 if one.id == wanted:
                     return s, b
-        raise Refused(f"there is no block {str(wanted)[:40]!r}")
+        raise EditRefused(f"there is no block {str(wanted)[:40]!r}")
 
     def _heading(self) -> str:
         heading = text_of(self._given.get("heading"), HEADING_CHARS)
         heading = " ".join(heading.lstrip("#").split())
         if not heading:
-            raise Refused("it has no heading")
+            raise EditRefused("it has no heading")
         if has_machinery(heading):
-            raise Refused("the heading holds names of blocks or facts")
+            raise EditRefused("the heading holds names of blocks or facts")
         return heading
 
     def _texts(self) -> list[str]:
@@ -170,12 +170,12 @@ class _Edit:
             given = self._given.get("text")
         texts = [text_of(one, BLOCK_CHARS + 1) for one in list_of(given)]
         if any(len(text) > BLOCK_CHARS for text in texts):
-            raise Refused(f"a block has at most {BLOCK_CHARS:,} characters")
+            raise EditRefused(f"a block has at most {BLOCK_CHARS:,} characters")
         found = [piece for text in texts for piece in pieces(text)]
         if any(piece.level for piece in found):
-            raise Refused("a block has no heading: add a section")
+            raise EditRefused("a block has no heading: add a section")
         if not found:
-            raise Refused("it has no text")
+            raise EditRefused("it has no text")
         return [piece.text for piece in found]
 
     # What it may say
@@ -190,7 +190,7 @@ class _Edit:
         if all(gone.isdisjoint(one.cites) for one in before):
             sources += [one.text for one in before]
         if not sources:
-            raise Refused("it rests on no fact")
+            raise EditRefused("it rests on no fact")
         for text in texts:
             self._grounded(text, sources)
         times = {fact.id: fact.time for fact in self._facts}
@@ -200,33 +200,33 @@ class _Edit:
 
     def _grounded(self, text: str, sources: Sequence[str]) -> None:
         if has_machinery(text) and not any(map(has_machinery, sources)):
-            raise Refused("the text holds names of blocks or facts, or control characters")
+            raise EditRefused("the text holds names of blocks or facts, or control characters")
         times = [datetime.fromisoformat(fact.time) for fact in self._facts if fact.time]
         if numbers := invented_numbers(_ITEM.sub("", text), sources, dates=times):
-            raise Refused(f"its facts do not say {', '.join(sorted(numbers)[:5])}")
+            raise EditRefused(f"its facts do not say {', '.join(sorted(numbers)[:5])}")
         if names := invented_names(text, self._material.names, sources):
-            raise Refused(f"its facts do not name {', '.join(names[:5])}")
+            raise EditRefused(f"its facts do not name {', '.join(names[:5])}")
         script = main_script(text)
         if script and script not in scripts(sources):
-            raise Refused("it is written in another script than its facts")
+            raise EditRefused("it is written in another script than its facts")
 
     def _newer(self, before: Sequence[Block]) -> None:
         """What is replaced may not rest on newer news than what replaces it."""
         if any(not self._material.gone.isdisjoint(one.cites) for one in before):
             return
         if not self._facts:
-            raise Refused("it takes something back without a fact that says so")
+            raise EditRefused("it takes something back without a fact that says so")
         held = max((one.as_of for one in before), default="")
         brought = max((fact.time for fact in self._facts), default="")
         if held and brought and brought < held:
-            raise Refused("its facts are older than what stands there")
+            raise EditRefused("its facts are older than what stands there")
 
     # The operations
 
     def _add_section(self) -> Document:
         document, heading = self._document, self._heading()
         if len(document.sections) >= SECTIONS_MOST:
-            raise Refused(f"a document has at most {SECTIONS_MOST} sections")
+            raise EditRefused(f"a document has at most {SECTIONS_MOST} sections")
         number = document.next_id
         blocks = self._blocks((), number + 1)
         made = Section(f"s{number}", heading, blocks)
@@ -242,7 +242,7 @@ class _Edit:
         self._newer(self._document.sections[place].blocks)
         sections = [s for i, s in enumerate(self._document.sections) if i != place]
         if not sections:
-            raise Refused("nothing would be left of the document")
+            raise EditRefused("nothing would be left of the document")
         return replace(self._document, sections=tuple(sections))
 
     def _rename_section(self) -> Document:
@@ -301,7 +301,7 @@ class _Edit:
         section = self._document.sections[place]
         self._newer([section.blocks[at]])
         if sum(len(s.blocks) for s in self._document.sections) == 1:
-            raise Refused("nothing would be left of the document")
+            raise EditRefused("nothing would be left of the document")
         if len(section.blocks) == 1:
             sections = [s for i, s in enumerate(self._document.sections) if i != place]
             return replace(self._document, sections=tuple(sections))
@@ -315,12 +315,12 @@ class _Edit:
         return replace(self._document, sections=tuple(sections))
 
     def _within(self, document: Document, numbers: int) -> Document:
-        """The document with the numbers of its new blocks spent; Refused if it is too large."""
+        """The document with the numbers of its new blocks spent; EditRefused if it is too large."""
         if sum(len(section.blocks) for section in document.sections) > BLOCKS_MOST:
-            raise Refused(f"a document has at most {BLOCKS_MOST:,} blocks")
+            raise EditRefused(f"a document has at most {BLOCKS_MOST:,} blocks")
         size = len(document.text)
         if size > self._material.max_chars and size > len(self._document.text):
-            raise Refused(
+            raise EditRefused(
                 f"the document would have more than {self._material.max_chars:,} characters"
             )
         return replace(document, next_id=document.next_id + numbers)

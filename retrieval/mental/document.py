@@ -19,7 +19,7 @@ SECTIONS_MOST, BLOCKS_MOST = 200, 2_000
 HEADING_CHARS = 300
 
 
-class Unreadable(ValueError):
+class BadDocument(ValueError):
     """What is stored is no document."""
 
 
@@ -88,7 +88,7 @@ class Document:
 
 
 def of(stored: Any) -> Document:
-    """A document from what `Document.stored` gave. Unreadable."""
+    """A document from what `Document.stored` gave. BadDocument."""
     try:
         sections = tuple(
             Section(
@@ -104,11 +104,11 @@ def of(stored: Any) -> Document:
         )
         return Document(sections, int(stored["next_id"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise Unreadable(f"the stored document cannot be read: {error!r}") from None
+        raise BadDocument(f"the stored document cannot be read: {error!r}") from None
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class MarkdownPiece:
     """A heading (level > 0) or block of a markdown text, at [start, end)."""
 
     text: str
@@ -117,9 +117,9 @@ class Piece:
     end: int
 
 
-def pieces(markdown: str) -> list[Piece]:
+def pieces(markdown: str) -> list[MarkdownPiece]:
     """The headings and blocks of a text, in order."""
-    found: list[Piece] = []
+    found: list[MarkdownPiece] = []
     lines: list[str] = []
     start = at = 0
     fence = ""
@@ -128,7 +128,7 @@ def pieces(markdown: str) -> list[Piece]:
         text = "".join(lines).rstrip()
         if text.strip():
             lead = len(text) - len(text.lstrip("\n"))
-            found.append(Piece(text[lead:], 0, start + lead, start + len(text)))
+            found.append(MarkdownPiece(text[lead:], 0, start + lead, start + len(text)))
         lines.clear()
 
     for line in markdown.splitlines(keepends=True):
@@ -145,7 +145,7 @@ def pieces(markdown: str) -> list[Piece]:
             fence = mark[1]
         elif heading := _HEADING.match(bare):
             close()
-            found.append(Piece(heading[2].strip(), len(heading[1]), at, at + len(bare)))
+            found.append(MarkdownPiece(heading[2].strip(), len(heading[1]), at, at + len(bare)))
         elif not bare.strip():
             close()
         else:

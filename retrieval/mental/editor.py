@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import orjson
 
-from retrieval.llm.asking import Asker, Usage
+from retrieval.llm.asking import Asker, ModelUsage
 from retrieval.llm.fences import RULE, fence, fenced
-from retrieval.llm.reading import Unreadable, json_object, list_of
-from retrieval.mental.delta import OPERATIONS, Fact
+from retrieval.llm.reading import NoJson, json_object, list_of
+from retrieval.mental.delta import OPERATIONS, ShownFact
 from retrieval.mental.document import Document
 from retrieval.protocols import LLM
 
@@ -30,7 +30,7 @@ class EditRequest:
     bank_id: str
     question: str
     document: Document
-    facts: Sequence[Fact]
+    facts: Sequence[ShownFact]
     replaced: Mapping[str, str] = field(default_factory=dict)
     mixed: Sequence[str] = ()
     gone: Sequence[str] = ()
@@ -46,7 +46,7 @@ class Proposal:
     """Edits as they were said: nothing of them is checked."""
 
     edits: Sequence[Any]
-    usage: Usage = field(default_factory=Usage)
+    usage: ModelUsage = field(default_factory=ModelUsage)
     llm_calls: tuple[Mapping[str, Any], ...] = ()
 
 
@@ -136,7 +136,7 @@ class ModelEditor:
 def _read(text: str, last: bool) -> Sequence[Any]:
     found = json_object(text)
     if not isinstance(found.get("operations"), list):
-        raise Unreadable("there is no list called operations")
+        raise NoJson("there is no list called operations")
     return list_of(found["operations"])
 
 
@@ -181,7 +181,7 @@ def _lines(document: Document) -> str:
     return "\n".join(lines)
 
 
-def _fact(fact: Fact, replaced: Mapping[str, str]) -> str:
+def _fact(fact: ShownFact, replaced: Mapping[str, str]) -> str:
     shown = {"fact": fact.handle, "text": fact.text}
     if fact.time:
         shown["about"] = fact.time[:10]

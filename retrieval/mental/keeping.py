@@ -13,7 +13,7 @@ from retrieval.settings.mental import MentalSettings
 from retrieval.store import banks, citations, mental_models
 from retrieval.store.database.pool import Connection, Pool, write
 from retrieval.store.edge import iso
-from retrieval.store.mental_models import Model
+from retrieval.store.mental_models import MentalModelRow
 from retrieval.store.refreshes import REFRESH
 
 Also = Callable[[Connection], Awaitable[None]]
@@ -43,7 +43,7 @@ async def keep(pool: Pool, result: Result, settings: MentalSettings, also: Also)
     await write(pool, work)
 
 
-async def _held(connection: Connection, result: Result) -> Model:
+async def _held(connection: Connection, result: Result) -> MentalModelRow:
     """The model's row, locked, if it is still what the refresh started from."""
     before, head = result.snapshot.model, result.snapshot.head
     now = await banks.head_of(connection, head.tenant, head.bank_id)
@@ -56,7 +56,7 @@ async def _held(connection: Connection, result: Result) -> Model:
 
 
 async def _store(
-    connection: Connection, held: Model, result: Result, settings: MentalSettings
+    connection: Connection, held: MentalModelRow, result: Result, settings: MentalSettings
 ) -> None:
     taken, new = result.snapshot, result.document
     if result.outcome == WRITTEN and settings.enable_mental_model_history:

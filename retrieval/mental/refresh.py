@@ -21,16 +21,16 @@ from retrieval.errors import (
     Overloaded,
     Unavailable,
 )
-from retrieval.llm.asking import Usage
+from retrieval.llm.asking import ModelUsage
 from retrieval.mental import delta, document, snapshot
-from retrieval.mental.delta import Fact, Material
+from retrieval.mental.delta import Material, ShownFact
 from retrieval.mental.document import Document
 from retrieval.mental.editor import Editor, EditRequest
-from retrieval.mental.snapshot import Snapshot
+from retrieval.mental.snapshot import RefreshInput
 from retrieval.mental.writer import (
     DIRECTIVES,
     DocumentWriter,
-    Source,
+    GroundingSource,
     WriteRequest,
     counts,
     question,
@@ -64,7 +64,7 @@ class Result:
     """What a refresh came to. `content` is what would be stored; `candidate` what was written,
     before any edits. `document` is None where nothing is to be stored."""
 
-    snapshot: Snapshot
+    snapshot: RefreshInput
     requested: str
     effective: str
     outcome: str
@@ -72,13 +72,13 @@ class Result:
     failure: str | None = None
     document: Document | None = None
     candidate: str = ""
-    sources: tuple[Source, ...] = ()
+    sources: tuple[GroundingSource, ...] = ()
     retrieved: Mapping[str, int] = field(default_factory=dict)
     used: Mapping[str, int] = field(default_factory=dict)
     structured: Mapping[str, Any] | None = None
-    edits: delta.Applied | None = None
+    edits: delta.EditedDocument | None = None
     retraction: Mapping[str, Any] | None = None
-    usage: Usage = field(default_factory=Usage)
+    usage: ModelUsage = field(default_factory=ModelUsage)
     tool_calls: tuple[Mapping[str, Any], ...] = ()
     llm_calls: tuple[Mapping[str, Any], ...] = ()
     warnings: tuple[str, ...] = ()
@@ -134,7 +134,7 @@ class Refresher:
         return replace(result, seconds=time.monotonic() - began)
 
 
-def _mode(taken: Snapshot, full: bool) -> tuple[str, str | None]:
+def _mode(taken: RefreshInput, full: bool) -> tuple[str, str | None]:
     """(the mode that the refresh runs in, why it is not the one asked for)."""
     model = taken.model
     if full or taken.trigger.mode == "full":
@@ -156,7 +156,7 @@ class _Run:
     def __init__(
         self,
         refresher: Refresher,
-        taken: Snapshot,
+        taken: RefreshInput,
         mode: str,
         fallback: str | None,
         requested: str,
@@ -165,7 +165,7 @@ class _Run:
     ) -> None:
         self._refresher, self._taken = refresher, taken
         self._mode, self._fallback, self._requested = mode, fallback, requested
-        self._usage = Usage()
+        self._usage = ModelUsage()
         self._retraction: dict[str, Any] | None = None
         self._warnings: list[str] = []
         model, head = taken.model, taken.head
@@ -282,7 +282,7 @@ class _Run:
         assert taken.document is not None
         base, mixed = delta.retract(taken.document, gone)
         facts = {
-            f"F{i}": Fact(f"F{i}", one.id, one.text, one.time.isoformat() if one.time else "")
+            f"F{i}": ShownFact(f"F{i}", one.id, one.text, one.time.isoformat() if one.time else "")
             for i, one in enumerate(matters[: delta.EDITS_MOST], 1)
         }
         replaced = {
@@ -291,7 +291,7 @@ class _Run:
             if (before := str(taken.recorded.get(one.id, {}).get("text", "")))
             and before != one.text
         }
-        applied = delta.Applied(base)
+        applied = delta.EditedDocument(base)
         calls: tuple[Mapping[str, Any], ...] = ()
         if facts or mixed:
             head, model = taken.head, taken.model
@@ -366,7 +366,9 @@ class _Run:
 
     # What comes of it
 
-    def _recorded(self, new: Document | None, used: Sequence[Source] = ()) -> tuple[Source, ...]:
+    def _recorded(
+        self, new: Document | None, used: Sequence[GroundingSource] = ()
+    ) -> tuple[GroundingSource, ...]:
         """What the document rested on and rests on: it accumulates, without what is gone."""
         taken = self._taken
         found = {one.id: one for one in used}
@@ -381,8 +383,8 @@ class _Run:
         order = sorted(found.values(), key=lambda one: one.id not in cites)
         return tuple(order[:EVIDENCE_MOST])
 
-    def _add(self, usage: Usage) -> None:
-        for name in Usage.__slots__:
+    def _add(self, usage: ModelUsage) -> None:
+        for name in ModelUsage.__slots__:
             setattr(self._usage, name, getattr(self._usage, name) + getattr(usage, name))
 
     def failure(self, outcome: str, why: str, message: str, **made: Any) -> Result:
@@ -403,9 +405,9 @@ class _Run:
         )
 
 
-def source_of(one: Live) -> Source:
+def source_of(one: Live) -> GroundingSource:
     fields = {"tags": list(one.tags)}
-    return Source(
+    return GroundingSource(
         one.fact_type.wire, one.id, one.text, one.time.isoformat() if one.time else "", fields
     )
 

@@ -174,7 +174,7 @@ async def _wants(connection: Connection, row: Any) -> bool:
     parked: int | None = row["parked_at"]
     if parked is None:
         return True
-    holds = staleness.Scope(staleness.of(row)).holds
+    holds = staleness.ScopeFilter(staleness.of(row)).holds
     written = await citations.written_since(connection, bank, parked)
     return any(holds(tags, kind) for tags, kind, _ in written)
 

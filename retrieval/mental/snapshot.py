@@ -15,7 +15,7 @@ from retrieval.store import banks, citations, mental_models, refreshes
 from retrieval.store.citations import Live
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.heads import BankHead
-from retrieval.store.mental_models import Model
+from retrieval.store.mental_models import MentalModelRow
 from retrieval.types import Filters
 
 CHANGED_MOST = 2_000
@@ -23,7 +23,7 @@ CHANGED_MOST = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class RefreshInput:
     """All of it as of `now`, in database time: `head.next_ordinal` bounds what has been written.
 
     `changed`: memories in scope since the watermark, newest first. `cited`: those that the document
@@ -32,7 +32,7 @@ class Snapshot:
     knows it. `others`: whether other mental models have something to say."""
 
     head: BankHead
-    model: Model
+    model: MentalModelRow
     trigger: Trigger
     scope: Filters
     now: datetime
@@ -61,17 +61,17 @@ class Snapshot:
         return [str(self.recorded[id]["text"]) for id in sorted(ids) if id in self.recorded]
 
 
-async def take(pool: Pool, tenant: str, bank_id: str, model_id: str) -> Snapshot:
+async def take(pool: Pool, tenant: str, bank_id: str, model_id: str) -> RefreshInput:
     """NotFound where there is no such bank or model."""
 
-    async def work(connection: Connection) -> Snapshot:
+    async def work(connection: Connection) -> RefreshInput:
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             return await _take(connection, tenant, bank_id, model_id)
 
     return await read(pool, work)
 
 
-async def _take(connection: Connection, tenant: str, bank_id: str, model_id: str) -> Snapshot:
+async def _take(connection: Connection, tenant: str, bank_id: str, model_id: str) -> RefreshInput:
     head = await banks.head_of(connection, tenant, bank_id)
     bank, end = head.bank, head.next_ordinal
     model = await mental_models.model(connection, bank, model_id)
@@ -81,7 +81,7 @@ async def _take(connection: Connection, tenant: str, bank_id: str, model_id: str
     document = _document(model, recorded)
     wanted = document.cites if document is not None else frozenset(recorded)
     there = await citations.live(connection, bank, wanted)
-    holds = staleness.Scope(filters).holds
+    holds = staleness.ScopeFilter(filters).holds
     cited = {id: one for id, one in there.items() if holds(one.tags, int(one.fact_type))}
     gone = frozenset(wanted - cited.keys())
     moved: dict[str, str] = {}
@@ -105,7 +105,7 @@ async def _take(connection: Connection, tenant: str, bank_id: str, model_id: str
         model_id,
         list(trigger.exclude_mental_model_ids or ()),
     )
-    return Snapshot(
+    return RefreshInput(
         head,
         model,
         trigger,
@@ -133,12 +133,12 @@ def _recorded(response: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]
     }
 
 
-def _document(model: Model, recorded: Mapping[str, Any]) -> Document | None:
+def _document(model: MentalModelRow, recorded: Mapping[str, Any]) -> Document | None:
     """None where the stored form cannot be read, or does not say what the content does."""
     if not model.content:
         return Document()
     try:
         found = documents.of(model.document)
-    except documents.Unreadable:
+    except documents.BadDocument:
         return None
     return found if found.text == model.content else None

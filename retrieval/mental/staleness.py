@@ -18,7 +18,7 @@ from retrieval.store.visibility import Seen, Visibility
 from retrieval.types import Filters
 
 
-class Scope:
+class ScopeFilter:
     """Says of tags and a fact type whether they are in scope."""
 
     def __init__(self, filters: Filters) -> None:
@@ -43,7 +43,7 @@ async def stale(
     looked = [row for row in rows if row["id"] not in found]
     if not looked:
         return frozenset(found)
-    scopes = {row["id"]: Scope(of(row)) for row in looked}
+    scopes = {row["id"]: ScopeFilter(of(row)) for row in looked}
     written = await citations.written_since(
         connection, bank, min(row["watermark"] for row in looked)
     )

@@ -19,6 +19,8 @@ from pydantic import (
 from typing_extensions import TypedDict
 
 from retrieval.errors import InvalidInput
+from retrieval.settings import SearchTokens
+from retrieval.settings.mental import RefreshInterval
 from retrieval.store.edge import clean
 from retrieval.store.tag_groups import tag_groups
 from retrieval.types import Budget, FactType, Filters, TagsMatch
@@ -26,9 +28,6 @@ from retrieval.types import Budget, FactType, Filters, TagsMatch
 ID = r"[a-z0-9][a-z0-9-]{0,127}"
 """What the id of a mental model looks like."""
 SCHEMA_TYPES = ("string", "number", "integer", "boolean", "array", "object")
-
-_INT_MAX = 2**31 - 1
-_Tokens = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 def cron(text: str) -> str:
@@ -81,7 +80,7 @@ class TriggerFields(TypedDict, total=False):
     refresh_after_consolidation: bool
     refresh_cron: _Cron
     full_refresh_cron: _Cron
-    min_refresh_interval_seconds: Annotated[int, Field(ge=0, le=_INT_MAX)]
+    min_refresh_interval_seconds: RefreshInterval
     fact_types: Annotated[
         list[Literal["world", "experience", "observation"]], Field(min_length=1, max_length=3)
     ]
@@ -90,9 +89,9 @@ class TriggerFields(TypedDict, total=False):
     tags_match: TagsMatch
     tag_groups: Annotated[list[Any], Field(max_length=256), AfterValidator(_groups)]
     include_chunks: bool
-    recall_max_tokens: _Tokens
-    recall_chunks_max_tokens: _Tokens
-    reflect_search_observations_max_tokens: _Tokens
+    recall_max_tokens: SearchTokens
+    recall_chunks_max_tokens: SearchTokens
+    reflect_search_observations_max_tokens: SearchTokens
     reflect_search_observations_include_entities: bool
     response_schema: Annotated[dict[str, Any], AfterValidator(response_schema)]
     keep_trace: bool

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from retrieval.llm.asking import Usage
+from retrieval.llm.asking import ModelUsage
 from retrieval.mental.trigger import Trigger
 from retrieval.recall.engine import Recaller
 from retrieval.text import tokens
@@ -42,7 +42,7 @@ class WriteRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class GroundingSource:
     """Something that a text rests on. `kind`: a fact type, MODELS or DIRECTIVES; `fields`: what
     else is shown of it."""
 
@@ -61,15 +61,15 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class GeneratedText:
     """`cited`: (start, end, ids) of the text's characters. `retrieved`: memories seen, by fact
     type. `tool_calls`, `llm_calls`: as a trace shows them."""
 
     text: str
-    based_on: tuple[Source, ...] = ()
+    based_on: tuple[GroundingSource, ...] = ()
     cited: tuple[tuple[int, int, tuple[str, ...]], ...] = ()
     retrieved: Mapping[str, int] = field(default_factory=dict)
-    usage: Usage = field(default_factory=Usage)
+    usage: ModelUsage = field(default_factory=ModelUsage)
     tool_calls: tuple[Mapping[str, Any], ...] = ()
     llm_calls: tuple[Mapping[str, Any], ...] = ()
     structured: Mapping[str, Any] | None = None
@@ -83,7 +83,7 @@ class Written:
 
 
 class DocumentWriter(Protocol):
-    async def write(self, request: WriteRequest) -> Written:
+    async def write(self, request: WriteRequest) -> GeneratedText:
         """Writes without a lock or a connection held. Errors as of protocols.LLM and of a
         recall."""
         ...
@@ -102,10 +102,12 @@ def time_of(result: Mapping[str, Any]) -> str:
     return found.isoformat() if isinstance(found, datetime) else str(found)
 
 
-def source(result: Mapping[str, Any]) -> Source:
+def source(result: Mapping[str, Any]) -> GroundingSource:
     """A result of a recall as a source."""
     shown = {name: _plain(result[name]) for name in _SHOWN if result.get(name) is not None}
-    return Source(result["type"], str(result["id"]), result["text"], time_of(result), shown)
+    return GroundingSource(
+        result["type"], str(result["id"]), result["text"], time_of(result), shown
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -137,12 +139,12 @@ class RulesWriter:
 
     recaller: Recaller
 
-    async def write(self, request: WriteRequest) -> Written:
+    async def write(self, request: WriteRequest) -> GeneratedText:
         wanted = request.trigger.recall_max_tokens or request.max_tokens
         found = await self.recaller.recall(question(request, max_tokens=wanted, limit=50))
         sources = list(map(source, found.body["results"]))
         if not sources:
-            return Written("")
+            return GeneratedText("")
         chosen = {one.text.casefold(): one for one in reversed(sources)}.values()
         text, cited = EXTRACTIVE, []
         for one in sorted(chosen, key=lambda one: (one.time, one.text)):
@@ -150,7 +152,7 @@ class RulesWriter:
             text += f"\n\n{one.text}"
             cited.append((start, len(text), (one.id,)))
         error = "rules fill in no schema" if request.trigger.response_schema else None
-        return Written(
+        return GeneratedText(
             text,
             tuple(chosen),
             tuple(cited),
@@ -160,7 +162,7 @@ class RulesWriter:
         )
 
 
-def counts(sources: Sequence[Source]) -> dict[str, int]:
+def counts(sources: Sequence[GroundingSource]) -> dict[str, int]:
     """How many sources there are of each kind."""
     found: dict[str, int] = {}
     for one in sources:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.ranking.scoring_model import ScoringModel, packaged
-from retrieval.ranking.signals import SIGNALS, Pool, signals
+from retrieval.ranking.signals import SIGNALS, CandidatePool, signals
 from retrieval.topk import places
 from retrieval.types import Doubles
 
@@ -64,7 +64,7 @@ class Fused:
     parts: Doubles
 
 
-def fused_scores(pool: Pool, model: ScoringModel | None = None) -> Fused:
+def fused_scores(pool: CandidatePool, model: ScoringModel | None = None) -> Fused:
     """The fused scores of a pool, by the packaged model unless another is given.
 
     Pure; no value depends on the order of the candidates.
@@ -89,13 +89,13 @@ def fused_scores(pool: Pool, model: ScoringModel | None = None) -> Fused:
     return Fused(np.maximum(fused, np.finfo(np.float64).tiny), parts)
 
 
-def by_hand(pool: Pool) -> Doubles:
+def by_hand(pool: CandidatePool) -> Doubles:
     """The part of each score that no model gives, float64 (n,)."""
     happened, invalid = _by_hand(pool)
     return happened + invalid
 
 
-def _by_hand(pool: Pool) -> tuple[Doubles, Doubles]:
+def _by_hand(pool: CandidatePool) -> tuple[Doubles, Doubles]:
     happened, invalid = np.zeros(len(pool)), np.zeros(len(pool))
     if pool.timely is not None:
         happened += (_TIMELY + _HAPPENED * pool.happened) * pool.timely

@@ -129,11 +129,6 @@ def boost(signal: Doubles, alpha: float) -> Doubles:
     return 1.0 + alpha * (signal - NEUTRAL)
 
 
-def combine(reranker: Doubles, recent: Doubles, near: Doubles, proven: Doubles) -> Doubles:
-    """The product of the module's head; all float64 (n,)."""
-    return steps(reranker, recent, near, proven)[-1][1]
-
-
 def steps(
     reranker: Doubles, recent: Doubles, near: Doubles, proven: Doubles
 ) -> list[tuple[str, Doubles]]:

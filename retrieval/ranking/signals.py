@@ -24,15 +24,12 @@ from numpy.typing import NDArray
 from retrieval.arms.affinity import Scale, deviations, share
 from retrieval.types import Bools, Doubles, Floats, Ints
 
-STEPS = (0, -1, 1, -2, 2)
-"""The columns of a window: a memory, the one before and after it in its document, and so on."""
-
 _COVER_ONE, _COVER_TWO = 0.4, 0.3
 _SHORT, _FULL_LENGTH = 96, 48
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class CandidatePool:
     """The n candidates of one question, as the arms and the bank tell of them.
 
     window int32 (n, 5) from `windows`; similarity float32 (n, 5) and terms float32 (t, n, 5), the
@@ -76,7 +73,8 @@ class Pool:
 
 
 def windows(ordinals: Ints, previous: Ints, following: Ints) -> Ints:
-    """The memories around each of `ordinals` (n,) in its document, in the order of STEPS.
+    """The memories around each of `ordinals` (n,) in its document: itself, the one before and the
+    one after it, the second before and the second after.
 
     previous, following: int32 over ordinals, -1 at either end. Returns int32 (n, 5), -1 for none.
     """
@@ -106,12 +104,12 @@ _FAR = 3.0
 """No entry lies farther from the usual."""
 
 CONTEXT = tuple(_USUAL)
-"""The entries of a context: letters a piece (of Pool.legible); the most that one memory holds of
-the question's weight; the share of candidates that end with a question mark, as turns of talk do;
+"""The entries of a context: letters a piece (`CandidatePool.legible`); the most that one memory
+holds of the question's weight; the share of candidates that end with a question mark, as talk does;
 the logarithm of how many terms the question has."""
 
 
-def signals(pool: Pool) -> tuple[Doubles, Doubles]:
+def signals(pool: CandidatePool) -> tuple[Doubles, Doubles]:
     """(float64 (n, SIGNALS), float64 (CONTEXT,)) of a pool that is not empty.
 
     Pure; nothing depends on the order of the candidates but the order of the rows.
@@ -148,14 +146,14 @@ def signals(pool: Pool) -> tuple[Doubles, Doubles]:
     return columns, _context(pool, held)
 
 
-def _mean(values: NDArray[Any], pool: Pool) -> float:
+def _mean(values: NDArray[Any], pool: CandidatePool) -> float:
     """Over the memories among the candidates, if there are any."""
     if pool.derived is None or pool.derived.all():
         return float(values.mean())
     return float(values[~pool.derived].mean())
 
 
-def _context(pool: Pool, held: Doubles) -> Doubles:
+def _context(pool: CandidatePool, held: Doubles) -> Doubles:
     """How the question stands to this bank; 0 for a usual entry."""
     usual, distance = np.array([*_USUAL.values()]).T
     found = np.array(

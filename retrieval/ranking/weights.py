@@ -17,7 +17,7 @@ from retrieval.types import Arm, Bools, Doubles, FactType, Ints, RecallQuery, mi
 
 
 @dataclass(frozen=True, slots=True)
-class RerankScores:
+class RerankerOutput:
     """scores float64 (c,) or None from a passthrough; `member` names who answered."""
 
     scores: Doubles | None
@@ -55,7 +55,7 @@ class Ranked:
 
 
 def rank(
-    query: RecallQuery, shortlist: Shortlist, scores: RerankScores, settings: RecallSettings
+    query: RecallQuery, shortlist: Shortlist, scores: RerankerOutput, settings: RecallSettings
 ) -> Ranked:
     """Base score x recency x proximity x proof, plus strategy boosts; floors; best first, the
     first of every arm among the first ten, and observations that tell nothing new behind all that

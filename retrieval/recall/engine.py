@@ -32,7 +32,7 @@ from retrieval.ranking.document import document, path_prefixed
 from retrieval.ranking.shortlist import Shortlist
 from retrieval.ranking.weights import (
     Ranked,
-    RerankScores,
+    RerankerOutput,
     cut,
     prefers_observations,
     rank,
@@ -224,14 +224,14 @@ class RecallEngine:
 
     async def _rerank(
         self, query: RecallQuery, shortlist: Shortlist, settings: RecallSettings
-    ) -> RerankScores:
+    ) -> RerankerOutput:
         """The cross-encoder's scores, or which passthrough orders the list."""
         if settings.fusion == "interleave":
-            return RerankScores(None, "unknown", "interleave")
+            return RerankerOutput(None, "unknown", "interleave")
         if not settings.enable_reranking:
-            return RerankScores(None, "unknown", "rrf")
+            return RerankerOutput(None, "unknown", "rrf")
         if len(shortlist) == 0:
-            return RerankScores(None, "unknown", "fused")
+            return RerankerOutput(None, "unknown", "fused")
         documents: list[str] = []
         if shortlist.texts is not None:
             documents = _documents(shortlist, shortlist.texts, settings)
@@ -246,11 +246,11 @@ class RecallEngine:
             raise
         except Exception as error:  # a lost reranker costs quality, never the answer
             _log.warning("reranker failed (%s: %s)", type(error).__name__, error)
-            return RerankScores(None, "unknown", "fused", degraded=True)
+            return RerankerOutput(None, "unknown", "fused", degraded=True)
         if answer.scores is not None and not _usable(answer.scores, len(shortlist)):
             _log.warning("reranker %s gave unusable scores", answer.member)
-            return RerankScores(None, "unknown", "fused", degraded=True)
-        return RerankScores(
+            return RerankerOutput(None, "unknown", "fused", degraded=True)
+        return RerankerOutput(
             None if answer.scores is None else np.asarray(answer.scores, np.float64),
             answer.scale,
             answer.member,

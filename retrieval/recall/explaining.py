@@ -26,7 +26,7 @@ from retrieval.recall.engine import (
 from retrieval.recall.look.inspection import Inspection
 from retrieval.recall.look.placing import Placed
 from retrieval.settings import RecallSettings, check, per_bank
-from retrieval.stopwatch import Span, Stopwatch
+from retrieval.stopwatch import Stopwatch, TimedStep
 from retrieval.store import openings
 from retrieval.types import RecallQuery
 
@@ -68,7 +68,7 @@ class _Seen:
 
     decision: Decision
     inspection: Inspection | None
-    spans: tuple[Span, ...]
+    spans: tuple[TimedStep, ...]
 
 
 def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from retrieval.recall.decision import Decision
 from retrieval.recall.look.inspection import ArmReport, Inspection
 from retrieval.recall.look.placing import Gate, Placed
 from retrieval.recall.retriever import time_options
-from retrieval.stopwatch import Span, Stopwatch
+from retrieval.stopwatch import Stopwatch, TimedStep
 from retrieval.store import openings
 from retrieval.store.edge import iso
 from retrieval.timex.rules.events import asks_for_length
@@ -337,18 +337,18 @@ _PARENTS = {
 """Which span lies in which; what is not here is a part of the search."""
 
 
-def spans(begin: float, clock: Stopwatch, inner: Sequence[Span]) -> list[dict[str, Any]]:
+def spans(begin: float, clock: Stopwatch, inner: Sequence[TimedStep]) -> list[dict[str, Any]]:
     """All steps on one axis, in seconds since the beginning of the recall. What the retriever
     noted counts from the beginning of its call, on whatever machine that was."""
     outer = {span.name: span for span in clock.spans}
     base = outer["parallel_retrieval"].start - begin
     end = time.perf_counter() - begin
-    spans = [Span("recall", 0.0, end)]
-    spans += [Span(s.name, s.start - begin, s.seconds) for s in clock.spans]
+    spans = [TimedStep("recall", 0.0, end)]
+    spans += [TimedStep(s.name, s.start - begin, s.seconds) for s in clock.spans]
     limit = base + outer["parallel_retrieval"].seconds
     for span in inner:
         start = min(base + span.start, limit)
-        spans.append(Span(span.name, start, min(span.seconds, limit - start)))
+        spans.append(TimedStep(span.name, start, min(span.seconds, limit - start)))
     by_name = {span.name for span in spans}
     return [
         {

@@ -37,7 +37,7 @@ from retrieval.recall import event, intent, search
 from retrieval.recall.look import LOOKS
 from retrieval.recall.look.inspection import Watch, inspect
 from retrieval.settings import RecallSettings
-from retrieval.stopwatch import Span, Stopwatch
+from retrieval.stopwatch import Stopwatch, TimedStep
 from retrieval.store import banks, memories, metadata_scan
 from retrieval.store.heads import BankHead, made_by
 from retrieval.store.metadata import compiled
@@ -203,7 +203,7 @@ class LocalRetriever:
         doubtful = settings.enable_text_search and (
             bank.head.analyser != analyser.version if searching is None else matches is None
         )
-        plan = search.Plan(
+        plan = search.SearchPlan(
             query=_filtered(query, question),
             settings=settings,
             question=question,
@@ -233,8 +233,8 @@ class LocalRetriever:
             shortlist = await self._hydrated(shortlist)
             clock.mark("hydrate_texts", since)
         if watch is not None:
-            watch.spans = [Span(s.name, s.start - begin, s.seconds) for s in clock.spans] + [
-                Span(s.name, s.start - begin, s.seconds) for s in found.spans
+            watch.spans = [TimedStep(s.name, s.start - begin, s.seconds) for s in clock.spans] + [
+                TimedStep(s.name, s.start - begin, s.seconds) for s in found.spans
             ]
         return replace(shortlist, seconds={**seconds, **shortlist.seconds})
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from retrieval.arms import graph, semantic, temporal
-from retrieval.arms.adjacency import GraphHits, GraphSettings
+from retrieval.arms.adjacency import GraphHits, GraphSettings, Late
 from retrieval.arms.affinity import Affinity, Scale, spread
 from retrieval.arms.bank_graph import BankGraph
 from retrieval.bank import filters, probe
@@ -26,10 +26,10 @@ from retrieval.ranking.contributions import Contributions
 from retrieval.ranking.fusion import Candidates
 from retrieval.ranking.score_fusion import PARTS, Fused, fused_scores
 from retrieval.ranking.shortlist import ArmList, Facts, Question, Shortlist
-from retrieval.ranking.signals import Pool
+from retrieval.ranking.signals import CandidatePool
 from retrieval.recall import event, features, intent, validity
 from retrieval.settings import RecallSettings
-from retrieval.stopwatch import Span, passed
+from retrieval.stopwatch import TimedStep, passed
 from retrieval.text.subject import ASKS
 from retrieval.topk import places
 from retrieval.types import (
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SearchPlan:
     """All that a search needs besides the bank. `asked` has no vector where embedding failed.
     `reading`: what the ranges of a split bank say to it; None where the bank is held whole.
     `matches`: what another keyword back-end found; None lets the resident postings answer.
@@ -100,20 +100,20 @@ class _Lists:
     def __init__(self) -> None:
         self.parts: list[tuple[Arm, FactType, Hits, float]] = []
         self.seconds: dict[str, float] = {}
-        self.spans: list[Span] = []
+        self.spans: list[TimedStep] = []
 
     def timed(self, name: str, find: Callable[[], T]) -> T:
         begin = time.perf_counter()
         answer = find()
         spent = time.perf_counter() - begin
         self.seconds[name] = self.seconds.get(name, 0.0) + spent
-        self.spans.append(Span(name, begin, spent))
+        self.spans.append(TimedStep(name, begin, spent))
         return answer
 
     def keep(self, arm: Arm, kind: FactType, hits: Hits, begin: float) -> Hits:
         spent = time.perf_counter() - begin
         self.parts.append((arm, kind, hits, spent))
-        self.spans.append(Span(f"retrieval_{arm.wire}", begin, spent))
+        self.spans.append(TimedStep(f"retrieval_{arm.wire}", begin, spent))
         return hits
 
 
@@ -130,7 +130,7 @@ class Searched:
     walked: GraphHits | None
     found: Candidates
     parts: Doubles | None
-    spans: tuple[Span, ...]
+    spans: tuple[TimedStep, ...]
 
     @property
     def contributions(self) -> Contributions:
@@ -139,13 +139,8 @@ class Searched:
         return Contributions.of(parts)
 
 
-def run(bank: ResidentBank, plan: Plan) -> Shortlist:
-    """Semantic, keyword, temporal and graph arms; fusion; the cut."""
-    return searched(bank, plan).shortlist
-
-
-def searched(bank: ResidentBank, plan: Plan) -> Searched:
-    """As `run`, with what led to it."""
+def searched(bank: ResidentBank, plan: SearchPlan) -> Searched:
+    """Semantic, keyword, temporal and graph arms; fusion; the cut; and what led to it."""
     settings, lists = plan.settings, _Lists()
     senses = lists.timed("keyword_and_vectors", lambda: _senses(bank, plan))
     alike = _semantic(senses, plan, lists)
@@ -239,7 +234,7 @@ def find_event(
     return event.find(bank, found.scan, found.matches, visible)
 
 
-def _senses(bank: ResidentBank, plan: Plan) -> QueryContext:
+def _senses(bank: ResidentBank, plan: SearchPlan) -> QueryContext:
     """The scan and the keyword scores that every arm reads, and what they are measured against."""
     visible = filters.visible(bank, plan.query.filters, plan.metadata)
     allowed = filters.narrowed(bank, plan.query.filters, visible)
@@ -274,7 +269,7 @@ def _derived(bank: ResidentBank) -> Bools | None:
     return derived
 
 
-def _semantic(senses: QueryContext, plan: Plan, lists: _Lists) -> Hits:
+def _semantic(senses: QueryContext, plan: SearchPlan, lists: _Lists) -> Hits:
     given = plan.query.min_scores.semantic
     floor = plan.semantic_floor if given is None else floors.least(given, floors.ARM_DIGITS)
     parts = []
@@ -285,7 +280,7 @@ def _semantic(senses: QueryContext, plan: Plan, lists: _Lists) -> Hits:
     return _by_score(parts)
 
 
-def _keyword(senses: QueryContext, plan: Plan, lists: _Lists) -> Hits:
+def _keyword(senses: QueryContext, plan: SearchPlan, lists: _Lists) -> Hits:
     given, usual = plan.query.min_scores.keyword, plan.settings.bm25_min_score
     floor = usual if given is None else floors.least(given, floors.ARM_DIGITS)
     begin = time.perf_counter()
@@ -301,7 +296,9 @@ def _keyword(senses: QueryContext, plan: Plan, lists: _Lists) -> Hits:
     return _by_score([lists.keep(Arm.BM25, kind, best[kind], begin) for kind in types])
 
 
-def _temporal(senses: QueryContext, plan: Plan, lists: _Lists) -> temporal.TemporalHits | None:
+def _temporal(
+    senses: QueryContext, plan: SearchPlan, lists: _Lists
+) -> temporal.TemporalHits | None:
     window = plan.question.window
     if window is None or not plan.settings.enable_temporal_retrieval:
         return None
@@ -329,7 +326,9 @@ def _temporal(senses: QueryContext, plan: Plan, lists: _Lists) -> temporal.Tempo
     return merged if len(merged) else None
 
 
-def _graph(senses: QueryContext, plan: Plan, seeds: Sequence[Hits], lists: _Lists) -> GraphHits:
+def _graph(
+    senses: QueryContext, plan: SearchPlan, seeds: Sequence[Hits], lists: _Lists
+) -> GraphHits:
     settings, bank = plan.settings, senses.bank
     begin = time.perf_counter()
     late = passed(begin + settings.link_expansion_timeout_s)
@@ -361,7 +360,7 @@ def _graph(senses: QueryContext, plan: Plan, seeds: Sequence[Hits], lists: _List
 
 
 def _expanded(
-    senses: QueryContext, plan: Plan, asked: GraphSettings, lists: _Lists, late: Callable[[], bool]
+    senses: QueryContext, plan: SearchPlan, asked: GraphSettings, lists: _Lists, late: Late
 ) -> GraphHits:
     """Plain link expansion: every fact type from its own most similar memories."""
     floor, parts = plan.settings.graph_seed_min_similarity, []
@@ -385,7 +384,7 @@ def _by_score(parts: Sequence[Hits]) -> Hits:
 
 
 def _merged(
-    senses: QueryContext, plan: Plan, arms: Sequence[Hits], walked: GraphHits | None
+    senses: QueryContext, plan: SearchPlan, arms: Sequence[Hits], walked: GraphHits | None
 ) -> Candidates:
     """One list of what the arms found, ordered as the `fusion` setting says."""
     if plan.settings.fusion == "rrf":
@@ -422,14 +421,14 @@ def _echoes(senses: QueryContext, ordinals: Ints) -> Bools | None:
 
 
 def _fused(
-    senses: QueryContext, plan: Plan, found: Candidates, evidence: Floats, support: Ints
+    senses: QueryContext, plan: SearchPlan, found: Candidates, evidence: Floats, support: Ints
 ) -> Fused:
     return fused_scores(pool(senses, plan, found, evidence, support))
 
 
 def pool(
-    senses: QueryContext, plan: Plan, found: Candidates, evidence: Floats, support: Ints
-) -> Pool:
+    senses: QueryContext, plan: SearchPlan, found: Candidates, evidence: Floats, support: Ints
+) -> CandidatePool:
     """What the fused score reads of these candidates."""
     bank, columns, ordinals = senses.bank, senses.bank.columns, found.ordinals
     window = signals.windows(ordinals, bank.previous, bank.next)
@@ -444,7 +443,7 @@ def pool(
         timely = features.timely(bank, ordinals, window_asked)
     if intent.asks_about_now(plan.question.text):
         superseded = validity.superseded(bank, ordinals, _now(plan), senses.visible)
-    return Pool(
+    return CandidatePool(
         window=window,
         similarity=senses.scan.at(flat).reshape(window.shape),
         terms=senses.matches.terms_at(flat).reshape(senses.matches.terms, *window.shape),
@@ -466,13 +465,13 @@ def pool(
     )
 
 
-def _now(plan: Plan) -> int:
+def _now(plan: SearchPlan) -> int:
     """The present of the question, in microseconds: what is known `as_of` a time is asked then."""
     moments = (plan.query.now, plan.query.filters.as_of or plan.query.now)
     return min(microseconds(moment) for moment in moments)
 
 
-def _outside(bank: ResidentBank, plan: Plan, ordinals: Ints) -> Bools | None:
+def _outside(bank: ResidentBank, plan: SearchPlan, ordinals: Ints) -> Bools | None:
     """Which candidates are known not to hold at the time that is meant: the question's window, else
     the present unless it asks about the past; None where that is known of none."""
     if not len(bank.columns.timed):
@@ -485,7 +484,7 @@ def _outside(bank: ResidentBank, plan: Plan, ordinals: Ints) -> Bools | None:
     return validity.ended(bank, ordinals, _now(plan))
 
 
-def _lasting(bank: ResidentBank, plan: Plan, ordinals: Ints) -> Bools | None:
+def _lasting(bank: ResidentBank, plan: SearchPlan, ordinals: Ints) -> Bools | None:
     """Which candidates hold all through the question's window and began before it; None: none."""
     window = plan.question.window
     if window is None or not len(bank.columns.timed):

@@ -13,8 +13,8 @@ from typing import Any
 
 from retrieval.llm.grounding import sentences
 from retrieval.reflect.checking import at_hand, content_words
-from retrieval.reflect.citing import Answer, Sentence
-from retrieval.reflect.evidence import Item
+from retrieval.reflect.citing import CitedAnswer, Sentence
+from retrieval.reflect.evidence import EvidenceItem
 from retrieval.text import tokens
 from retrieval.text.folding import fold
 
@@ -24,12 +24,12 @@ MOST_SENTENCES = 8
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 
 
-def answer(question: str, items: Iterable[Item], most_tokens: int) -> Answer:
+def answer(question: str, items: Iterable[EvidenceItem], most_tokens: int) -> CitedAnswer:
     """The best sentences of the items that have to do with the question, in order of time, each
     citing its item."""
     chosen = _best(question, at_hand(question, items), most_tokens)
     if not chosen:
-        return Answer(NOTHING)
+        return CitedAnswer(NOTHING)
     parts, made = [MARK], []
     size = len(MARK)
     for item, said in sorted(chosen, key=lambda pair: (_time(pair[0]), pair[0].handle)):
@@ -37,12 +37,14 @@ def answer(question: str, items: Iterable[Item], most_tokens: int) -> Answer:
         start = size + 1
         size = start + len(said)
         made.append(Sentence(start, size, said, (item,)))
-    return Answer(" ".join(parts), tuple(made))
+    return CitedAnswer(" ".join(parts), tuple(made))
 
 
-def _best(question: str, items: Sequence[Item], most_tokens: int) -> list[tuple[Item, str]]:
+def _best(
+    question: str, items: Sequence[EvidenceItem], most_tokens: int
+) -> list[tuple[EvidenceItem, str]]:
     wanted = content_words(question)
-    scored: dict[str, tuple[float, Item, str]] = {}
+    scored: dict[str, tuple[float, EvidenceItem, str]] = {}
     for item in items:
         for start, end in sentences(item.text):
             said = " ".join(item.text[start:end].split())
@@ -51,7 +53,7 @@ def _best(question: str, items: Sequence[Item], most_tokens: int) -> list[tuple[
             key = fold(said).strip(" .!")
             if key and (key not in scored or scored[key][0] < score):
                 scored[key] = (score, item, said if said[-1:] in ".!?。！？…" else f"{said}.")
-    found: list[tuple[Item, str]] = []
+    found: list[tuple[EvidenceItem, str]] = []
     left = most_tokens
     for _, item, said in sorted(scored.values(), key=lambda one: -one[0])[:MOST_SENTENCES]:
         left -= tokens.count(said) + 1
@@ -61,12 +63,12 @@ def _best(question: str, items: Sequence[Item], most_tokens: int) -> list[tuple[
     return found
 
 
-def _time(item: Item) -> datetime:
+def _time(item: EvidenceItem) -> datetime:
     return min(item.dates, default=_FOREVER)
 
 
 def structured(
-    schema: Mapping[str, Any], items: Sequence[Item]
+    schema: Mapping[str, Any], items: Sequence[EvidenceItem]
 ) -> tuple[dict[str, Any] | None, str | None]:
     """(the properties that stand as "key: value" in what was found, what is missing)."""
     found: dict[str, Any] = {}
@@ -81,7 +83,7 @@ def structured(
     return found, None
 
 
-def _value(name: str, items: Sequence[Item]) -> str | None:
+def _value(name: str, items: Sequence[EvidenceItem]) -> str | None:
     words = r"[\s_-]+".join(re.escape(word) for word in re.split(r"[\s_-]+", name) if word)
     said = re.compile(
         rf"(?<!\w){words}\s*(?::|=|\bis\b|\bare\b|\bwas\b)\s*([^.;\n]+)", re.IGNORECASE

@@ -14,9 +14,9 @@ import regex
 
 from retrieval.ingest.entities import naming
 from retrieval.llm import grounding
-from retrieval.reflect.citing import Answer, Sentence, names_handles
+from retrieval.reflect.citing import CitedAnswer, Sentence, names_handles
 from retrieval.reflect.declining import declines
-from retrieval.reflect.evidence import Item
+from retrieval.reflect.evidence import EvidenceItem
 from retrieval.text import language
 from retrieval.text.folding import fold
 
@@ -40,7 +40,7 @@ Known = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class UnsupportedSentence:
     """A sentence that is not supported, and why; `about` says it to the model."""
 
     sentence: Sentence
@@ -56,9 +56,9 @@ class Fault:
 class Checked:
     """An answer that was looked at. `claims`: its sentences that state something."""
 
-    answer: Answer
+    answer: CitedAnswer
     claims: tuple[Sentence, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[UnsupportedSentence, ...]
 
     @property
     def supported(self) -> tuple[Sentence, ...]:
@@ -73,14 +73,14 @@ class Checked:
         return any(declines(one.text) for one in self.answer.sentences)
 
 
-def check(answer: Answer, names: Collection[str], question: str, now: datetime) -> Checked:
+def check(answer: CitedAnswer, names: Collection[str], question: str, now: datetime) -> Checked:
     """`names`: of entities that the run met; they may be said only where they are cited. Headings
     may say what the question does, and questions may name whoever was met. About a millisecond a
     sentence."""
     known_names: Known = [(fold(name).strip(), name) for name in names if name.strip()]
     met = "\n".join((question, *names))
     claims: list[Sentence] = []
-    faults: list[Fault] = []
+    faults: list[UnsupportedSentence] = []
     for one in answer.sentences:
         stated = _states(one)
         reason = ""
@@ -95,7 +95,7 @@ def check(answer: Answer, names: Collection[str], question: str, now: datetime) 
         if stated or reason:
             claims.append(one)
         if reason:
-            faults.append(Fault(one, reason))
+            faults.append(UnsupportedSentence(one, reason))
     return Checked(answer, tuple(claims), tuple(faults))
 
 
@@ -113,7 +113,7 @@ def _states(one: Sentence) -> bool:
 
 def invention(
     text: str,
-    items: Sequence[Item],
+    items: Sequence[EvidenceItem],
     known_names: Known,
     now: datetime,
     also: str = "",
@@ -138,7 +138,7 @@ def invention(
 
 
 def _numbers(
-    text: str, sources: Sequence[str], items: Sequence[Item], dates: Sequence[datetime]
+    text: str, sources: Sequence[str], items: Sequence[EvidenceItem], dates: Sequence[datetime]
 ) -> set[str]:
     left = grounding.invented_numbers(text, sources, dates=dates)
     for item in items if left else ():
@@ -191,14 +191,14 @@ def content_words(text: str) -> set[str]:
     }
 
 
-def resembles(text: str, items: Sequence[Item]) -> bool:
+def resembles(text: str, items: Sequence[EvidenceItem]) -> bool:
     """Whether a text shares enough words with some items to be about them."""
     wanted = content_words(text)
     held = set().union(*(content_words(source) for item in items for source in item.sources))
     return bool(wanted) and len(wanted & held) >= _SHARED * len(wanted)
 
 
-def attached(answer: Answer, items: Sequence[Item]) -> Answer:
+def attached(answer: CitedAnswer, items: Sequence[EvidenceItem]) -> CitedAnswer:
     """The answer with items that were listed beside it, at the sentences that they are about."""
     return replace(
         answer,
@@ -209,7 +209,7 @@ def attached(answer: Answer, items: Sequence[Item]) -> Answer:
     )
 
 
-def at_hand(question: str, items: Iterable[Item]) -> list[Item]:
+def at_hand(question: str, items: Iterable[EvidenceItem]) -> list[EvidenceItem]:
     """The items that have to do with a question."""
     wanted = content_words(question)
     return [

@@ -12,7 +12,7 @@ from operator import itemgetter
 import regex
 
 from retrieval.llm.grounding import sentences
-from retrieval.reflect.evidence import Evidence, Item
+from retrieval.reflect.evidence import EvidenceItem, EvidenceSet
 
 _UUID = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
 _HANDLE = rf"(?:\^?(?:id:?\s*)?[FOMfom]\d{{1,6}}|{_UUID})"
@@ -42,25 +42,25 @@ class Sentence:
     start: int
     end: int
     text: str
-    items: tuple[Item, ...] = ()
+    items: tuple[EvidenceItem, ...] = ()
     unknown: tuple[str, ...] = ()
     title: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CitedAnswer:
     """A text without handles, and its sentences in order."""
 
     text: str
     sentences: tuple[Sentence, ...] = ()
 
     @property
-    def items(self) -> tuple[Item, ...]:
+    def items(self) -> tuple[EvidenceItem, ...]:
         """Everything that is cited, in the order of the text."""
         cited = {item.handle: item for one in self.sentences for item in one.items}
         return tuple(cited.values())
 
-    def without(self, gone: Iterable[Sentence]) -> Answer:
+    def without(self, gone: Iterable[Sentence]) -> CitedAnswer:
         """The answer without some of its sentences; lines that hold nothing then go, too."""
         text, kept = self.text, bytearray(b"\1" * len(self.text))
         for one in gone:
@@ -85,10 +85,10 @@ class Answer:
             if kept[one.start]
         ]
         left = "".join(c for c, stays in zip(text, kept, strict=True) if stays)
-        return Answer(left.rstrip(), tuple(sentences))
+        return CitedAnswer(left.rstrip(), tuple(sentences))
 
 
-def parse(text: str, evidence: Evidence) -> Answer:
+def parse(text: str, evidence: EvidenceSet) -> CitedAnswer:
     """An answer with handles, read."""
     bare, groups = _bare(text.strip())
     spans = sentences(bare)
@@ -104,7 +104,7 @@ def parse(text: str, evidence: Evidence) -> Answer:
         unknown = tuple(handle for handle, item in found.items() if item is None)
         cited = tuple(known.values())[:MOST_ITEMS]
         made.append(Sentence(start, end, bare[start:end], cited, unknown, title))
-    return Answer(bare, tuple(made))
+    return CitedAnswer(bare, tuple(made))
 
 
 def says(text: str) -> bool:

@@ -17,8 +17,8 @@ from retrieval.protocols import LLM
 from retrieval.recall.engine import Recaller
 from retrieval.reflect import by_rules, checking, citing, disposition, prompts
 from retrieval.reflect.checking import Checked
-from retrieval.reflect.citing import Answer
-from retrieval.reflect.evidence import Evidence, within
+from retrieval.reflect.citing import CitedAnswer
+from retrieval.reflect.evidence import EvidenceSet, within
 from retrieval.reflect.query import (
     Citation,
     Grounding,
@@ -27,18 +27,18 @@ from retrieval.reflect.query import (
     ReflectQuery,
     ReflectResult,
 )
-from retrieval.reflect.run import ANSWER_AT, SHARE, Bounds, Draft, Run
+from retrieval.reflect.run import ANSWER_AT, SHARE, Draft, ReflectRun, RunBounds
 from retrieval.reflect.seams import (
-    Directive,
     Directives,
     Models,
     NoDirectives,
     NoModels,
 )
 from retrieval.reflect.searches import QUERY_TOKENS, Searches, Sizes
-from retrieval.reflect.stored import Stored
-from retrieval.reflect.structured import Shape
+from retrieval.reflect.stored import StoredReads
+from retrieval.reflect.structured import ResponseSchema
 from retrieval.settings import ReflectSettings
+from retrieval.store.directives import Directive
 from retrieval.store.heads import BankHead
 from retrieval.text import tokens
 from retrieval.types import Budget, TagsMatch
@@ -63,7 +63,7 @@ class ReflectEngine:
 
     def __init__(
         self,
-        stored: Stored,
+        stored: StoredReads,
         llm: LLM | None,
         quick: Recaller,
         careful: Recaller,
@@ -121,7 +121,7 @@ class ReflectEngine:
     async def _reflect(
         self, query: ReflectQuery, started: float, deadline: float, listener: Listener | None
     ) -> ReflectResult:
-        shape = None if query.response_schema is None else Shape(query.response_schema)
+        shape = None if query.response_schema is None else ResponseSchema(query.response_schema)
         head, profile = await self._stored.character(query.tenant, query.bank_id)
         settings = self._settings.with_overrides(head.config)
         filters = query.scope.filters
@@ -133,10 +133,10 @@ class ReflectEngine:
             query.apply_all_directives,
         )
         searches = Searches(
-            self._stored, self._quick, self._careful, self._models, query, head, Evidence(),
+            self._stored, self._quick, self._careful, self._models, query, head, EvidenceSet(),
             _sizes(query, settings, self._query_tokens),
         )  # fmt: skip
-        bounds = Bounds(
+        bounds = RunBounds(
             max(1, round(settings.reflect_max_iterations * SHARE[query.budget])),
             settings.reflect_max_context_tokens,
             started + ANSWER_AT * (deadline - started),
@@ -146,7 +146,7 @@ class ReflectEngine:
         asker = Asker(
             self._llm or _Nobody(), "reflect", query.turn, query.tenant, query.bank_id, deadline
         )
-        run = Run(query, searches, asker, voice, bounds, listener)
+        run = ReflectRun(query, searches, asker, voice, bounds, listener)
         await run.search()
         answer = await self._answer(run, applied, strict=settings.reflect_strict_grounding)
         structured, error = None, None
@@ -170,7 +170,9 @@ class ReflectEngine:
             directives,
         )
 
-    async def _answer(self, run: Run, directives: Sequence[Directive], *, strict: bool) -> Checked:
+    async def _answer(
+        self, run: ReflectRun, directives: Sequence[Directive], *, strict: bool
+    ) -> Checked:
         """The answer, checked, and mended where it had to be."""
         query = run.query
         if self._llm is None:
@@ -192,10 +194,14 @@ class ReflectEngine:
             checked = await self._beside(self._checked, run, short)
         if strict and checked.faults:
             kept = checked.answer.without(fault.sentence for fault in checked.faults)
-            checked = await self._beside(self._checked, run, kept if kept.text else Answer(UNKNOWN))
+            checked = await self._beside(
+                self._checked, run, kept if kept.text else CitedAnswer(UNKNOWN)
+            )
         return checked
 
-    async def _insist(self, run: Run, draft: Draft, checked: Checked) -> tuple[Draft, Checked]:
+    async def _insist(
+        self, run: ReflectRun, draft: Draft, checked: Checked
+    ) -> tuple[Draft, Checked]:
         """An answer that nothing is known is asked about once more where there is evidence."""
         if not checked.declines:
             return draft, checked
@@ -210,7 +216,7 @@ class ReflectEngine:
             return draft, checked
         return again, second
 
-    async def _mend(self, run: Run, draft: Draft, checked: Checked) -> tuple[Draft, Checked]:
+    async def _mend(self, run: ReflectRun, draft: Draft, checked: Checked) -> tuple[Draft, Checked]:
         """Asks once for a better answer where sentences rest on nothing, or it is too long."""
         most = run.query.max_tokens
         too_long = tokens.count(checked.answer.text) > most
@@ -230,7 +236,7 @@ class ReflectEngine:
         return (mended, second) if better and not loses else (draft, checked)
 
     async def _obey(
-        self, run: Run, directives: Sequence[Directive], draft: Draft, checked: Checked
+        self, run: ReflectRun, directives: Sequence[Directive], draft: Draft, checked: Checked
     ) -> Checked:
         """Has the answer judged by the bank's rules, and mended once."""
         try:
@@ -248,7 +254,7 @@ class ReflectEngine:
         run.degraded["directive"] = None
         return checked
 
-    async def _read(self, run: Run, draft: Draft) -> Checked:
+    async def _read(self, run: ReflectRun, draft: Draft) -> Checked:
         return await self._beside(self._examined, run, draft)
 
     async def _beside(self, work: Callable[P, Checked], *args: P.args, **more: P.kwargs) -> Checked:
@@ -257,7 +263,7 @@ class ReflectEngine:
         async with self._checking:
             return await asyncio.to_thread(work, *args, **more)
 
-    def _examined(self, run: Run, draft: Draft) -> Checked:
+    def _examined(self, run: ReflectRun, draft: Draft) -> Checked:
         answer = citing.parse(
             draft.text[: CHARS_A_TOKEN * run.query.max_tokens + 2_000], run.evidence
         )
@@ -270,16 +276,16 @@ class ReflectEngine:
             answer = checking.attached(answer, list(listed.values()))
         return self._checked(run, answer)
 
-    def _checked(self, run: Run, answer: Answer) -> Checked:
+    def _checked(self, run: ReflectRun, answer: CitedAnswer) -> Checked:
         names = {name for item in run.evidence.items for name in item.names}
         return checking.check(answer, names, run.query.text, run.query.now)
 
-    def _by_rules(self, run: Run) -> Checked:
+    def _by_rules(self, run: ReflectRun) -> Checked:
         items = run.evidence.items
         return self._checked(run, by_rules.answer(run.query.text, items, run.query.max_tokens))
 
     async def _structured(
-        self, run: Run, shape: Shape, answer: Answer
+        self, run: ReflectRun, shape: ResponseSchema, answer: CitedAnswer
     ) -> tuple[dict[str, Any] | None, str | None]:
         """The answer in the shape that was asked for; else why there is none."""
         items = answer.items or tuple(run.evidence.best(TEN_BEST))
@@ -315,7 +321,9 @@ class _Nobody:
         raise AssertionError("there is no language model")
 
 
-async def _tried(run: Run, scope: str, demand: str, text: str, items: Any = None) -> Draft | None:
+async def _tried(
+    run: ReflectRun, scope: str, demand: str, text: str, items: Any = None
+) -> Draft | None:
     """One more question about a draft, which stays where it cannot be asked."""
     try:
         return await run.ask(scope, demand, draft=text, items=items)
@@ -363,7 +371,7 @@ def _traits(overrides: Any, profile: Any, common: ReflectSettings) -> dict[str, 
     return disposition.levels(own, profile["disposition"], shared)
 
 
-def _shortened(answer: Answer, most_tokens: int) -> Answer:
+def _shortened(answer: CitedAnswer, most_tokens: int) -> CitedAnswer:
     """The first sentences that fit; of one that does not fit alone, its first words."""
     kept = within([one.text for one in answer.sentences], most_tokens)
     while kept > 1 and tokens.count(answer.text[: answer.sentences[kept - 1].end]) > most_tokens:
@@ -378,11 +386,11 @@ def _shortened(answer: Answer, most_tokens: int) -> Answer:
             for one in sentences
             if one.start < len(text)
         )
-    return Answer(text, sentences)
+    return CitedAnswer(text, sentences)
 
 
 def _result(
-    run: Run,
+    run: ReflectRun,
     checked: Checked,
     applied: Sequence[Directive],
     left_out: Sequence[Directive],

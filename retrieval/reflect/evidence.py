@@ -31,7 +31,7 @@ FACT_FIELDS = (
 
 
 @dataclass(slots=True)
-class Item:
+class EvidenceItem:
     """One memory, observation or mental model. `fields` are a recall's; `names` its entities;
     `also` are texts shown as belonging to it: chunks, documents. `weight`: how high it ranked."""
 
@@ -98,19 +98,19 @@ def _when(moment: Any) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M")
 
 
-class Evidence:
+class EvidenceSet:
     """The items of one run."""
 
     def __init__(self) -> None:
-        self._by_handle: dict[str, Item] = {}
-        self._by_id: dict[tuple[bool, str], Item] = {}
+        self._by_handle: dict[str, EvidenceItem] = {}
+        self._by_id: dict[tuple[bool, str], EvidenceItem] = {}
         self._counts: dict[Kind, int] = {"fact": 0, "observation": 0, "model": 0}
 
     @property
-    def items(self) -> tuple[Item, ...]:
+    def items(self) -> tuple[EvidenceItem, ...]:
         return tuple(self._by_handle.values())
 
-    def memory(self, result: Mapping[str, Any], rank: int) -> tuple[Item, bool]:
+    def memory(self, result: Mapping[str, Any], rank: int) -> tuple[EvidenceItem, bool]:
         """The item of a recall's result that stood at this rank (from 0); is it new?"""
         kind: Kind = "observation" if result["type"] == "observation" else "fact"
         similarity = (result.get("scores") or {}).get("semantic") or 0.0
@@ -118,7 +118,7 @@ class Evidence:
         names = tuple(result.get("entities") or ())
         return self._add(kind, result["id"], result["text"], fields, rank, names, similarity)
 
-    def model(self, found: FoundModel, rank: int) -> tuple[Item, bool]:
+    def model(self, found: FoundModel, rank: int) -> tuple[EvidenceItem, bool]:
         fields = {"name": found.name, "mentioned_at": found.refreshed_at}
         item, new = self._add("model", found.id, found.text, fields, rank)
         item.stale = found.is_stale
@@ -133,26 +133,26 @@ class Evidence:
         rank: int,
         names: tuple[str, ...] = (),
         similarity: float = 0.0,
-    ) -> tuple[Item, bool]:
+    ) -> tuple[EvidenceItem, bool]:
         key = (kind == "model", id)
         item = self._by_id.get(key)
         new = item is None
         if item is None:
             self._counts[kind] += 1
             handle = f"{LETTER[kind]}{self._counts[kind]}"
-            item = Item(handle, kind, id, text, fields, names)
+            item = EvidenceItem(handle, kind, id, text, fields, names)
             self._by_id[key] = self._by_handle[handle] = item
         item.weight += 1 / (_RANK_SHARE + rank)
         item.similarity = max(item.similarity, similarity)
         return item, new
 
-    def forget(self, items: Iterable[Item]) -> None:
+    def forget(self, items: Iterable[EvidenceItem]) -> None:
         """Takes back what was found but not shown."""
         for item in items:
             self._by_handle.pop(item.handle, None)
             self._by_id.pop((item.kind == "model", item.id), None)
 
-    def find(self, reference: str) -> Item | None:
+    def find(self, reference: str) -> EvidenceItem | None:
         """The item that a handle or an id of this run stands for."""
         reference = reference.strip().strip("[]()")
         if _REFERENCE.fullmatch(reference.upper()):
@@ -160,7 +160,7 @@ class Evidence:
         low = reference.lower()
         return self._by_id.get((False, low)) or self._by_id.get((True, reference))
 
-    def best(self, n: int | None = None) -> list[Item]:
+    def best(self, n: int | None = None) -> list[EvidenceItem]:
         """The items that ranked highest over all searches, at most `n`; in the order of handles."""
         ranked = sorted(self.items, key=lambda item: -item.weight)[:n]
         chosen = {item.handle for item in ranked}

@@ -7,8 +7,8 @@ from typing import Any
 
 from retrieval.llm.asking import Asker
 from retrieval.llm.fences import RULE, fence, fenced
-from retrieval.llm.reading import Unreadable, json_object, list_of, text_of
-from retrieval.reflect.seams import Directive
+from retrieval.llm.reading import NoJson, json_object, list_of, text_of
+from retrieval.store.directives import Directive
 
 TOKENS = 1_000
 
@@ -48,7 +48,7 @@ async def broken(asker: Asker, directives: Sequence[Directive], text: str) -> li
     def read(said: str, last: bool) -> list[str]:
         held = json_object(said)
         if "broken" not in held:
-            raise Unreadable('the object has no "broken"')
+            raise NoJson('the object has no "broken"')
         found = []
         for one in list_of(held["broken"]):
             number = one.get("rule") if isinstance(one, dict) else None

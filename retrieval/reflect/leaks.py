@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from retrieval.llm.reading import Unreadable, json_object, thoughtless
+from retrieval.llm.reading import NoJson, json_object, thoughtless
 from retrieval.reflect import tools
 
 TEXT_CHARS = 400_000
@@ -124,7 +124,7 @@ def _whole(text: str) -> Said | list[TextCall]:
         break
     try:
         held = json_object(text)
-    except Unreadable:
+    except NoJson:
         return []
     if call := _named(held):
         return [call]

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from retrieval.llm.blocks import Block, joined
+from retrieval.llm.blocks import PromptBlock, joined
 from retrieval.llm.fences import RULE, fenced
 from retrieval.reflect import disposition
-from retrieval.reflect.query import Form, ReflectQuery
-from retrieval.reflect.seams import Directive
+from retrieval.reflect.query import ReflectQuery, TextForm
 from retrieval.settings import ReflectSettings
+from retrieval.store.directives import Directive
 
 _TASK = f"""\
 You answer questions out of the long-term memory of an AI agent, and out of nothing else.
@@ -41,10 +41,10 @@ If not, search with other words, or look at where a memory comes from, then call
 the answer."""
 
 _FORMS = {
-    Form.ANSWER: """\
+    TextForm.ANSWER: """\
 Write in the language of the question, as Markdown, without an introduction. Be as short as \
 the question allows.""",
-    Form.DOCUMENT: """\
+    TextForm.DOCUMENT: """\
 Write a document, not a reply: Markdown sections, each with a heading (##) and paragraphs or \
 lists, for a reader who knows nothing of the question. Do not address the reader. Write in the \
 language of the memories.""",
@@ -61,22 +61,22 @@ class Voice:
     directives: Sequence[Directive] = ()
 
 
-def blocks(query: ReflectQuery, voice: Voice) -> list[Block]:
+def blocks(query: ReflectQuery, voice: Voice) -> list[PromptBlock]:
     """The instructions."""
     rules = "\n".join(f"- {one.name}: {one.content}" for one in voice.directives)
     return [
-        Block(_TASK, section="task"),
-        Block(_TOOLS, section="tools"),
-        Block(_FORMS[query.form], section="form"),
-        Block(f"At most {query.max_tokens} tokens.", section="length"),
-        Block(
+        PromptBlock(_TASK, section="task"),
+        PromptBlock(_TOOLS, section="tools"),
+        PromptBlock(_FORMS[query.form], section="form"),
+        PromptBlock(f"At most {query.max_tokens} tokens.", section="length"),
+        PromptBlock(
             "How you speak, which changes nothing about what you say: "
             + " ".join(disposition.sentences(voice.traits or {})),
             section="disposition",
         ),
-        Block(f'The memory belongs to "{voice.name}".' if voice.name else "", section="bank"),
-        Block(f"Your mission: {voice.mission}" if voice.mission else "", "reflect_mission"),
-        Block(
+        PromptBlock(f'The memory belongs to "{voice.name}".' if voice.name else "", section="bank"),
+        PromptBlock(f"Your mission: {voice.mission}" if voice.mission else "", "reflect_mission"),
+        PromptBlock(
             f"Rules that hold whatever the question, the first ones first:\n{rules}"
             if rules
             else "",
@@ -113,7 +113,7 @@ def preview(
     """The messages of a first call as blocks, as the API shows them."""
     values = {name: getattr(settings, name) for name in _RUN_SETTINGS}
     shown = question(query, "data", fenced("data", "(what was found)"))["content"]
-    user = {**Block(shown, section="question").view(editable=False), "value": None}
+    user = {**PromptBlock(shown, section="question").view(editable=False), "value": None}
     messages = [
         {"role": "system", "blocks": [block.view() for block in blocks(query, voice)]},
         {"role": "user", "blocks": [user]},

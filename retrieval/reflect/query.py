@@ -8,17 +8,17 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
-from retrieval.llm.asking import Usage
-from retrieval.reflect.evidence import Item
+from retrieval.llm.asking import ModelUsage
+from retrieval.reflect.evidence import EvidenceItem
 from retrieval.reflect.scope import Scope
-from retrieval.reflect.seams import Directive
+from retrieval.store.directives import Directive
 from retrieval.types import Budget
 
 Finish = Literal["done", "iterations", "time", "context", "budget"]
 """Why the run ended: the model was done, or a bound was reached and it had to answer."""
 
 
-class Form(StrEnum):
+class TextForm(StrEnum):
     """What kind of text is written: an answer to somebody, or a document of sections."""
 
     ANSWER = "answer"
@@ -48,7 +48,7 @@ class ReflectQuery:
     recall_max_tokens: int | None = None
     recall_include_chunks: bool | None = None
     recall_chunks_max_tokens: int | None = None
-    form: Form = Form.ANSWER
+    form: TextForm = TextForm.ANSWER
     turn: str = "reflect"
     deadline: float | None = None
     bound: str = ""
@@ -60,7 +60,7 @@ class Citation:
 
     start: int
     end: int
-    items: tuple[Item, ...]
+    items: tuple[EvidenceItem, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +96,14 @@ class ToolRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class CallRecord:
+class ModelCall:
     """One call of the model."""
 
     scope: str
     seconds: float
 
 
-Event = ToolRecord | Usage
+Event = ToolRecord | ModelUsage
 Listener = Callable[[Event], None]
 """Told of every search, and of the usage after every call of the model."""
 
@@ -120,13 +120,13 @@ class ReflectResult:
     text: str
     citations: tuple[Citation, ...] = ()
     grounding: Grounding = field(default_factory=Grounding)
-    based_on: tuple[Item, ...] = ()
-    seen: tuple[Item, ...] = ()
+    based_on: tuple[EvidenceItem, ...] = ()
+    seen: tuple[EvidenceItem, ...] = ()
     directives: tuple[Directive, ...] = ()
     directives_left_out: tuple[Directive, ...] = ()
-    usage: Usage = field(default_factory=Usage)
+    usage: ModelUsage = field(default_factory=ModelUsage)
     tool_calls: tuple[ToolRecord, ...] = ()
-    llm_calls: tuple[CallRecord, ...] = ()
+    llm_calls: tuple[ModelCall, ...] = ()
     finish: Finish = "done"
     degraded: tuple[str, ...] = ()
     structured: Mapping[str, Any] | None = None

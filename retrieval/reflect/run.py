@@ -31,10 +31,10 @@ from retrieval.llm.asking import Asker
 from retrieval.llm.fences import fence, fenced
 from retrieval.protocols import Completion, ToolCall
 from retrieval.reflect import citing, judging, leaks, prompts, tools
-from retrieval.reflect.evidence import Evidence, Item, within
-from retrieval.reflect.query import CallRecord, Finish, Listener, ReflectQuery, ToolRecord
-from retrieval.reflect.seams import Directive
-from retrieval.reflect.searches import FACTS, Finding, Searches
+from retrieval.reflect.evidence import EvidenceItem, EvidenceSet, within
+from retrieval.reflect.query import Finish, Listener, ModelCall, ReflectQuery, ToolRecord
+from retrieval.reflect.searches import FACTS, Searches, SearchOutcome
+from retrieval.store.directives import Directive
 from retrieval.text import tokens
 from retrieval.types import Budget, FactType
 
@@ -54,7 +54,7 @@ QUESTIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class RunBounds:
     """What one run may use. `answer_at`, `deadline` on time.monotonic()."""
 
     iterations: int
@@ -76,10 +76,10 @@ class Journal:
     """What happened, for traces."""
 
     tools: list[ToolRecord] = field(default_factory=list)
-    calls: list[CallRecord] = field(default_factory=list)
+    calls: list[ModelCall] = field(default_factory=list)
 
 
-class Run:
+class ReflectRun:
     """The state of one run. `degraded` and `finish` say how it went."""
 
     def __init__(
@@ -88,11 +88,11 @@ class Run:
         searches: Searches,
         asker: Asker,
         voice: prompts.Voice,
-        bounds: Bounds,
+        bounds: RunBounds,
         listener: Listener | None = None,
     ) -> None:
         self.query = query
-        self.evidence: Evidence = searches.evidence
+        self.evidence: EvidenceSet = searches.evidence
         self.finish: Finish = "done"
         self.degraded: dict[str, None] = {}
         self.trouble = "empty"
@@ -106,7 +106,7 @@ class Run:
         self._offered: list[str] = []
         self._shown: list[str] = []
         self._asked: dict[str, int] = {}
-        self._results: dict[str, Finding] = {}
+        self._results: dict[str, SearchOutcome] = {}
         self._left = bounds.context_tokens
 
     # The searches that come first
@@ -258,7 +258,7 @@ class Run:
         self._note(name, shown, {"error": error}, time.monotonic() - started, iteration)
         return f"Not done: {error}.", False
 
-    async def _perform(self, request: tools.Request) -> Finding:
+    async def _perform(self, request: tools.Request) -> SearchOutcome:
         deadline = self.bounds.deadline
         match request.arguments:
             case tools.SearchModels() as asked:
@@ -278,7 +278,7 @@ class Run:
             case _:
                 raise tools.BadCall(f"{request.name}: the answer is empty")
 
-    def _known(self, references: Sequence[str]) -> list[Item]:
+    def _known(self, references: Sequence[str]) -> list[EvidenceItem]:
         """The items that these ids stand for. BadCall for ids that were never shown."""
         found = {reference: self.evidence.find(reference) for reference in references}
         unknown = [reference[:40] for reference, item in found.items() if item is None]
@@ -290,7 +290,7 @@ class Run:
         """Tokens that may still be shown."""
         return max(200, self._left)
 
-    def _take_in(self, finding: Finding) -> None:
+    def _take_in(self, finding: SearchOutcome) -> None:
         self._left -= tokens.count(finding.text)
         for part in finding.degraded:
             self.degraded[f"recall: {part}"] = None
@@ -306,7 +306,7 @@ class Run:
         demand: str,
         *,
         draft: str = "",
-        items: Sequence[Item] | None = None,
+        items: Sequence[EvidenceItem] | None = None,
     ) -> Draft | None:
         """Asks for the answer, without tools, out of `items` (None: all that was shown); again
         where it is none. None where there is none then, either: `trouble` says why."""
@@ -348,9 +348,11 @@ class Run:
         try:
             return await judging.broken(asker, directives, text)
         finally:
-            self.journal.calls.append(CallRecord("judge", time.monotonic() - started))
+            self.journal.calls.append(ModelCall("judge", time.monotonic() - started))
 
-    def _flat(self, demand: str, draft: str, items: Sequence[Item] | None) -> list[dict[str, Any]]:
+    def _flat(
+        self, demand: str, draft: str, items: Sequence[EvidenceItem] | None
+    ) -> list[dict[str, Any]]:
         chosen = self.evidence.items if items is None else items
         lines = []
         for item in chosen:
@@ -398,7 +400,7 @@ class Run:
         except TimeoutError:
             raise DeadlineExceeded(f"the language model's answer ({scope})") from None
         finally:
-            self.journal.calls.append(CallRecord(scope, time.monotonic() - started))
+            self.journal.calls.append(ModelCall(scope, time.monotonic() - started))
             if self._listener is not None:
                 self._listener(self.asker.usage)
 
@@ -477,7 +479,7 @@ def _assistant(text: str, calls: Sequence[ToolCall]) -> dict[str, Any]:
     return {"role": "assistant", "content": text[:4_000] or None, "tool_calls": written}
 
 
-def _names_only(finding: Finding) -> str:
+def _names_only(finding: SearchOutcome) -> str:
     handles = [item.handle for item in (*finding.items, *finding.seen)]
     return f"Shown above already: {', '.join(handles)}." if handles else prompts.NOTHING
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from retrieval.reflect.scope import Scope
+from retrieval.store.directives import Directive
 from retrieval.types import TagsMatch
 
 
@@ -20,16 +21,6 @@ class FoundModel:
     text: str
     is_stale: bool = False
     refreshed_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Directive:
-    """A rule of the bank for what is said; higher priorities come first."""
-
-    id: str
-    name: str
-    content: str
-    priority: int = 0
 
 
 class Models(Protocol):

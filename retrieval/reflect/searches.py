@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 
 from retrieval.recall.engine import Recaller
-from retrieval.reflect.evidence import Evidence, Item, within
+from retrieval.reflect.evidence import EvidenceItem, EvidenceSet, within
 from retrieval.reflect.query import ReflectQuery
 from retrieval.reflect.seams import Models
-from retrieval.reflect.stored import Stored
+from retrieval.reflect.stored import StoredReads
 from retrieval.store.heads import BankHead
 from retrieval.store.visibility import Seen, Visibility
 from retrieval.text import tokens
@@ -37,13 +37,13 @@ class Sizes:
 
 
 @dataclass(slots=True)
-class Finding:
+class SearchOutcome:
     """What one search came to. `lines` are what is shown; `seen` was shown before, and is named
     only; `left_out`: found, but beyond the budget."""
 
-    items: list[Item] = field(default_factory=list)
+    items: list[EvidenceItem] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
-    seen: list[Item] = field(default_factory=list)
+    seen: list[EvidenceItem] = field(default_factory=list)
     left_out: int = 0
     degraded: tuple[str, ...] = ()
 
@@ -70,21 +70,21 @@ class Finding:
 class Searches:
     """`careful` reads what it finds with a cross-encoder, `quick` does not."""
 
-    stored: Stored
+    stored: StoredReads
     quick: Recaller
     careful: Recaller
     known_models: Models
     query: ReflectQuery
     head: BankHead
-    evidence: Evidence
+    evidence: EvidenceSet
     sizes: Sizes
 
-    async def models(self, query: str, most: int, deadline: float | None) -> Finding:
+    async def models(self, query: str, most: int, deadline: float | None) -> SearchOutcome:
         scope = self.query.scope
         found = await self.known_models.search(
             self.query.tenant, self.query.bank_id, query, scope, most
         )
-        finding = Finding()
+        finding = SearchOutcome()
         left = self.sizes.observations
         for rank, one in enumerate(found[:most]):
             if one.id in scope.without_models:
@@ -100,7 +100,7 @@ class Searches:
 
     async def observations(
         self, query: str, most_tokens: int, deadline: float | None, *, careful: bool = True
-    ) -> Finding:
+    ) -> SearchOutcome:
         include = Include(
             entities=2**31 - 1,
             source_facts=self.sizes.source_facts,
@@ -108,7 +108,7 @@ class Searches:
         body, degraded = await self._recalled(
             query, (FactType.OBSERVATION,), most_tokens, include, deadline, careful
         )
-        finding = Finding(degraded=degraded)
+        finding = SearchOutcome(degraded=degraded)
         items = self._add(finding, body["results"])
         for item in await self._stale([item for item in items if item.kind == "observation"]):
             item.stale = True
@@ -116,7 +116,7 @@ class Searches:
         if facts := body.get("source_facts"):
             allowed = {kind.wire for kind in self.query.scope.filters.types}
             rows = [fact for fact in facts.values() if fact["type"] in allowed]
-            more = Finding()
+            more = SearchOutcome()
             self._add(more, await self._stored_in_time(rows))
             self._fill(more, self.sizes.source_facts or most_tokens)
             finding.items += more.items
@@ -131,19 +131,21 @@ class Searches:
         deadline: float | None,
         *,
         careful: bool = True,
-    ) -> Finding:
+    ) -> SearchOutcome:
         include = Include(entities=2**31 - 1, chunks=chunk_tokens or None)
         types = tuple(kind for kind in FACTS if kind in self.query.scope.filters.types)
         body, degraded = await self._recalled(query, types, most_tokens, include, deadline, careful)
-        finding = Finding(degraded=degraded)
+        finding = SearchOutcome(degraded=degraded)
         self._add(finding, body["results"])
         self._fill(finding, most_tokens)
         self._passages(finding, body.get("chunks") or {}, chunk_tokens)
         return finding
 
-    async def expand(self, items: Sequence[Item], depth: str, most_tokens: int) -> Finding:
+    async def expand(
+        self, items: Sequence[EvidenceItem], depth: str, most_tokens: int
+    ) -> SearchOutcome:
         """The passages or documents of facts, and the facts of observations."""
-        finding = Finding()
+        finding = SearchOutcome()
         kept = [item for item in items if item.kind != "model"]
         rows = await self.stored.memories(self.head.bank, [item.id for item in kept])
         visibility = Visibility(self.query.scope.filters)
@@ -159,7 +161,7 @@ class Searches:
         self._add(finding, await self._stored_in_time(shown))
         self._fill(finding, most_tokens)
         all_rows = {row.id: row for row in (*rows, *below)}
-        wanted: dict[str, list[Item]] = {}
+        wanted: dict[str, list[EvidenceItem]] = {}
         for id, row in all_rows.items():
             item = self.evidence.find(id)
             if item is not None and row.chunk_id is not None:
@@ -210,20 +212,22 @@ class Searches:
         early = await self.stored.stored_before(self.head.bank, ids, bound)
         return [result for result in results if result["id"] in early]
 
-    def _add(self, finding: Finding, results: Iterable[Mapping[str, Any]]) -> list[Item]:
+    def _add(
+        self, finding: SearchOutcome, results: Iterable[Mapping[str, Any]]
+    ) -> list[EvidenceItem]:
         for rank, result in enumerate(results):
             item, new = self.evidence.memory(result, rank)
             (finding.items if new else finding.seen).append(item)
         return [*finding.items, *finding.seen]
 
-    def _show(self, finding: Finding, item: Item, new: bool) -> None:
+    def _show(self, finding: SearchOutcome, item: EvidenceItem, new: bool) -> None:
         if new:
             finding.items.append(item)
             finding.lines.append(item.line())
         else:
             finding.seen.append(item)
 
-    def _fill(self, finding: Finding, budget: int, *, names: bool = False) -> None:
+    def _fill(self, finding: SearchOutcome, budget: int, *, names: bool = False) -> None:
         """Shows new items within a budget, counted as they are sent. At least one is shown: its
         text is cut where it is too long."""
         lines = [item.line(names=names) for item in finding.items]
@@ -239,10 +243,10 @@ class Searches:
 
     def _passages(
         self,
-        finding: Finding,
+        finding: SearchOutcome,
         passages: Mapping[str, Mapping[str, Any]],
         budget: int,
-        of: Mapping[str, Sequence[Item]] | None = None,
+        of: Mapping[str, Sequence[EvidenceItem]] | None = None,
     ) -> None:
         """Shows passages that belong to items, within a budget."""
         left = budget
@@ -270,8 +274,8 @@ class Searches:
 
     async def _documents(
         self,
-        finding: Finding,
-        wanted: Mapping[str, Sequence[Item]],
+        finding: SearchOutcome,
+        wanted: Mapping[str, Sequence[EvidenceItem]],
         document_ids: Sequence[str],
         visibility: Visibility,
         budget: int,
@@ -291,7 +295,7 @@ class Searches:
             for item in items:
                 item.also.append(text)
 
-    async def _stale(self, items: Sequence[Item]) -> list[Item]:
+    async def _stale(self, items: Sequence[EvidenceItem]) -> list[EvidenceItem]:
         """Observations about an entity of which newer facts wait to be consolidated."""
         if not items:
             return []

@@ -14,7 +14,7 @@ from retrieval.store.visibility import Visibility
 from retrieval.types import MemoryRow
 
 
-class Stored(Protocol):
+class StoredReads(Protocol):
     """`bank` is the number in a bank's head."""
 
     async def character(self, tenant: str, bank_id: str) -> tuple[BankHead, Mapping[str, Any]]:
@@ -45,8 +45,8 @@ class Stored(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Database:
-    """`Stored` in PostgreSQL."""
+class DatabaseReads:
+    """`StoredReads` in PostgreSQL."""
 
     pool: Pool
 

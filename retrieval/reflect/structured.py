@@ -11,7 +11,7 @@ import regex
 from jsonschema import Draft202012Validator, validators
 from jsonschema.exceptions import SchemaError, ValidationError
 
-from retrieval.llm.reading import Unreadable, json_object
+from retrieval.llm.reading import NoJson, json_object
 
 TYPES = ("string", "number", "integer", "boolean", "array", "object")
 MOST_NODES = 2_000
@@ -21,7 +21,7 @@ PATTERN_S = 0.05
 """How long one pattern may look at one text."""
 
 
-class Shape:
+class ResponseSchema:
     """A schema whose references are written out. ValueError where it cannot be asked for."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
@@ -47,14 +47,14 @@ class Shape:
         self._validator = _VALIDATOR(self.schema)
 
     def read(self, text: str, last: bool = True) -> dict[str, Any]:
-        """The object in a model's answer. Unreadable, which says what is wrong with it."""
+        """The object in a model's answer. NoJson, which says what is wrong with it."""
         value = json_object(text)
         try:
             problems = sorted(self._validator.iter_errors(value), key=lambda one: len(one.path))
         except (TimeoutError, RecursionError):
-            raise Unreadable("the answer takes too long to check") from None
+            raise NoJson("the answer takes too long to check") from None
         if problems:
-            raise Unreadable("; ".join(_sentence(problem) for problem in problems[:5]))
+            raise NoJson("; ".join(_sentence(problem) for problem in problems[:5]))
         return value
 
 

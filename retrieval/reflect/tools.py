@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from retrieval.llm.reading import Unreadable, json_object
+from retrieval.llm.reading import NoJson, json_object
 
 CALLS_A_TURN = 5
 MOST_TOKENS = 8_000
@@ -164,7 +164,7 @@ def read(name: str, arguments: str, offered: Collection[str]) -> Request:
         raise BadCall(f"the arguments of {name} have more than {most} characters")
     try:
         given = _clean(json_object(arguments)) if arguments.strip() else {}
-    except Unreadable as error:
+    except NoJson as error:
         raise BadCall(f"the arguments of {name} cannot be read: {error}") from None
     kind = ARGUMENTS[name]
     try:

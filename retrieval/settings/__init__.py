@@ -30,6 +30,13 @@ PER_BANK = "per bank"
 
 MISSION_LIMIT = 20_000
 
+ChunkSize = Annotated[int, Field(ge=1, le=200_000)]
+"""Characters."""
+SearchTokens = Annotated[int, Field(ge=1, le=1_000_000)]
+"""Tokens of one search."""
+LABEL_GROUPS = 50
+"""Most groups of labels."""
+
 _Count = Annotated[int, Field(ge=0, le=1_000_000)]
 _Positive = Annotated[int, Field(ge=1, le=1_000_000)]
 _Hops = Annotated[int, Field(ge=0, le=10)]
@@ -207,11 +214,9 @@ class RetainSettings(Described):
         Literal["concise", "verbose", "custom", "verbatim", "chunks"], PER_BANK
     ] = "concise"
     """How facts are drawn from a content. Without an LLM every chunk is a memory."""
-    retain_chunk_size: Annotated[int, Field(ge=1, le=200_000), PER_BANK] = 3000
+    retain_chunk_size: Annotated[ChunkSize, PER_BANK] = 3000
     """Most characters of a chunk."""
-    retain_structured_chunk_size: Annotated[
-        Annotated[int, Field(ge=1, le=200_000)] | None, PER_BANK
-    ] = None
+    retain_structured_chunk_size: Annotated[ChunkSize | None, PER_BANK] = None
     """The same for conversations and tables; unset: as retain_chunk_size."""
     attachments_enabled: bool = False
     """Take images and files between the texts of a content: they are kept and shown, not read."""
@@ -244,7 +249,7 @@ class RetainSettings(Described):
     retain_extract_causal_links: bool = True
     """Keep the causes that an LLM finds between facts."""
     entity_labels: Annotated[
-        Annotated[Sequence[Mapping[str, Any]], Field(max_length=50)] | None, PER_BANK
+        Annotated[Sequence[Mapping[str, Any]], Field(max_length=LABEL_GROUPS)] | None, PER_BANK
     ] = None
     """Labels that an LLM gives every fact: groups of a key, a type and values."""
     entities_allow_free_form: Annotated[bool, PER_BANK] = True
@@ -290,7 +295,7 @@ class ReflectOptions(TypedDict, total=False):
         extra="forbid", use_attribute_docstrings=True
     )
 
-    reflect_search_observations_max_tokens: Annotated[int, Field(ge=1, le=1_000_000)]
+    reflect_search_observations_max_tokens: SearchTokens
     """Tokens of one search among observations."""
     reflect_search_observations_include_entities: bool
     """Their entities are shown."""

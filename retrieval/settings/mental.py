@@ -7,6 +7,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import ConfigDict, Field
 
+RefreshInterval = Annotated[int, Field(ge=0, le=2**31 - 1)]
+"""Seconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class MentalSettings:
@@ -18,7 +21,7 @@ class MentalSettings:
     """Refreshes at once per process that works on operations."""
     mental_model_refresh_tick_seconds: Annotated[float, Field(gt=0, le=86_400)] = 300.0
     """How often the schedules of mental models are looked at, in seconds."""
-    mental_model_min_refresh_interval_seconds: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    mental_model_min_refresh_interval_seconds: RefreshInterval = 0
     """Least seconds between two refreshes of one model that nobody asked for; a bank or a trigger
     may say otherwise."""
     mental_model_refresh_timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 300.0

@@ -20,7 +20,7 @@ _SUMMARY = "id, action, transport, bank_id, started_at, ended_at, duration_ms, m
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AuditEntry:
     """One request. `transport`: http, mcp or system. `ended_at`: None until it is answered."""
 
     tenant: str
@@ -35,14 +35,14 @@ class Entry:
     id: UUID = field(default_factory=uuid4)
 
     @classmethod
-    def received(cls, values: Mapping[str, Any]) -> Entry:
+    def received(cls, values: Mapping[str, Any]) -> AuditEntry:
         """One that another process sent, by the names of its fields: a later program may have
         more of them."""
         known = {each.name for each in fields(cls)}
         return cls(**{name: value for name, value in values.items() if name in known})
 
 
-async def add(connection: Connection, entries: Sequence[Entry]) -> None:
+async def add(connection: Connection, entries: Sequence[AuditEntry]) -> None:
     """Notes requests, or how those ended that are noted already."""
     await execute_many(
         connection,
@@ -71,7 +71,7 @@ async def add(connection: Connection, entries: Sequence[Entry]) -> None:
     )
 
 
-def _milliseconds(one: Entry) -> int | None:
+def _milliseconds(one: AuditEntry) -> int | None:
     if one.ended_at is None:
         return None
     return round((one.ended_at - one.started_at).total_seconds() * 1000)

@@ -19,7 +19,6 @@ from pydantic import ConfigDict, Field
 from retrieval.errors import InvalidInput, TooMuch
 from retrieval.settings import (
     ANALYSIS,
-    MISSION_LIMIT,
     PER_BANK,
     RecallSettings,
     ReflectSettings,
@@ -29,6 +28,7 @@ from retrieval.settings import (
     value,
 )
 from retrieval.settings.consolidation import ConsolidationSettings
+from retrieval.settings.mental import RefreshInterval
 from retrieval.text import language
 
 __all__ = ["ANALYSIS", "CONFIG_BYTES", "TRAITS", "agree", "checked", "field_name", "names"]
@@ -39,9 +39,7 @@ CONFIG_BYTES = 256 * 1024
 _PREFIXES = ("HINDSIGHT_API_", "FOURFOLD_")
 
 _Positive = Annotated[int, Field(ge=1, le=1_000_000), PER_BANK]
-_Limit = Annotated[int, Field(ge=-1, le=2**31 - 1), PER_BANK]
 _Flag = Annotated[bool, PER_BANK]
-_Text = Annotated[str, Field(max_length=MISSION_LIMIT), PER_BANK]
 _Map = Annotated[dict[str, Any], PER_BANK]
 _Anything = Annotated[dict[str, Any] | list[Any], PER_BANK]
 
@@ -59,16 +57,16 @@ class Accepted:
     retain_chunk_batch_size: _Positive
     entity_labels: _Anything
     entities_allow_free_form: _Flag
-    mental_model_min_refresh_interval_seconds: Annotated[int, Field(ge=0, le=2**31 - 1), PER_BANK]
+    mental_model_min_refresh_interval_seconds: Annotated[RefreshInterval, PER_BANK]
     knowledge_page_default_trigger: _Map
 
 
-class Settings(Protocol):
+class PerBankSettings(Protocol):
     """A deployment's settings, some of which a bank may set for itself."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
-    def with_overrides(self, overrides: Mapping[str, Any]) -> Settings: ...
+    def with_overrides(self, overrides: Mapping[str, Any]) -> PerBankSettings: ...
 
 
 TRAITS = ("skepticism", "literalism", "empathy")
@@ -141,7 +139,7 @@ def agree(config: Mapping[str, Any]) -> None:
         )
 
 
-def resolved(overrides: Mapping[str, Any], *defaults: Settings) -> dict[str, Any]:
+def resolved(overrides: Mapping[str, Any], *defaults: PerBankSettings) -> dict[str, Any]:
     """Every bank setting that has a value: the deployment's, then the bank's own where valid."""
     values: dict[str, Any] = {}
     for each in reversed(defaults):

@@ -12,10 +12,10 @@ from typing import Any
 
 from retrieval.errors import Conflict, InvalidInput, NotFound, Unavailable
 from retrieval.store import bank_templates, bankconfig, outbox
-from retrieval.store.bankconfig import Settings
+from retrieval.store.bankconfig import PerBankSettings
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.store.edge import clean, iso, listing, page
-from retrieval.store.erasure import Entry, Note
+from retrieval.store.erasure import ErasureEntry, Note
 from retrieval.store.heads import BankHead
 from retrieval.text.folding import fold
 
@@ -363,13 +363,13 @@ async def delete(
         await outbox.emit(
             connection,
             as_head(held, building=True),
-            [outbox.Event("bank.deleted", {"deleted_count": count})],
+            [outbox.OutboxEvent("bank.deleted", {"deleted_count": count})],
         )
         await empty(connection, bank)
         await connection.execute("delete from banks where bank = $1", bank)
         if note is not None:
             now = await connection.fetchval("select now()")
-            await note(Entry(tenant, bank_id, now, whole=True, bank=bank))
+            await note(ErasureEntry(tenant, bank_id, now, whole=True, bank=bank))
         return count
 
     count = await write(pool, work)
@@ -392,7 +392,9 @@ async def empty(connection: Connection, bank: int) -> None:
 # Settings
 
 
-async def config(pool: Pool, tenant: str, bank_id: str, *defaults: Settings) -> dict[str, Any]:
+async def config(
+    pool: Pool, tenant: str, bank_id: str, *defaults: PerBankSettings
+) -> dict[str, Any]:
     """{bank_id, config: every setting with its value, overrides: the bank's own}."""
     return _config(bank_id, (await head(pool, tenant, bank_id)).config, *defaults)
 
@@ -402,7 +404,7 @@ async def patch_config(
     tenant: str,
     bank_id: str,
     updates: Mapping[str, Any],
-    *defaults: Settings,
+    *defaults: PerBankSettings,
 ) -> dict[str, Any]:
     """Sets overrides; a null takes one away. All or none are set."""
     changes = bankconfig.checked(updates)
@@ -418,7 +420,7 @@ async def patch_config(
 
 
 async def reset_config(
-    pool: Pool, tenant: str, bank_id: str, *defaults: Settings
+    pool: Pool, tenant: str, bank_id: str, *defaults: PerBankSettings
 ) -> dict[str, Any]:
     """Takes all overrides away, but those that the stored postings depend on."""
 
@@ -438,7 +440,9 @@ async def _set_config(connection: Connection, held: BankHead, config: Mapping[st
     )
 
 
-def _config(bank_id: str, overrides: Mapping[str, Any], *defaults: Settings) -> dict[str, Any]:
+def _config(
+    bank_id: str, overrides: Mapping[str, Any], *defaults: PerBankSettings
+) -> dict[str, Any]:
     return {
         "bank_id": bank_id,
         "config": bankconfig.resolved(overrides, *defaults),

@@ -14,7 +14,7 @@ NAMED_S: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class ProviderBatch:
     """One batch. `id` None: it was about to be sent, and the provider may have it or not."""
 
     mark: UUID
@@ -24,10 +24,12 @@ class Batch:
     ended: bool
 
 
-async def of_operation(pool: Pool, tenant: str, bank_id: str, operation: UUID) -> list[Batch]:
+async def of_operation(
+    pool: Pool, tenant: str, bank_id: str, operation: UUID
+) -> list[ProviderBatch]:
     """The batches of an operation, oldest first."""
 
-    async def work(connection: Connection) -> list[Batch]:
+    async def work(connection: Connection) -> list[ProviderBatch]:
         rows = await connection.fetch(
             "select mark, account, batch_id, keys, ended from extraction_batches"
             " where tenant_id = $1 and bank_id = $2 and operation_id = $3"
@@ -79,14 +81,14 @@ async def drop(pool: Pool, mark: UUID) -> None:
     await _do(pool, "delete from extraction_batches where mark = $1", mark)
 
 
-async def orphans(pool: Pool, account: str, most: int = 100) -> list[Batch]:
+async def orphans(pool: Pool, account: str, most: int = 100) -> list[ProviderBatch]:
     """Batches of the account whose operation does not go on any more, oldest first.
 
     Those that were read are forgotten; so are those of an account that nobody here has, after two
     days.
     """
 
-    async def work(connection: Connection) -> list[Batch]:
+    async def work(connection: Connection) -> list[ProviderBatch]:
         gone = (
             "not exists (select from operations o join banks b using (bank)"
             " where b.tenant_id = e.tenant_id and b.bank_id = e.bank_id"
@@ -110,8 +112,10 @@ async def orphans(pool: Pool, account: str, most: int = 100) -> list[Batch]:
     return await write(pool, work)
 
 
-def _batch(row: Mapping[str, Any]) -> Batch:
-    return Batch(row["mark"], row["account"], row["batch_id"], tuple(row["keys"]), row["ended"])
+def _batch(row: Mapping[str, Any]) -> ProviderBatch:
+    return ProviderBatch(
+        row["mark"], row["account"], row["batch_id"], tuple(row["keys"]), row["ended"]
+    )
 
 
 async def _do(pool: Pool, statement: str, *args: Any) -> None:

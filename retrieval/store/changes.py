@@ -5,16 +5,11 @@ Memories go by ordinal: a write and every change gives the next one. The others 
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from datetime import datetime
 from typing import Any, Literal
 
-import orjson
-
-from retrieval.errors import InvalidInput
-from retrieval.store import banks
+from retrieval.store import banks, keyset
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.edge import iso
 from retrieval.types import FactType
@@ -57,22 +52,17 @@ async def changes(
         more = len(rows) > limit or len(shown) == limit
         return {
             "items": [row[2] for _, row in shown],
-            "next": _written(after) if more and shown else None,
+            "next": keyset.closed(after) if more and shown else None,
         }
 
     return await read(pool, work)
-
-
-def _written(places: Mapping[str, Any]) -> str:
-    return base64.urlsafe_b64encode(orjson.dumps(places)).decode().rstrip("=")
 
 
 def _read(cursor: str | None) -> dict[str, Any]:
     if not cursor:
         return {}
     try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        found = orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        found = keyset.opened(cursor)
         if not isinstance(found, dict) or not found.keys() <= _SOURCES.keys():
             raise ValueError("not ours")
         for name, place in found.items():
@@ -81,8 +71,8 @@ def _read(cursor: str | None) -> dict[str, Any]:
                     raise ValueError("not ours")
             else:
                 datetime.fromisoformat(place)
-    except (binascii.Error, ValueError, TypeError, UnicodeEncodeError):
-        raise InvalidInput("cursor: not one that this list gave", "cursor") from None
+    except (ValueError, TypeError):
+        raise keyset.foreign() from None
     return found
 
 

@@ -3,7 +3,7 @@ bank_id); NotFound where that tenant has no such bank, or the bank no such direc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -11,34 +11,27 @@ from uuid import UUID, uuid4
 from retrieval.errors import Conflict, InvalidInput, NotFound
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read, write
-from retrieval.store.edge import iso, listing, one_of, page
-from retrieval.store.tags import TagFilter, visible
+from retrieval.store.edge import iso, listing, one_of, page, uuid_of
+from retrieval.store.tags import TAGGED, TagFilter, visible
 from retrieval.types import Filters
 
 MOST = 1_000
 """Directives of one bank: all of them may have to go into one prompt."""
 _ORDER = "order by priority desc, created_at, id"
-_MATCHES: Mapping[str, Callable[[str], str]] = {
-    "any": lambda tags: f"tags && {tags}",
-    "all": lambda tags: f"tags @> {tags}",
-    "exact": lambda tags: f"tags @> {tags} and tags <@ {tags}",
-}
-MATCHES = tuple(_MATCHES)
 
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """One rule, as an answer needs it."""
+    """A rule of the bank for what is said; higher priorities come first."""
 
     id: str
     name: str
     content: str
-    priority: int
-    tags: tuple[str, ...]
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedDirectives:
     """The active directives of a bank, most important first: those that hold for an answer, and
     those that it leaves out because their tags are not of its scope."""
 
@@ -65,10 +58,9 @@ def unknown(directive_id: str) -> NotFound:
 
 
 def _id(directive_id: str) -> UUID:
-    try:
-        return UUID(directive_id)
-    except ValueError:
-        raise unknown(directive_id) from None
+    if (id := uuid_of(directive_id)) is None:
+        raise unknown(directive_id)
+    return id
 
 
 async def create(
@@ -132,7 +124,7 @@ async def listed(
     """{items, total, limit, offset}, higher priority first. With tags, those of that scope, and the
     untagged ones, which are of every scope."""
     limit, offset = page(limit, offset)
-    matches = _MATCHES[one_of(tags_match, MATCHES, "tags_match")]
+    matches = TAGGED[one_of(tags_match, tuple(TAGGED), "tags_match")]
     where = "bank = $1 and (is_active or not $2)"
     if tags:
         where += f" and (tags = '{{}}' or ({matches('$3::text[]')}))"
@@ -206,7 +198,7 @@ async def delete(pool: Pool, tenant: str, bank_id: str, directive_id: str) -> di
 
 async def for_reflect(
     pool: Pool, tenant: str, bank_id: str, scope: Filters, *, apply_all: bool = False
-) -> Applied:
+) -> AppliedDirectives:
     """The active directives of an answer with this scope: untagged ones always, tagged ones where
     the scope's tags and tag groups match them; all of them with `apply_all`.
 
@@ -228,7 +220,7 @@ async def for_reflect(
     async def work(connection: Connection) -> list[Any]:
         bank = (await banks.head_of(connection, tenant, bank_id)).bank
         found: list[Any] = await connection.fetch(
-            f"select id, name, content, priority, tags, {chosen} as chosen from directives"
+            f"select id, name, content, priority, {chosen} as chosen from directives"
             f" where bank = $1 and is_active {_ORDER} limit {MOST}",
             bank,
             *parameters,
@@ -238,14 +230,12 @@ async def for_reflect(
     rows = await read(pool, work)
     every = [
         (
-            Directive(
-                str(row["id"]), row["name"], row["content"], row["priority"], tuple(row["tags"])
-            ),
+            Directive(str(row["id"]), row["name"], row["content"], row["priority"]),
             row["chosen"],
         )
         for row in rows
     ]
-    return Applied(
+    return AppliedDirectives(
         tuple(one for one, chosen in every if chosen),
         tuple(one for one, chosen in every if not chosen),
     )

@@ -74,8 +74,8 @@ async def list_documents(
         )  # fmt: skip
 
     order = (
-        keyset.Column(column, "time", descending=True),
-        keyset.Column("d.document_no", "int", descending=True),
+        keyset.SortColumn(column, "time", descending=True),
+        keyset.SortColumn("d.document_no", "int", descending=True),
     )
     all_rows, counted = " and ".join(where), tuple(values)
     if cursor:

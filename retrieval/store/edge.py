@@ -15,12 +15,19 @@ from retrieval.errors import InvalidInput, TooMuch
 from retrieval.types import NO_TIME, microseconds
 
 
-def as_uuid(value: str, field: str) -> UUID:
-    """The UUID that a caller wrote; InvalidInput names `field` if it is not one."""
+def uuid_of(value: str) -> UUID | None:
+    """The UUID that a caller wrote; None if it is not one."""
     with suppress(ValueError):
         id = UUID(value)
         if id.hex in value.replace("-", "").lower():  # int() reads blanks and underscores, too
             return id
+    return None
+
+
+def as_uuid(value: str, field: str) -> UUID:
+    """The UUID that a caller wrote; InvalidInput names `field` if it is not one."""
+    if (id := uuid_of(value)) is not None:
+        return id
     raise InvalidInput(f"{field}: {value[:60]!r} is not a UUID", field)
 
 

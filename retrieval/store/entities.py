@@ -84,8 +84,8 @@ def _view(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _BY_MENTIONS = (
-    keyset.Column("e.mention_count", "int", descending=True),
-    keyset.Column("e.name_key", "text"),
+    keyset.SortColumn("e.mention_count", "int", descending=True),
+    keyset.SortColumn("e.name_key", "text"),
 )
 
 

@@ -23,7 +23,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ErasureEntry:
     """What a deletion took away, as the ledger outside of the database keeps it: ids only.
 
     `whole`: the bank itself; `bank`: its number, which no other of the name has.
@@ -39,12 +39,12 @@ class Entry:
     bank: int | None = None
 
 
-Note: TypeAlias = Callable[[Entry], Awaitable[None]]
+Note: TypeAlias = Callable[[ErasureEntry], Awaitable[None]]
 """Keeps an entry for good before it returns."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class TrimmedDocuments:
     """What went of documents with memories. `shortened`: documents that keep the text of their
     other chunks; `emptied`: those that keep none of it; `ended`: those that are gone."""
 
@@ -72,7 +72,7 @@ async def places(connection: Connection, bank: int, ids: Sequence[UUID]) -> list
 
 async def cut_documents(
     connection: Connection, bank: int, lost: Sequence[Place], *, ends: bool
-) -> Cut:
+) -> TrimmedDocuments:
     """Takes the texts away that memories, which are gone by now, were made from.
 
     A chunk goes with its last memory; one that has others loses its text, since nobody knows which
@@ -90,7 +90,7 @@ async def cut_documents(
         emptied += blank
         if kind is not None:
             kinds[kind].append(document_id)
-    return Cut(removed, emptied, **kinds)
+    return TrimmedDocuments(removed, emptied, **kinds)
 
 
 async def _cut(

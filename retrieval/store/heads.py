@@ -35,7 +35,7 @@ class BankHead:
     attached: bool = False
 
 
-class Model(Protocol):
+class VectorModel(Protocol):
     """What makes vectors, as `vector_set` names it."""
 
     @property
@@ -44,7 +44,7 @@ class Model(Protocol):
     def dimension(self) -> int: ...
 
 
-def made_by(model: Model) -> str:
+def made_by(model: VectorModel) -> str:
     """The name of the vectors that the embedder makes."""
     return vector_set(model.model_id, model.dimension)
 

@@ -25,7 +25,7 @@ IDS_MOST = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class DocumentChange:
     """One change of a document and what it did to its facts and their observations."""
 
     document_id: str
@@ -53,7 +53,7 @@ def _counted(ids: Sequence[UUID]) -> dict[str, Any]:
     return {"count": len(ids), "ids": [str(id) for id in ids[:IDS_MOST]]}
 
 
-async def record(connection: Connection, bank: int, events: Sequence[Event]) -> None:
+async def record(connection: Connection, bank: int, events: Sequence[DocumentChange]) -> None:
     """Adds the events to the histories of their documents, which keep the last KEPT entries.
 
     Part of the transaction that does the change; nothing where a document is not there.

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ SEARCH_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class SortColumn:
     """One column of an order. `kind` is what its values are: time, int, text or uuid."""
 
     name: str
@@ -48,26 +47,40 @@ async def searching(q: str | None, count: Count | None) -> AsyncIterator[None]:
 
 def cursor(values: Sequence[Any]) -> str:
     """Where a page ended, by the values of its last row in the columns of the order."""
-    return base64.urlsafe_b64encode(orjson.dumps([_plain(v) for v in values])).decode().rstrip("=")
+    return closed([_plain(v) for v in values])
+
+
+def closed(places: Any) -> str:
+    """As `opened` reads it."""
+    return base64.urlsafe_b64encode(orjson.dumps(places)).decode().rstrip("=")
 
 
 def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def read(text: str, order: Sequence[Column]) -> list[Any]:
+def read(text: str, order: Sequence[SortColumn]) -> list[Any]:
     """The values in a cursor of this order; InvalidInput for what `cursor` did not make."""
     try:
-        padded = text + "=" * (-len(text) % 4)
-        found = orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        found = opened(text)
         if not isinstance(found, list) or len(found) != len(order):
             raise ValueError("not ours")
         return [_value(v, column) for v, column in zip(found, order, strict=True)]
-    except (binascii.Error, ValueError, TypeError, AttributeError, UnicodeEncodeError):
-        raise InvalidInput("cursor: not one that this list gave", "cursor") from None
+    except (ValueError, TypeError, AttributeError):
+        raise foreign() from None
 
 
-def _value(value: Any, column: Column) -> Any:
+def opened(text: str) -> Any:
+    """What a cursor holds, unchecked. ValueError where nothing of ours looks like that."""
+    padded = text + "=" * (-len(text) % 4)
+    return orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+
+
+def foreign() -> InvalidInput:
+    return InvalidInput("cursor: not one that this list gave", "cursor")
+
+
+def _value(value: Any, column: SortColumn) -> Any:
     if value is None and column.nullable:
         return None
     if column.kind == "int":
@@ -86,7 +99,7 @@ def _value(value: Any, column: Column) -> Any:
     return value
 
 
-def clause(order: Sequence[Column]) -> str:
+def clause(order: Sequence[SortColumn]) -> str:
     """The columns as ORDER BY takes them."""
     return ", ".join(
         column.name
@@ -96,7 +109,7 @@ def clause(order: Sequence[Column]) -> str:
     )
 
 
-def names(order: Sequence[Column]) -> str:
+def names(order: Sequence[SortColumn]) -> str:
     """The columns as a SELECT takes them, called k0, k1 and so on; what `last` reads."""
     return ", ".join(
         f"{column.name}{'::text' if column.kind == 'uuid' else ''} as k{i}"
@@ -104,12 +117,12 @@ def names(order: Sequence[Column]) -> str:
     )
 
 
-def last(rows: Sequence[Any], order: Sequence[Column]) -> list[Any] | None:
+def last(rows: Sequence[Any], order: Sequence[SortColumn]) -> list[Any] | None:
     """The values of the last of these rows in the columns of the order."""
     return [rows[-1][f"k{i}"] for i in range(len(order))] if rows else None
 
 
-def behind(order: Sequence[Column], values: Sequence[Any], bind: Bind) -> str:
+def behind(order: Sequence[SortColumn], values: Sequence[Any], bind: Bind) -> str:
     """The SQL test for rows that come after one with these values."""
     tests: list[str] = []
     same: list[str] = []

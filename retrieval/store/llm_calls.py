@@ -198,22 +198,6 @@ async def forget(pool: Pool, *, requests_before: datetime, ledger_before: dateti
 # The API's views
 
 
-async def usage(pool: Pool, tenant: str, *, days: int = 30) -> list[dict[str, Any]]:
-    """Sums of a tenant's last days: one row per day, bank, operation and model, newest first."""
-
-    async def work(connection: Connection) -> list[dict[str, Any]]:
-        rows = await connection.fetch(
-            "select * from llm_usage where tenant_id = $1"
-            " and day > (now() at time zone 'utc')::date - $2::int"
-            " order by day desc, bank_id, operation, model",
-            tenant,
-            days,
-        )
-        return [{**dict(row), "day": row["day"].isoformat()} for row in rows]
-
-    return await read(pool, work)
-
-
 @dataclass(frozen=True, slots=True)
 class RequestFilter:
     """Which calls a list shows; None: all."""

@@ -208,9 +208,9 @@ _NAMES = (
 
 
 _BY_MENTION = (
-    keyset.Column("m.mentioned_at", "time", descending=True, nullable=True),
-    keyset.Column("m.created_at", "time", descending=True),
-    keyset.Column("m.id", "uuid"),
+    keyset.SortColumn("m.mentioned_at", "time", descending=True, nullable=True),
+    keyset.SortColumn("m.created_at", "time", descending=True),
+    keyset.SortColumn("m.id", "uuid"),
 )
 
 
@@ -281,7 +281,7 @@ async def list_memories(
         if end_date is not None:
             where.append(f"{column} < {bind(parse_time(end_date, 'end_date'))}")
         if time_field is not None:
-            order = (keyset.Column(column, "time", descending=True), *_BY_MENTION[1:])
+            order = (keyset.SortColumn(column, "time", descending=True), *_BY_MENTION[1:])
 
     bank = (await banks.head(pool, tenant, bank_id)).bank
     if q:

@@ -13,6 +13,7 @@ from typing import Any
 from retrieval.errors import Conflict, NotFound
 from retrieval.store import citations, refreshes
 from retrieval.store.database.pool import Connection
+from retrieval.store.tags import TAGGED
 
 MOST = 2_000
 """Mental models of one bank, pages included."""
@@ -23,16 +24,10 @@ _LIST = (
     " last_full_refreshed_at, content_query"
 )
 """What a list needs; the answer behind a document may be large."""
-_MATCHES = {
-    "any": "tags && {}",
-    "all": "tags @> {}",
-    "exact": "tags @> {} and tags <@ {}",
-}
-MATCHES = tuple(_MATCHES)
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class MentalModelRow:
     """One row, as a refresh reads it."""
 
     bank: int
@@ -55,7 +50,7 @@ class Model:
     parked_at: int | None
 
 
-_FIELDS = Model.__slots__
+_FIELDS = MentalModelRow.__slots__
 
 
 def unknown(model_id: str) -> NotFound:
@@ -102,10 +97,12 @@ async def row(
     return found
 
 
-async def model(connection: Connection, bank: int, id: str, *, lock: bool = False) -> Model:
+async def model(
+    connection: Connection, bank: int, id: str, *, lock: bool = False
+) -> MentalModelRow:
     found = await row(connection, bank, id, lock=lock)
     values = {name: found[name] for name in _FIELDS}
-    return Model(**{**values, "tags": tuple(found["tags"])})
+    return MentalModelRow(**{**values, "tags": tuple(found["tags"])})
 
 
 async def page_of(
@@ -121,7 +118,7 @@ async def page_of(
 ) -> tuple[list[Mapping[str, Any]], int]:
     """(rows by name, how many there are). `answers`: with what is behind the documents."""
     where = "bank = $1 and not ($2 and is_page) and ($3::text[] is null"
-    where += f" or ({_MATCHES[tags_match].format('$3', '$3')}))"
+    where += f" or ({TAGGED[tags_match]('$3')}))"
     given = (bank, without_pages, list(tags) if tags else None)
     total = await connection.fetchval(f"select count(*) from mental_models where {where}", *given)
     columns = f"{_LIST}, reflect_response" if answers else _LIST
@@ -221,7 +218,7 @@ async def forget_seen(connection: Connection, bank: int) -> None:
 
 async def refreshed(
     connection: Connection,
-    held: Model,
+    held: MentalModelRow,
     *,
     content: str,
     document: Any,
@@ -256,7 +253,7 @@ async def refreshed(
 
 async def refresh_failed(
     connection: Connection,
-    held: Model,
+    held: MentalModelRow,
     *,
     failed_deltas: int,
     failed_fulls: int,

@@ -276,7 +276,7 @@ async def _tell(
     )
     if row is not None:
         event = f"{'transfer' if claimed.type in _MOVES else claimed.type}.completed"
-        told = outbox.Event(event, data, claimed.operation_id, status)
+        told = outbox.OutboxEvent(event, data, claimed.operation_id, status)
         await outbox.emit(connection, banks.as_head(row, building=True), [told])
 
 

@@ -27,7 +27,7 @@ BODY_BYTES_MAX = 256 * 2**10
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class OutboxEvent:
     """Something that happened in a bank. `data` holds ids, counts and tags, never a memory's text.
 
     `status`: completed or failed.
@@ -39,7 +39,7 @@ class Event:
     status: str = "completed"
 
 
-async def emit(connection: Connection, head: BankHead, events: Sequence[Event]) -> None:
+async def emit(connection: Connection, head: BankHead, events: Sequence[OutboxEvent]) -> None:
     """Queues the events for the bank's webhooks and for that of all banks."""
     if not events:
         return
@@ -73,7 +73,7 @@ async def emit(connection: Connection, head: BankHead, events: Sequence[Event]) 
 
 
 def _row(
-    head: BankHead, event: Event, id: UUID, content: bytes, hook: Mapping[str, Any]
+    head: BankHead, event: OutboxEvent, id: UUID, content: bytes, hook: Mapping[str, Any]
 ) -> tuple[Any, ...]:
     ends = event.type == "bank.deleted"  # and the webhook with it
     own = [hook[name] if ends else None for name in ("secret", "previous_secret", "http_config")]
@@ -83,7 +83,7 @@ def _row(
     )  # fmt: skip
 
 
-def body(bank_id: str, event: Event, event_id: UUID, timestamp: str) -> bytes:
+def body(bank_id: str, event: OutboxEvent, event_id: UUID, timestamp: str) -> bytes:
     """The JSON that is signed and sent: without nulls, BODY_BYTES_MAX at most; tags give way."""
     content = {
         "event": event.type,

@@ -18,6 +18,14 @@ Bind = Callable[[Any], str]
 """Adds a parameter to a statement; answers its placeholder."""
 
 
+TAGGED: Mapping[str, Callable[[str], str]] = {
+    "any": lambda tags: f"tags && {tags}",
+    "all": lambda tags: f"tags @> {tags}",
+    "exact": lambda tags: f"tags @> {tags} and tags <@ {tags}",
+}
+"""How rows are listed by their tags, as SQL, given the placeholder of those that are asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class TagFilter:
     """Which memories count: those whose tags match, and satisfy every group."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import logging
 import re
 import secrets
 import string
@@ -25,8 +24,6 @@ from typing import Any
 
 from retrieval.errors import FourfoldError, InvalidInput, NotFound
 from retrieval.store.database.pool import Connection, Pool, read, write
-
-log = logging.getLogger(__name__)
 
 DEFAULT_TENANT = "default"
 CACHE_S = 5.0
@@ -162,12 +159,6 @@ async def _note_use(pool: Pool, digest: bytes) -> None:
 
     with suppress(FourfoldError, OSError):
         await write(pool, work)
-
-
-async def tenant_of(pool: Pool, key: str | None) -> str | None:
-    """The tenant of an API key; None where `access` has none."""
-    found = await access(pool, key)
-    return None if found is None else found.tenant
 
 
 async def create_key(

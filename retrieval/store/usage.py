@@ -13,7 +13,7 @@ KEPT_DAYS = 2
 
 
 @dataclass(slots=True)
-class Usage:
+class TenantUsage:
     """`refused` were not admitted; `degraded` are recalls that lacked a part; `busy_ms` is time
     in requests that were admitted."""
 
@@ -25,7 +25,7 @@ class Usage:
     busy_ms: float = 0.0
 
 
-async def add(pool: Pool, minute: datetime, by_tenant: Mapping[str, Usage]) -> None:
+async def add(pool: Pool, minute: datetime, by_tenant: Mapping[str, TenantUsage]) -> None:
     """Adds to what is there of this minute."""
     columns = list(zip(*map(astuple, by_tenant.values()), strict=True))
 
@@ -47,12 +47,14 @@ async def forget(pool: Pool) -> None:
     )
 
 
-async def loudest(pool: Pool, minutes: float = 10.0, count: int = 10) -> list[tuple[str, Usage]]:
+async def loudest(
+    pool: Pool, minutes: float = 10.0, count: int = 10
+) -> list[tuple[str, TenantUsage]]:
     """The tenants with most time in requests lately, the most first."""
 
-    async def find(connection: Connection) -> list[tuple[str, Usage]]:
+    async def find(connection: Connection) -> list[tuple[str, TenantUsage]]:
         rows = await connection.fetch(_LOUDEST, minutes, count)
-        return [(row[0], Usage(*row[1:])) for row in map(tuple, rows)]
+        return [(row[0], TenantUsage(*row[1:])) for row in map(tuple, rows)]
 
     return await read(pool, find)
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 POLL_S = 0.5
 _BLOCK = 1 << 20
 
-File = Annotated[Path, typer.Argument(help="The archive.")]
 NoData = Annotated[bool, typer.Option("--no-data", help="Without memories and documents.")]
 NoConfig = Annotated[bool, typer.Option("--no-config", help="Without settings, models, rules.")]
 History = Annotated[bool, typer.Option("--history", help="With operations and model requests.")]
@@ -321,7 +320,7 @@ async def _from_database(
     format: str,
 ) -> list[dict[str, Any]]:
     """Archives of a tenant's banks, written straight into files."""
-    from retrieval.lifecycle.transfer.archive import Include
+    from retrieval.lifecycle.transfer.archive import ArchiveContents
     from retrieval.lifecycle.transfer.exporting import Outlet, Wanted
     from retrieval.lifecycle.transfer.exporting import export as ours
     from retrieval.lifecycle.transfer.hindsight.writing import export as theirs
@@ -340,7 +339,9 @@ async def _from_database(
         )
         names = [row["bank_id"] for row in rows]
     wanted = Wanted(
-        Include(flags["include_data"], flags["include_bank_config"], flags["include_history"]),
+        ArchiveContents(
+            flags["include_data"], flags["include_bank_config"], flags["include_history"]
+        ),
         vectors=vectors,
     )
     done = []

@@ -220,7 +220,7 @@ def _database(settings: Settings, data: Path) -> Iterator[Finding]:
     from retrieval.store.database.pool import open_pool, read
     from serve.opening.database import pool_settings
 
-    async def examine() -> tuple[str, list[requirements.Finding]]:
+    async def examine() -> tuple[str, list[requirements.RequirementCheck]]:
         own = dataclasses.replace(pool_settings(settings), min_size=1, max_size=1)
         pool = await open_pool(own)
         try:

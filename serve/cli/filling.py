@@ -20,7 +20,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from serve.cli.client import Api, ApiError
 from serve.cli.sources import Reader
-from serve.cli.sources.records import Bad, Document, LeftOut, Memory, Options, Record
+from serve.cli.sources.records import (
+    BadRecord,
+    LeftOut,
+    Memory,
+    ReadOptions,
+    Record,
+    SourceDocument,
+)
 
 SHOWN = 10
 """Mappings that a dry run shows."""
@@ -46,7 +53,7 @@ class Filling:
     bank: str
     source: Path
     reader: Reader
-    options: Options
+    options: ReadOptions
     batch: int = 200
     per: str | None = None
     again: bool = False
@@ -70,16 +77,16 @@ class Filling:
                 progress.update(task, sent=done.memories + done.documents)
         return done
 
-    def preview(self) -> tuple[Filled, list[Memory | Document]]:
+    def preview(self) -> tuple[Filled, list[Memory | SourceDocument]]:
         """Counts of everything, and the first records as they would be sent."""
-        done, shown = Filled(), list[Memory | Document]()
+        done, shown = Filled(), list[Memory | SourceDocument]()
         for record in self.reader(self.source, self.options):
-            if isinstance(record, Memory | Document):
+            if isinstance(record, Memory | SourceDocument):
                 done.memories += isinstance(record, Memory)
-                done.documents += isinstance(record, Document)
+                done.documents += isinstance(record, SourceDocument)
                 if len(shown) < SHOWN:
                     shown.append(record)
-            elif isinstance(record, Bad):
+            elif isinstance(record, BadRecord):
                 done.rejected += 1
             else:
                 done.left_out[record.why] += 1
@@ -87,14 +94,14 @@ class Filling:
 
     def _groups(
         self, done: Filled, known: set[bytes], rejected: Path
-    ) -> Iterator[tuple[str, type[Record], Sequence[Memory | Document]]]:
+    ) -> Iterator[tuple[str, type[Record], Sequence[Memory | SourceDocument]]]:
         """Runs of records of one kind for one bank that were not sent before."""
 
-        def wanted() -> Iterator[Memory | Document]:
+        def wanted() -> Iterator[Memory | SourceDocument]:
             for record in self.reader(self.source, self.options):
                 if isinstance(record, LeftOut):
                     done.left_out[record.why] += 1
-                elif isinstance(record, Bad):
+                elif isinstance(record, BadRecord):
                     _reject(rejected, record.raw, record.why)
                     done.rejected += 1
                 elif (why := _unsendable(record)) is not None:
@@ -111,14 +118,14 @@ class Filling:
             while part := list(itertools.islice(run, size)):
                 yield bank, kind, part
 
-    def _bank(self, record: Memory | Document) -> str:
+    def _bank(self, record: Memory | SourceDocument) -> str:
         return record.scopes.get(self.per or "", self.bank)
 
     def _send(
         self,
         bank: str,
         kind: type[Record],
-        group: Sequence[Memory | Document],
+        group: Sequence[Memory | SourceDocument],
         done: Filled,
         rejected: Path,
     ) -> list[bytes]:
@@ -142,14 +149,14 @@ class Filling:
             return [mark for part in parts for mark in self._send(bank, kind, part, done, rejected)]
         return [self._mark(one) for one in group]
 
-    def _memories(self, bank: str, group: Sequence[Memory | Document]) -> None:
+    def _memories(self, bank: str, group: Sequence[Memory | SourceDocument]) -> None:
         ids = self.api.import_memories(bank, [one.fields for one in group])["ids"]
         for one in group:
             if isinstance(one, Memory) and one.invalid is not None:
                 change = {"state": "invalidated", "reason": one.invalid}
                 self.api.patch_memory(bank, ids[one.fields["key"]], change)
 
-    def _mark(self, record: Memory | Document) -> bytes:
+    def _mark(self, record: Memory | SourceDocument) -> bytes:
         """Names a record, its content and where it goes."""
         invalid = record.invalid if isinstance(record, Memory) else None
         content = [self._bank(record), dict(record.fields), invalid]
@@ -163,7 +170,7 @@ def noted(source: Path, url: str, bank: str, kind: str) -> Path:
     return source.with_name(f".{source.name}.{place}.{kind}")
 
 
-def _unsendable(record: Memory | Document) -> str | None:
+def _unsendable(record: Memory | SourceDocument) -> str | None:
     """Why no server can be sent it."""
     try:
         orjson.dumps(dict(record.fields))

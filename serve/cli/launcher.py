@@ -59,7 +59,9 @@ def run(settings: Settings, tree: Mapping[str, Any], data: Path) -> None:
         stack.callback(processes.end_descendants, REST_STOP_S)
         own_database = settings.database.database_url is None
         first_start = not (data / "postgres").exists()
-        os.environ.update(_environment(settings, data, folder))  # Ray reads it when it is imported
+        os.environ.update(
+            environment_of(settings, data, folder)
+        )  # Ray reads it when it is imported
         with processes.loading(folder):
             importing = threading.Thread(target=node.import_serve, daemon=True)
             importing.start()  # a second of one core, while the database starts on another
@@ -217,7 +219,7 @@ def _migrate(settings: Settings) -> None:
         asyncio.run(bring_up_to_date(settings))
 
 
-def _environment(settings: Settings, data: Path, folder: Path) -> Mapping[str, str]:
+def environment_of(settings: Settings, data: Path, folder: Path) -> Mapping[str, str]:
     shared = folder / "metrics"
     shared.mkdir()
     own = {

@@ -137,7 +137,7 @@ def _fill(
     from serve.cli.client import Api, ApiError
     from serve.cli.filling import Filling
     from serve.cli.sources import READERS
-    from serve.cli.sources.records import Options
+    from serve.cli.sources.records import ReadOptions
 
     if kind == "hindsight":
         raise _fail("an archive of a whole bank: `fourfold bank import FILE --bank B` reads it")
@@ -145,7 +145,7 @@ def _fill(
         raise _fail(f"--from must be jsonl, {', '.join(READERS)}")
     try:
         with Api(url, key) as api:
-            filling = Filling(api, bank, source, READERS[kind], Options(**options), **how)
+            filling = Filling(api, bank, source, READERS[kind], ReadOptions(**options), **how)
             if dry_run:
                 done, shown = filling.preview()
                 for one in shown:

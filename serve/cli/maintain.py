@@ -20,7 +20,7 @@ from serve.settings.model import RESIDENT
 if TYPE_CHECKING:
     from rich.progress import Progress as Display
 
-    from retrieval.keyword.backends.backend import BackendFinding, Progress
+    from retrieval.keyword.backends.backend import BackendFinding, BuildProgress
     from retrieval.store.database.pool import Pool
 
 Bank = Annotated[str | None, typer.Argument(help="A bank's id.")]
@@ -179,7 +179,7 @@ async def _chosen(
     return [(row["tenant_id"], row["bank_id"]) for row in rows]
 
 
-async def _show(bank_id: str, steps: AsyncGenerator[Progress, None]) -> None:
+async def _show(bank_id: str, steps: AsyncGenerator[BuildProgress, None]) -> None:
     worked = False
     with _display() as display:
         task = display.add_task(bank_id, total=None)

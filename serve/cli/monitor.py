@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from retrieval.store.usage import Usage
+from retrieval.store.usage import TenantUsage
 from serve.cli.options import DEFAULT_DATA, DEFAULT_URL, Config, Data, Key, Url, WithPool
 
 _LINE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
@@ -164,7 +164,7 @@ def shown(before: Series, now: Series, seconds: float) -> list[str]:
     return lines
 
 
-def loudest(found: Sequence[tuple[str, Usage]]) -> list[str]:
+def loudest(found: Sequence[tuple[str, TenantUsage]]) -> list[str]:
     """The lines of the loudest tenants of the last ten minutes."""
     if not found:
         return ["", "no tenant did anything in the last ten minutes"]

@@ -50,7 +50,7 @@ OPERATION_LIMIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class TokenLoad:
     """Of all replicas: tokens that arrive per second (mean) and that wait (last, with those of
     calls that wait for a replica); speed of one busy replica; tokens of the longest call."""
 
@@ -60,7 +60,7 @@ class Work:
     longest: float
 
 
-def needed_by_work(work: Work, replicas: int, drain_s: float) -> int:
+def needed_by_work(work: TokenLoad, replicas: int, drain_s: float) -> int:
     """Enough replicas for what arrives, and to work off in time what waits beside it.
 
     A call that takes longer than `drain_s` gets twice its own time: more replicas would not make it
@@ -165,7 +165,7 @@ class WorkPolicy(_Policy):
         speeds = [speed for speed in reports.last(SPEED) if speed > 0]
         waiting = sum(reports.last(QUEUED))
         waiting += reports.waiting_calls * _mean(reports.last(CALL), 1.0)
-        work = Work(
+        work = TokenLoad(
             sum(reports.means(ARRIVING)),
             waiting,
             _mean(speeds),

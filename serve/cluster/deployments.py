@@ -23,7 +23,7 @@ from ray import serve
 from ray.serve.config import RequestRouterConfig
 
 from retrieval.lifecycle.audit.recorder import noting
-from retrieval.store.audit import Entry
+from retrieval.store.audit import AuditEntry
 from serve.cluster import autoscaling, remote, slots
 from serve.cluster.bank_router import BankRouter
 from serve.cluster.portions import portion
@@ -274,7 +274,7 @@ class IngestReplica(_Holder):
         work = getattr(self.writer, method)
         self._running += 1
         try:
-            with noting(None if noted is None else Entry.received(noted)):
+            with noting(None if noted is None else AuditEntry.received(noted)):
                 return await outcome(work(*args), "ingest", trace)
         finally:
             self._running -= 1

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class SlotClaim:
     """`holder` is the full name of a replica, `release` the code version that it runs; `since` is
     a count of claims of the stage, which orders them by age."""
 
@@ -38,20 +38,20 @@ class Claim:
 class Store(Protocol):
     """The claims of one stage, as the whole cluster sees them."""
 
-    def all(self) -> list[Claim]: ...
+    def all(self) -> list[SlotClaim]: ...
 
-    def add(self, claim: Claim) -> bool:
+    def add(self, claim: SlotClaim) -> bool:
         """False where this turn of this slot is taken already."""
         ...
 
-    def drop(self, claim: Claim) -> None: ...
+    def drop(self, claim: SlotClaim) -> None: ...
 
     def living(self) -> set[str]:
         """Names of all replicas that live, or are being started."""
         ...
 
 
-def choose(claims: Sequence[Claim], living: set[str], release: str) -> int:
+def choose(claims: Sequence[SlotClaim], living: set[str], release: str) -> int:
     """The slot for one more replica of `release`.
 
     First a slot that nobody holds below others that are held: a dead or stopped replica's. Then
@@ -67,7 +67,7 @@ def choose(claims: Sequence[Claim], living: set[str], release: str) -> int:
     return min(others, key=lambda claim: claim.since).slot if others else free
 
 
-def claim(store: Store, holder: str, release: str) -> Claim:
+def claim(store: Store, holder: str, release: str) -> SlotClaim:
     """Claims a slot for `holder`. Blocks on the store; ends after a few rounds however many others
     claim at the same time, since in each round somebody succeeds."""
     while True:
@@ -76,7 +76,7 @@ def claim(store: Store, holder: str, release: str) -> Claim:
         of_slot = [each for each in claims if each.slot == slot]
         turn = max((each.turn for each in of_slot), default=-1) + 1
         since = max((each.since for each in claims), default=-1) + 1
-        mine = Claim(slot, turn, holder, release, since)
+        mine = SlotClaim(slot, turn, holder, release, since)
         if not store.add(mine):
             continue
         latest = [each for each in store.all() if each.slot == slot and each.turn > turn]
@@ -101,13 +101,13 @@ class ClusterStore:
     def __post_init__(self) -> None:
         self._prefix = f"fourfold/slots/{self.application}/{self.stage}/"
 
-    def all(self) -> list[Claim]:
+    def all(self) -> list[SlotClaim]:
         from ray.experimental import internal_kv
 
         values = map(internal_kv._internal_kv_get, internal_kv._internal_kv_list(self._prefix))
-        return [Claim(**json.loads(value)) for value in values if value]
+        return [SlotClaim(**json.loads(value)) for value in values if value]
 
-    def add(self, claim: Claim) -> bool:
+    def add(self, claim: SlotClaim) -> bool:
         from ray.experimental import internal_kv
 
         there: bool = internal_kv._internal_kv_put(
@@ -115,7 +115,7 @@ class ClusterStore:
         )
         return not there
 
-    def drop(self, claim: Claim) -> None:
+    def drop(self, claim: SlotClaim) -> None:
         from ray.experimental import internal_kv
 
         internal_kv._internal_kv_del(self._key(claim))
@@ -125,7 +125,7 @@ class ClusterStore:
 
         return {actor["name"] for actor in ray.util.list_named_actors(all_namespaces=True)}
 
-    def _key(self, claim: Claim) -> str:
+    def _key(self, claim: SlotClaim) -> str:
         return f"{self._prefix}{claim.slot}/{claim.turn}"
 
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from retrieval.lifecycle.audit import redaction
 from retrieval.lifecycle.audit.recorder import Recorder
-from retrieval.store.audit import Entry
+from retrieval.store.audit import AuditEntry
 from serve.http.services import TENANT, bearer
 
 OFF_HEADER = "X-Audit-Log"
@@ -36,7 +36,7 @@ _OWN = frozenset({"list_audit_logs", "get_audit_log", "audit_log_stats"})
 
 async def begun(
     recorder: Recorder, request: Request, action: str, started: datetime, body: bytes
-) -> Entry | None:
+) -> AuditEntry | None:
     """The entry of a request whose sender is known, if its bank's log wants it."""
     bank_id = request.path_params.get("bank_id")
     tenant = request.scope.get(TENANT)
@@ -62,7 +62,7 @@ async def begun(
         query = redaction.value_of(dict(request.query_params), bodies, key)
         asked = {**(asked or {}), "query_params": query}
     transport = request.scope.get(TRANSPORT, "http")
-    return Entry(tenant, bank_id, name, transport, started, metadata=metadata, request=asked)
+    return AuditEntry(tenant, bank_id, name, transport, started, metadata=metadata, request=asked)
 
 
 def changes(request: Request, action: str) -> bool:
@@ -71,7 +71,7 @@ def changes(request: Request, action: str) -> bool:
 
 
 async def ended(
-    recorder: Recorder, request: Request, response: Response, action: str, entry: Entry
+    recorder: Recorder, request: Request, response: Response, action: str, entry: AuditEntry
 ) -> None:
     """Notes how a request ended."""
     key = await recorder.key()

@@ -35,7 +35,7 @@ _REFUSED = metrics.refusals("arrival")
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-class Guard:
+class RequestGuard:
     """Refuses what should not be here, and answers HEAD wherever GET is answered.
 
     `hosts`: names beside addresses and localhost; `.example.org` is the name and all below it, `*`

@@ -26,14 +26,14 @@ from retrieval.errors import FourfoldError, Overloaded
 from retrieval.lifecycle.audit.recorder import Recorder, noting
 from retrieval.lifecycle.audit.redaction import BODY_BYTES
 from retrieval.store import aliases, answers
-from retrieval.store.audit import Entry
+from retrieval.store.audit import AuditEntry
 from serve.http import auditing, scopes, structure
 from serve.http.bodies import SMALL_BYTES, Bodies, declared
 from serve.http.brake import Brake
 from serve.http.errors import LengthRequired, TooLarge, json_response, problems, refusal
 from serve.http.guard import arrived
 from serve.http.services import TENANT, authenticate, require, tenant_of
-from serve.http.structure import Bounds
+from serve.http.structure import JsonBounds
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +43,8 @@ NO_NUL = "addresses must not contain NUL"
 
 DEPTH_MAX = 64
 """Levels of objects and lists in a body."""
-SMALL_BOUNDS = Bounds(DEPTH_MAX, containers=25_000, values=25_000)
-LARGE_BOUNDS = Bounds(DEPTH_MAX, containers=250_000, values=500_000)
+SMALL_BOUNDS = JsonBounds(DEPTH_MAX, containers=25_000, values=25_000)
+LARGE_BOUNDS = JsonBounds(DEPTH_MAX, containers=250_000, values=500_000)
 """Of bodies of all routes, and of those that store memories in bulk. At their bounds they are
 parsed in about 3 and 50 ms, the latter in pieces of 5."""
 ERRORS_MAX = 1_000
@@ -57,7 +57,7 @@ class StrictRequest(Request):
     started: datetime
     noted: bytes = b""
     """The body as far as the audit log keeps it."""
-    entry: Entry | None = None
+    entry: AuditEntry | None = None
     """Its entry in the audit log."""
     ignored: Sequence[str] = ()
     """Unknown names at the top of the body, the first ones."""
@@ -102,7 +102,7 @@ class BodyReader:
         """The body as the route's model, and names that it ignored. RequestValidationError."""
         try:
             content = structure.loads(body, self._bounds)
-        except structure.TooMuch as error:
+        except structure.JsonTooLarge as error:
             raise _invalid("body_too_complex", ("body",), f"the body {error}") from None
         except orjson.JSONDecodeError as error:
             raise _invalid("json_invalid", ("body", error.pos), error.msg) from None
@@ -162,7 +162,7 @@ class Endpoint(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         queries = frozenset(_query_names(self.dependant))
-        needs_tenant = _needs_tenant(self.dependant)
+        needs_tenant = takes_tenant(self.dependant)
         scope = scopes.needed(self.methods or (), self.path)
         reads = scope == "read"
         reading = _reading_of(self)
@@ -252,7 +252,7 @@ def _recorder(request: Request) -> Recorder | None:
     return None if services is None else services.recorder
 
 
-async def _entry(request: StrictRequest, action: str) -> Entry | None:
+async def _entry(request: StrictRequest, action: str) -> AuditEntry | None:
     recorder = _recorder(request)
     if recorder is None:
         return None
@@ -344,8 +344,8 @@ def _query_names(dependant: Dependant) -> list[str]:
     return own + [name for inner in dependant.dependencies for name in _query_names(inner)]
 
 
-def _needs_tenant(dependant: Dependant) -> bool:
-    return dependant.call is tenant_of or any(map(_needs_tenant, dependant.dependencies))
+def takes_tenant(dependant: Dependant) -> bool:
+    return dependant.call is tenant_of or any(map(takes_tenant, dependant.dependencies))
 
 
 def _reading_of(route: APIRoute) -> BodyReader | None:

@@ -12,7 +12,7 @@ from starlette.types import Scope
 
 from retrieval.errors import NeedsModel, Unavailable
 from retrieval.lifecycle.audit.recorder import Recorder
-from retrieval.lifecycle.webhooks.registry import Webhooks
+from retrieval.lifecycle.webhooks.registry import WebhookRegistry
 from retrieval.mental.schedule import Documents
 from retrieval.pacing import Pace
 from retrieval.protocols import Embedder, Reranker
@@ -181,7 +181,7 @@ class Services:
     """Language models that the endpoints ask themselves."""
     documents: Documents | None = None
     """What keeps mental models up to date; None where nobody could write one."""
-    webhooks: Webhooks | None = None
+    webhooks: WebhookRegistry | None = None
     """Who is told what happens; None: nobody can be."""
     recorder: Recorder | None = None
     """Notes requests in the audit log."""

@@ -32,7 +32,7 @@ for _signs, _kind in ((b'"', _QUOTE), (b"[{", _OPEN), (b"]}", _CLOSE), (b",", _C
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class JsonBounds:
     """What a JSON text may be at most."""
 
     depth: int
@@ -42,7 +42,7 @@ class Bounds:
     """Members of all of them."""
 
 
-class TooMuch(ValueError):
+class JsonTooLarge(ValueError):
     """A text beyond the bounds; str() says which."""
 
 
@@ -56,9 +56,11 @@ class _Outline:
     """How many containers are open after the sign."""
 
 
-def loads(text: bytes, bounds: Bounds) -> Any:
-    """What a JSON text says. TooMuch where it goes beyond the bounds, which any bytes can: what is
-    no JSON is measured as if it were. orjson.JSONDecodeError where it is not JSON.
+def loads(text: bytes, bounds: JsonBounds) -> Any:
+    """What a JSON text says.
+
+    JsonTooLarge where it goes beyond the bounds, which any bytes can: what is no JSON is measured
+    as if it were. orjson.JSONDecodeError where it is not JSON.
 
     Best called in a thread where the text is long.
     """
@@ -70,7 +72,7 @@ def loads(text: bytes, bounds: Bounds) -> Any:
     return orjson.loads(text)
 
 
-def outlined(text: bytes, bounds: Bounds) -> _Outline:
+def outlined(text: bytes, bounds: JsonBounds) -> _Outline:
     parts: list[tuple[Ints, Ints, Ints]] = []
     depth = containers = commas = 0
     for at, kind in _signs_outside_strings(text):
@@ -80,11 +82,11 @@ def outlined(text: bytes, bounds: Bounds) -> _Outline:
         containers += int(np.count_nonzero(opens))
         commas += int(np.count_nonzero(kind == _COMMA))
         if deepest > bounds.depth:
-            raise TooMuch(f"is nested deeper than {bounds.depth} levels")
+            raise JsonTooLarge(f"is nested deeper than {bounds.depth} levels")
         if containers > bounds.containers:
-            raise TooMuch(f"has more than {bounds.containers:,} objects and lists")
+            raise JsonTooLarge(f"has more than {bounds.containers:,} objects and lists")
         if commas + 1 > bounds.values:
-            raise TooMuch(f"has more than {bounds.values:,} values")
+            raise JsonTooLarge(f"has more than {bounds.values:,} values")
         parts.append((at, kind, depths))
     return _Outline(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 

@@ -22,7 +22,7 @@ from mcp.shared.inbound import (
 from mcp.shared.jsonrpc_dispatcher import cancelled_request_id_from_params
 from mcp.shared.message import SessionMessage
 
-from serve.mcp.snippets import Endpoint
+from serve.mcp.snippets import ClientTarget
 
 ANSWER_S, CONNECT_S = 900.0, 10.0
 """How long an answer may take, and a connection: a reflect with a slow model takes minutes."""
@@ -32,7 +32,7 @@ LINGER_S = 10.0
 """How long what was asked before stdin ended is waited for."""
 
 
-async def run(to: Endpoint) -> None:
+async def run(to: ClientTarget) -> None:
     """Bridges until stdin ends."""
     headers = {"Accept": "application/json, text/event-stream", **to.headers}
     async with (

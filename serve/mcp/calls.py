@@ -23,16 +23,16 @@ class Route:
     method: str
     path: str
 
-    def call(self, ids: Mapping[str, str], content: Mapping[str, Any]) -> Call:
+    def call(self, ids: Mapping[str, str], content: Mapping[str, Any]) -> RouteRequest:
         """`content` is the body where the method has one, else the query."""
         path = self.path.format_map({name: quote(id, safe="") for name, id in ids.items()})
         if self.method in ("GET", "DELETE"):
-            return Call(self.method, path, query=content)
-        return Call(self.method, path, body=content)
+            return RouteRequest(self.method, path, query=content)
+        return RouteRequest(self.method, path, body=content)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RouteRequest:
     """One request to a route. `path` is encoded, and without the server's base path."""
 
     method: str
@@ -42,7 +42,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RouteResponse:
     """What a route answered."""
 
     status: int
@@ -51,7 +51,7 @@ class Answer:
     """After how many seconds to come back, where it says so."""
 
 
-async def answer(call: Call, outer: Scope, tenant: str, base: str) -> Answer:
+async def answer(call: RouteRequest, outer: Scope, tenant: str, base: str) -> RouteResponse:
     """Runs `call` for `tenant` in the application that serves `outer`.
 
     Cancelling it cancels the route.
@@ -90,11 +90,11 @@ async def answer(call: Call, outer: Scope, tenant: str, base: str) -> Answer:
     return read(answered.response())
 
 
-def read(response: Response) -> Answer:
+def read(response: Response) -> RouteResponse:
     """What a response of ours says."""
     wait = response.headers.get("retry-after")
     content = orjson.loads(response.body) if response.body else {}
-    return Answer(response.status_code, content, None if wait is None else int(wait))
+    return RouteResponse(response.status_code, content, None if wait is None else int(wait))
 
 
 class Collected:

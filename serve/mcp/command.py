@@ -33,9 +33,9 @@ def add_to(app: typer.Typer, url: str) -> None:
         import anyio
 
         from serve.mcp import bridge
-        from serve.mcp.snippets import SNIPPETS, Endpoint
+        from serve.mcp.snippets import SNIPPETS, ClientTarget
 
-        to = Endpoint(url, bank, api_key)
+        to = ClientTarget(url, bank, api_key)
         if print_for is None:
             anyio.run(bridge.run, to)
             return

@@ -9,7 +9,7 @@ import orjson
 from mcp_types import CallToolResult, TextContent
 
 from retrieval.text import tokens
-from serve.mcp.calls import Answer
+from serve.mcp.calls import RouteResponse
 
 TOKENS_MAX = 20_000
 """Of a result, in cl100k tokens. Clients refuse what is above 25,000 of their own model's."""
@@ -27,7 +27,7 @@ def failed(sentence: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=shown)], is_error=True)
 
 
-def refused(answer: Answer) -> CallToolResult:
+def refused(answer: RouteResponse) -> CallToolResult:
     """The result of a route that answered a status of 400 or more."""
     sentence = _sentence(answer)
     if answer.retry_after_s is not None and answer.status in (429, 503):
@@ -35,7 +35,7 @@ def refused(answer: Answer) -> CallToolResult:
     return failed(sentence)
 
 
-def _sentence(answer: Answer) -> str:
+def _sentence(answer: RouteResponse) -> str:
     detail = answer.content.get("detail") if isinstance(answer.content, dict) else None
     if isinstance(detail, str):
         return detail

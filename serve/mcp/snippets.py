@@ -14,7 +14,7 @@ NAME = "memory"
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ClientTarget:
     """Where a client connects: a server, one of its banks or all, and the key if one is needed."""
 
     server: str
@@ -40,14 +40,14 @@ def _json(where: str, content: Mapping[str, Any]) -> str:
     return f"{where}:\n{orjson.dumps(content, option=orjson.OPT_INDENT_2).decode()}"
 
 
-def _claude_code(to: Endpoint) -> str:
+def _claude_code(to: ClientTarget) -> str:
     words = ["claude", "mcp", "add", "--transport", "http", NAME, to.url]
     for name, value in to.headers.items():
         words += ["--header", f"{name}: {value}"]
     return shlex.join(words)
 
 
-def _codex(to: Endpoint) -> str:
+def _codex(to: ClientTarget) -> str:
     lines = ["~/.codex/config.toml:", f"[mcp_servers.{NAME}]", f'url = "{to.url}"']
     if to.key:
         lines.append('bearer_token_env_var = "FOURFOLD_API_KEY"')
@@ -55,8 +55,8 @@ def _codex(to: Endpoint) -> str:
     return "\n".join(lines)
 
 
-def _stdio(where: str) -> Callable[[Endpoint], str]:
-    def snippet(to: Endpoint) -> str:
+def _stdio(where: str) -> Callable[[ClientTarget], str]:
+    def snippet(to: ClientTarget) -> str:
         arguments = ["mcp", "--url", to.server]
         if to.bank is not None:
             arguments += ["--bank", to.bank]
@@ -67,7 +67,7 @@ def _stdio(where: str) -> Callable[[Endpoint], str]:
     return snippet
 
 
-SNIPPETS: Mapping[str, Callable[[Endpoint], str]] = {
+SNIPPETS: Mapping[str, Callable[[ClientTarget], str]] = {
     "claude-code": _claude_code,
     "claude-desktop": _stdio("claude_desktop_config.json"),
     "codex": _codex,

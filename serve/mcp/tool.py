@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from serve.http.routes.recall import BANK
 from serve.http.wire.common import Body
 from serve.http.wire.pages import OFFSET_MAX, PAGE_MAX
-from serve.mcp.calls import Call, Route
+from serve.mcp.calls import Route, RouteRequest
 from serve.mcp.results import in_words
 
 PROBLEMS_SAID = 5
@@ -49,7 +49,7 @@ class Tool(Body):
         """The body or query: what was given, and defaults that are not null."""
         return self.model_dump(mode="json", exclude=set(_ids(self.ROUTE)), exclude_none=True)
 
-    def calls(self, bank_id: str) -> Sequence[Call]:
+    def calls(self, bank_id: str) -> Sequence[RouteRequest]:
         """The requests that do the work, in order; the first that fails is the answer."""
         ids = {"bank_id": bank_id}
         ids |= {

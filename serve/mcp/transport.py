@@ -34,7 +34,7 @@ from serve.http import structure
 from serve.http.bodies import SMALL_BYTES, Bodies
 from serve.http.brake import Brake
 from serve.http.errors import Unauthorized, json_response, refusal
-from serve.http.guard import Guard
+from serve.http.guard import RequestGuard
 from serve.http.routing import SMALL_BOUNDS, is_json
 from serve.http.services import TENANT, admit, authenticate, bearer
 from serve.mcp import server
@@ -53,7 +53,7 @@ logging.getLogger("mcp.server").setLevel(logging.ERROR)
 """It has three lines for every request, and one for each that is malformed."""
 
 
-class Endpoint:
+class McpApplication:
     """The ASGI application of both addresses."""
 
     def __init__(self, settings: Settings) -> None:
@@ -158,7 +158,7 @@ def _check(body: bytes) -> None:
     """_Malformed unless `body` is a message: JSON within bounds that asks or tells something."""
     try:
         found = structure.loads(body, SMALL_BOUNDS)
-    except structure.TooMuch as error:
+    except structure.JsonTooLarge as error:
         raise _Malformed(400, f"the message {error}") from None
     except orjson.JSONDecodeError as error:
         raise _Malformed(400, f"the message is not JSON: {error}") from None
@@ -185,9 +185,9 @@ def install(app: Starlette, settings: Settings) -> None:
     """Adds both addresses, with and without a final slash."""
     if not settings.mcp.mcp_enabled:
         return
-    endpoint: ASGIApp = Endpoint(settings)
+    endpoint: ASGIApp = McpApplication(settings)
     if settings.limits.require_api_key:  # without keys the whole server is guarded so
-        endpoint = Guard(endpoint, hosts=None, origins=settings.server.cors_origins)
+        endpoint = RequestGuard(endpoint, hosts=None, origins=settings.server.cors_origins)
     base = settings.server.base_path.rstrip("/")
     for path in (PATH, f"{PATH}/", f"{PATH}/{{bank_id}}", f"{PATH}/{{bank_id}}/"):
         app.router.routes.append(

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from models.llm.batches import Batches, BatchState
 from models.llm.language_model import Accounting, CallRecord
-from models.llm.types import Completion, Question, Schema, Turn
+from models.llm.types import Completion, CompletionRequest, Schema, Turn
 from models.types import ModelError
 from serve.opening.llm_errors import translated
 
@@ -39,7 +39,7 @@ class OpenedBatches:
     ) -> str | None:
         await self._accounting.reserve(tenant, 0)
         asked = {
-            name: Question(
+            name: CompletionRequest(
                 operation,
                 messages,
                 max_tokens,
@@ -64,7 +64,7 @@ class OpenedBatches:
         state = await self.look(id)
         if state is None:
             return
-        about_all = Question(
+        about_all = CompletionRequest(
             operation, (), 0, Turn.RETAIN_LATER, tenant, bank, about={**about, "batch": id}
         )
         try:

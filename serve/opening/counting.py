@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from retrieval.store import usage
 from retrieval.store.database.pool import Pool
-from retrieval.store.usage import Usage
+from retrieval.store.usage import TenantUsage
 from serve import metrics
 
 log = logging.getLogger(__name__)
@@ -28,14 +28,14 @@ class Counting:
     """Counts of this minute. All calls from one event loop."""
 
     def __init__(self) -> None:
-        self._of: dict[str, Usage] = {}
+        self._of: dict[str, TenantUsage] = {}
 
-    def tenant(self, name: str) -> Usage:
+    def tenant(self, name: str) -> TenantUsage:
         """The counts of a tenant, to be raised."""
         found = self._of.get(name)
         if found is None:
             name = name if len(self._of) < TENANTS_MAX else OTHERS
-            found = self._of.setdefault(name, Usage())
+            found = self._of.setdefault(name, TenantUsage())
         return found
 
     def visited(self, controller: str) -> Callable[[str, float], None]:
@@ -59,7 +59,7 @@ class Counting:
 
         return count
 
-    def taken(self) -> dict[str, Usage]:
+    def taken(self) -> dict[str, TenantUsage]:
         """What was counted since it was last taken."""
         taken, self._of = self._of, {}
         return taken

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from models.catalog import build_embedder, build_reranker
-from models.chain import FailoverChain, Member
+from models.chain import ChainMember, FailoverChain
 from models.local.weights import find
 from models.passthrough import Passthrough
 from models.remote.tei import Part, whole
@@ -139,7 +139,7 @@ async def open_reranker(
     said once at start, instead of marking every answer as degraded.
     """
     members = settings.rerankers.members
-    reranker: Member
+    reranker: ChainMember
     if members == (RerankerMember(),) and not await _obtainable(members[0]):
         reranker = Passthrough("fused")
     else:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from models.llm import Account, CallRecord, LanguageModel, LLMSettings, Member
+from models.llm import Account, CallRecord, LanguageModel, LLMSettings, ModelMember
 from models.llm.batches import batches
 from models.llm.types import Completion, Misconfigured
 from models.types import DeadlineExceeded, ModelError
@@ -163,7 +163,7 @@ async def open_models(settings: Settings, pool: Pool, stack: AsyncExitStack) -> 
         chain = section.chain(operation)
         if chain.by_rules or not chain.members:
             continue
-        members = [Member(one, _account(accounts, one)) for one in chain.settings(operation)]
+        members = [ModelMember(one, _account(accounts, one)) for one in chain.settings(operation)]
         model = LanguageModel(members, weights=chain.weights, accounting=books)
         stack.push_async_callback(model.close)
         await model.start()

@@ -13,6 +13,7 @@ import psutil
 
 from models.chain import FailoverChain
 from models.types import Load
+from retrieval.maintenance.upkeep import Upkeep, UpkeepMetrics
 from retrieval.store import backlog
 from retrieval.store.database.pool import Pool
 from serve import metrics
@@ -90,6 +91,20 @@ def background(pool: Pool, stack: AsyncExitStack) -> None:
                 metrics.OLDEST_OPERATION.set(await backlog.oldest_s(pool))
             except Exception as error:  # the next look says it
                 log.debug("background work could not be looked at: %s", error)
+            await asyncio.sleep(BACKLOG_S)
+
+    _until_closed(asyncio.create_task(report()), stack)
+
+
+def upkeep(keeper: Upkeep, stack: AsyncExitStack) -> None:
+    """Keeps what the upkeep of banks did."""
+
+    async def report() -> None:
+        before: UpkeepMetrics | None = None
+        while True:
+            now = keeper.metrics()
+            metrics.kept_up(now, before)
+            before = now
             await asyncio.sleep(BACKLOG_S)
 
     _until_closed(asyncio.create_task(report()), stack)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from models import types as models
-from models.catalog import Embedder
-from models.chain import Member
+from models.catalog import ManagedEmbedder
+from models.chain import ChainMember
 from models.types import DeadlineExceeded, Load, ModelError, Overloaded, RemoteError, Scores
 from models.types import Unavailable as ModelUnavailable
 from retrieval import errors
@@ -42,7 +42,7 @@ def translating(part: str) -> Iterator[None]:
 class OpenedEmbedder:
     """retrieval.protocols.Embedder over one of models."""
 
-    def __init__(self, model: Embedder) -> None:
+    def __init__(self, model: ManagedEmbedder) -> None:
         self.model = model
 
     @property
@@ -81,7 +81,7 @@ class OpenedEmbedder:
 class OpenedReranker:
     """retrieval.protocols.Reranker over a chain of models, or one of them."""
 
-    def __init__(self, model: Member) -> None:
+    def __init__(self, model: ChainMember) -> None:
         self.model = model
 
     @property
@@ -115,7 +115,7 @@ class OpenedReranker:
             )
 
 
-def _shown(member: Member) -> str:
+def _shown(member: ChainMember) -> str:
     """A member's name; of a local one also in which precision it runs, and where."""
     where = getattr(member, "runs_on", "")
     return f"{member.name} ({where})" if where else member.name

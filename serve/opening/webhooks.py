@@ -6,8 +6,8 @@ import logging
 
 from retrieval.errors import FourfoldError
 from retrieval.lifecycle.webhooks.delivery import Deliverer
-from retrieval.lifecycle.webhooks.guard import Guard
-from retrieval.lifecycle.webhooks.registry import OfAll, Webhooks
+from retrieval.lifecycle.webhooks.guard import AddressGuard
+from retrieval.lifecycle.webhooks.registry import OfAll, WebhookRegistry
 from retrieval.lifecycle.webhooks.vault import Vault
 from retrieval.store.database.pool import Pool
 from serve.settings import Settings
@@ -15,13 +15,13 @@ from serve.settings import Settings
 log = logging.getLogger(__name__)
 
 
-def open_webhooks(settings: Settings, pool: Pool) -> Webhooks:
+def open_webhooks(settings: Settings, pool: Pool) -> WebhookRegistry:
     """The registry of webhooks."""
     own = settings.webhooks
-    return Webhooks(pool, Vault(pool, own.keys), Guard.of(own.webhook_allowed_hosts))
+    return WebhookRegistry(pool, Vault(pool, own.keys), AddressGuard.of(own.webhook_allowed_hosts))
 
 
-async def keep_webhook_of_all(settings: Settings, webhooks: Webhooks) -> None:
+async def keep_webhook_of_all(settings: Settings, webhooks: WebhookRegistry) -> None:
     """Brings what the database knows of the settings' own webhook in line with them."""
     own = settings.webhooks
     secret = own.webhook_secret
@@ -42,7 +42,7 @@ def open_deliverer(settings: Settings, pool: Pool, poll_s: float) -> Deliverer:
     return Deliverer(
         pool,
         Vault(pool, own.keys),
-        Guard.of(own.webhook_allowed_hosts),
+        AddressGuard.of(own.webhook_allowed_hosts),
         keeps_bodies=own.webhook_expose_response_body,
         poll_s=poll_s,
         kept_days=own.webhook_retention_days,

@@ -49,5 +49,5 @@ Listed = Annotated[tuple[str, ...], BeforeValidator(listed)]
 Maybe = Annotated[int | None, BeforeValidator(blank_is_unset)]
 
 
-class Section(BaseModel):
+class SettingsSection(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

@@ -15,12 +15,12 @@ from serve.settings.fields import (
     Positive,
     Seconds,
     Secret,
-    Section,
+    SettingsSection,
     Text,
 )
 
 
-class Embeddings(Section):
+class Embeddings(SettingsSection):
     """The model that turns text into vectors."""
 
     embeddings_provider: Literal[EMBEDDER_PROVIDERS] = "local"  # type: ignore[valid-type]
@@ -99,7 +99,7 @@ class Embeddings(Section):
     """Most seconds for a model to start."""
 
 
-class RerankerMember(Section):
+class RerankerMember(SettingsSection):
     """One member of the reranker chain; the fields are the settings without `RERANKER_`."""
 
     provider: Literal[RERANKER_PROVIDERS] = "local"  # type: ignore[valid-type]
@@ -196,7 +196,7 @@ class RerankerMember(Section):
     """Tell the server in a header which bank asks."""
 
 
-class Rerankers(Section):
+class Rerankers(SettingsSection):
     """The chain of rerankers: the first that answers serves; behind the last, the fused order."""
 
     members: tuple[RerankerMember, ...] = (RerankerMember(),)

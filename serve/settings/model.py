@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from retrieval.lifecycle.webhooks.guard import Guard
+from retrieval.lifecycle.webhooks.guard import AddressGuard
 from retrieval.settings import RecallSettings, ReflectSettings, RetainSettings
 from retrieval.settings.consolidation import ConsolidationSettings
 from retrieval.settings.mental import MentalSettings
@@ -25,7 +25,7 @@ from serve.settings.fields import (
     Positive,
     Seconds,
     Secret,
-    Section,
+    SettingsSection,
     Text,
     blank_is_unset,
     listed,
@@ -35,11 +35,11 @@ from serve.settings.llm import LLMSection
 
 
 def _hosts(value: tuple[str, ...]) -> tuple[str, ...]:
-    Guard.of(value)
+    AddressGuard.of(value)
     return value
 
 
-class Server(Section):
+class Server(SettingsSection):
     """Where and how HTTP is served."""
 
     host: str = "127.0.0.1"
@@ -107,7 +107,7 @@ class Server(Section):
     """How long running requests may finish after a stop."""
 
 
-class Database(Section):
+class Database(SettingsSection):
     """PostgreSQL. Without a URL the server starts its own."""
 
     database_url: Secret = None
@@ -136,7 +136,7 @@ RESIDENT: Final = "bm25"
 """The keyword back-end that needs nothing of the database."""
 
 
-class Banks(Section):
+class Banks(SettingsSection):
     """What a replica keeps of banks in memory."""
 
     bank_memory_bytes: Annotated[int, Field(ge=1)] = 2 * 2**30
@@ -171,7 +171,7 @@ class Banks(Section):
     """Tokenizer of the pg_search index; empty takes its default."""
 
 
-class ServerLimits(Section):
+class ServerLimits(SettingsSection):
     """What keeps one tenant from the others, and the process from drowning."""
 
     recall_queue_max: Count = 256
@@ -206,7 +206,7 @@ class ServerLimits(Section):
     """true: a request needs a key made with `fourfold keys`; its tenant is the key's."""
 
 
-class Files(Section):
+class Files(SettingsSection):
     """Uploaded files."""
 
     enable_file_upload_api: Flag = True
@@ -222,7 +222,7 @@ class Files(Section):
     """MiB of one tenant's files that may wait to be read; above it 429."""
 
 
-class BackgroundWork(Section):
+class BackgroundWork(SettingsSection):
     """Background operations."""
 
     worker_enabled: Flag = True
@@ -238,7 +238,7 @@ class BackgroundWork(Section):
     """Accepted for compatibility: the worker has no port of its own."""
 
 
-class MCP(Section):
+class MCP(SettingsSection):
     """The Model Context Protocol, at /mcp and /mcp/{bank}."""
 
     mcp_enabled: Flag = True
@@ -256,7 +256,7 @@ class MCP(Section):
     """The bank of a request to /mcp that names none. HINDSIGHT_MCP_BANK_ID is read, too."""
 
 
-class Webhooks(Section):
+class Webhooks(SettingsSection):
     """What others are told of banks, and to where."""
 
     webhook_secret_key: Secret = None
@@ -285,7 +285,7 @@ class Webhooks(Section):
         return () if key is None else listed(key.get_secret_value())
 
 
-class Erasure(Section):
+class Erasure(SettingsSection):
     """How what is deleted goes for good."""
 
     erase_after_s: Annotated[float, Field(ge=0, le=31_536_000)] = 86_400.0
@@ -300,7 +300,7 @@ class Erasure(Section):
     """How long operations that have ended are kept; 0 = for ever."""
 
 
-class Audit(Section):
+class Audit(SettingsSection):
     """The log of who read or changed what."""
 
     audit_log_enabled: Flag = False
@@ -316,7 +316,7 @@ class Audit(Section):
     """How long entries are kept; 0 = for ever."""
 
 
-class Autoscale(Section):
+class Autoscale(SettingsSection):
     """Replicas follow what the stage reports: tokens of a model, busy loops, bytes of banks, age of
     operations."""
 
@@ -332,7 +332,7 @@ class Autoscale(Section):
     """How long fewer have to suffice before replicas are stopped."""
 
 
-class Stage(Section):
+class Stage(SettingsSection):
     """Where a stage runs: inside its caller's process, or as a Serve deployment of its own."""
 
     placement: Literal["inline", "deployment"] = "inline"
@@ -365,7 +365,7 @@ class Stage(Section):
     banks of those are loaded twice."""
 
 
-class StagePlacement(Section):
+class StagePlacement(SettingsSection):
     """One entry per stage. Everything inline is one process: the cheapest on a small machine."""
 
     recall: Stage = Stage(max_ongoing=8192, max_queued=8192)

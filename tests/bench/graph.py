@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.probe import Probe
 from retrieval.bank.vectors.flat import FlatBackend
-from retrieval.keyword.analyser import Document
+from retrieval.keyword.analyser import IndexedText
 from retrieval.keyword.analysers import analyser_for
 from retrieval.ranking.budgets import graph_hops, recall_budget, reranker_cap
 from retrieval.ranking.shortlist import Question
 from retrieval.recall import search
 from retrieval.settings import RecallSettings, RetainSettings
 from retrieval.store.heads import BankHead
-from retrieval.store.segments.delta import Delta, EntityRow
+from retrieval.store.segments.delta import Delta, EntityChange
 from retrieval.store.segments.format import pack
 from retrieval.types import NO_TIME, Arm, Budget, Floats, LinkType, RecallQuery
 from tests.bench import report, synthetic
@@ -50,7 +50,7 @@ def made(size: int, data: Bank, seed: int = 11) -> tuple[Delta, Floats]:
     vectors = _vectors(random, size)
     analyser = analyser_for(RetainSettings())
     head = BankHead(1, "default", data.name, 1, 0, size, f"made:{DIMENSION}", analyser.version)
-    documents = [Document(memory["text"], None, None) for memory in data.memories]
+    documents = [IndexedText(memory["text"], None, None) for memory in data.memories]
     names = [HUB, *(f"Entity {number}" for number in range(1, ENTITIES))]
     segments: Mapping[str, Mapping[str, NDArray[Any]]] = {
         "columns": _columns(random, size),
@@ -65,7 +65,8 @@ def made(size: int, data: Bank, seed: int = 11) -> tuple[Delta, Floats]:
         tombstones=np.empty(0, np.int32),
         died_at=np.empty(0, np.int64),
         entities=[
-            EntityRow(number, number.to_bytes(16), name, None) for number, name in enumerate(names)
+            EntityChange(number, number.to_bytes(16), name, None)
+            for number, name in enumerate(names)
         ],
         tags=[],
     )
@@ -148,7 +149,7 @@ def bench(size: int, questions: int, repeats: int) -> dict[str, Any]:
             costs, arms = [], []
             for _ in range(repeats):
                 begin = time.process_time()
-                shortlist = search.run(bank, plan)
+                shortlist = search.searched(bank, plan).shortlist
                 costs.append(time.process_time() - begin)
                 arms.append(
                     max((p.seconds for p in shortlist.arms if p.arm is Arm.GRAPH), default=0)
@@ -179,11 +180,11 @@ def asked_near(vector: Floats, random: np.random.Generator) -> Floats:
     return near
 
 
-def plan_of(text: str, vector: Floats, settings: RecallSettings) -> search.Plan:
+def plan_of(text: str, vector: Floats, settings: RecallSettings) -> search.SearchPlan:
     """A recall at budget mid."""
     now = datetime(2025, 1, 1, tzinfo=UTC)
     query = RecallQuery("default", "hub", text, now, trace=True)
-    return search.Plan(
+    return search.SearchPlan(
         query=query,
         settings=settings,
         question=Question(text),

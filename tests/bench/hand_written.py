@@ -23,12 +23,12 @@ from dataclasses import replace
 import numpy as np
 
 from retrieval.arms.affinity import KEYWORD, Scale, affinity
-from retrieval.ranking.signals import Pool
+from retrieval.ranking.signals import CandidatePool
 from retrieval.topk import places
 from retrieval.types import Bools, Doubles, Floats
 
 
-def scores(pool: Pool) -> Doubles:
+def scores(pool: CandidatePool) -> Doubles:
     """The scores of a pool that is not empty, float64 (n,)."""
     present = pool.window >= 0
     terms = np.where(present, pool.terms, 0.0)

@@ -29,10 +29,10 @@ import bm25s
 import numpy as np
 
 from retrieval.keyword import bm25
-from retrieval.keyword.analyser import Analyser, Document
+from retrieval.keyword.analyser import Analyser, IndexedText
 from retrieval.keyword.backends import Native
-from retrieval.keyword.postings import Postings, decode, merge
-from retrieval.store.segments.format import pack
+from retrieval.keyword.postings import Postings, merge
+from retrieval.store.segments.format import pack, unpack
 from retrieval.types import FactType
 from tests.bench import metrics, report, sets
 from tests.retrieval.keyword.server import Server, embedded
@@ -103,7 +103,7 @@ def build(size: int) -> Built:
     corpus, analyser = Corpus(size), Analyser("none")
     chunks, segments = [], []
     for texts in corpus.texts():
-        segments.append(analyser.weigh([Document(text) for text in texts]))
+        segments.append(analyser.weigh([IndexedText(text) for text in texts]))
         chunks.append(texts)
     merged = merge(segments)
     types = np.random.default_rng(1).integers(0, 3, size).astype(np.uint8)
@@ -142,7 +142,7 @@ def ours(built: Built) -> dict[str, dict[str, float]]:
             rows[f"{name}: {kind}"] = percentiles(took)
 
     def cold(text: str) -> None:
-        search(built, Postings.empty().append(decode(built.payload), 0), text)
+        search(built, Postings.empty().append(unpack(built.payload), 0), text)
 
     for kind in GOALS:
         took = [spent(cold, built.corpus.question(kind)) for _ in range(20)]
@@ -154,13 +154,13 @@ def appends(built: Built) -> dict[str, dict[str, float]]:
     analysed, packed, held = [], [], []
     postings = built.postings
     for _ in range(ROUNDS):
-        documents = [Document(text) for text in built.corpus.draw(BATCH)]
+        documents = [IndexedText(text) for text in built.corpus.draw(BATCH)]
         begin = time.process_time()
         segment = built.analyser.weigh(documents)
         middle = time.process_time()
         payload = pack(segment)
         end = time.process_time()
-        postings = postings.append(decode(payload), postings.end)
+        postings = postings.append(unpack(payload), postings.end)
         analysed.append(1000 * (middle - begin))
         packed.append(1000 * (end - middle))
         held.append(1000 * (time.process_time() - end))
@@ -250,7 +250,7 @@ async def _row_per_posting(connection: Any, built: Built) -> float:
         "create table posting (bank bigint, term bigint, ordinal int, tf real, length int,"
         " primary key (bank, term, ordinal) include (tf, length))"
     )
-    segment = built.analyser.weigh([Document(text) for text in built.chunks[0]])
+    segment = built.analyser.weigh([IndexedText(text) for text in built.chunks[0]])
     terms = np.repeat(segment["term"].view(np.int64), np.diff(segment["ptr"])).tolist()
     documents, tf = segment["document"].tolist(), segment["tf"].tolist()
     rows = [(1, t, d, f, 32) for t, d, f in zip(terms, documents, tf, strict=True)]
@@ -286,7 +286,7 @@ def _ranked(
 ) -> list[list[str]]:
     analyser = Analyser()
     documents = [
-        Document(memory["text"], text_signals=_signals(memory) if signalled else None)
+        IndexedText(memory["text"], text_signals=_signals(memory) if signalled else None)
         for memory in memories
     ]
     postings = Postings.empty().append(analyser.weigh(documents), 0)

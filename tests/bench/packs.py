@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.store.database.pool import Pool, write
-from retrieval.store.segments.delta import EntityRow
+from retrieval.store.segments.delta import EntityChange
 from retrieval.store.segments.format import pack
 from retrieval.store.segments.table import append
 from retrieval.types import NO_TIME, Longs
@@ -73,8 +73,10 @@ def packed(first: int, count: int, entities: int, seed: int = 0) -> Mapping[str,
     }
 
 
-def entity_rows(count: int) -> list[EntityRow]:
-    return [EntityRow(n, n.to_bytes(16, "big"), f"Name{n} Sur{n % 97}", None) for n in range(count)]
+def entity_rows(count: int) -> list[EntityChange]:
+    return [
+        EntityChange(n, n.to_bytes(16, "big"), f"Name{n} Sur{n % 97}", None) for n in range(count)
+    ]
 
 
 def _postings(count: int, chance: np.random.Generator) -> dict[str, NDArray[Any]]:

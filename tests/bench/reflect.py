@@ -27,7 +27,7 @@ import uvloop
 
 from retrieval.reflect.engine import ReflectEngine
 from retrieval.reflect.query import ReflectQuery
-from retrieval.reflect.stored import Database
+from retrieval.reflect.stored import DatabaseReads
 from retrieval.settings import ReflectSettings
 from tests.bench import report, synthetic
 from tests.retrieval.llm.scripted import Asked, Call, Said, Scripted
@@ -102,7 +102,9 @@ async def bench(size: int, questions: int) -> None:
     async with system() as run:
         await run.import_bank("bench", memories)
         recalls = run.engine()
-        engine = ReflectEngine(Database(run.pool), Scripted(), recalls, recalls, ReflectSettings())
+        engine = ReflectEngine(
+            DatabaseReads(run.pool), Scripted(), recalls, recalls, ReflectSettings()
+        )
         texts = [one.text for one in bank.questions]
         await measure(run, engine, texts[:WARM_UP], searches=0)
         rest = texts[WARM_UP:]

@@ -20,7 +20,7 @@ import numpy as np
 from retrieval.ranking import leaders, scoring
 from retrieval.ranking.score_fusion import Fused, fused_scores
 from retrieval.ranking.shortlist import Shortlist
-from retrieval.ranking.signals import Pool, signals
+from retrieval.ranking.signals import CandidatePool, signals
 from retrieval.recall import search
 from retrieval.settings import RecallSettings
 from retrieval.topk import places
@@ -46,7 +46,7 @@ class Asked:
 
     name: str
     bank: str
-    pool: Pool
+    pool: CandidatePool
     values: Floats
     context: Doubles
     support: Ints
@@ -79,16 +79,16 @@ class Asked:
 class Recorder:
     """Passes pools on to the fused score, and keeps the last one."""
 
-    last: Pool
+    last: CandidatePool
 
-    def __call__(self, pool: Pool) -> Fused:
+    def __call__(self, pool: CandidatePool) -> Fused:
         self.last = pool
         return fused_scores(pool)
 
 
 def asked(
     name: str, bank: sets.Bank, question: sets.Question, keys: Sequence[str], shortlist: Shortlist,
-    pool: Pool,
+    pool: CandidatePool,
 ) -> Asked:  # fmt: skip
     """What a recall of this question ranked; `keys` are those of the shortlist's candidates."""
     values, context = signals(pool)
@@ -115,7 +115,7 @@ def asked(
         gain=np.array([question.gold.get(key, 0.0) for key in keys]),
         gold=tuple(sorted(question.gold.values(), reverse=True)),
         document=document,
-        boost=scoring.combine(np.ones(len(pool)), recent, near, scoring.proof(facts.proof)),
+        boost=scoring.steps(np.ones(len(pool)), recent, near, scoring.proof(facts.proof))[-1][1],
     )
 
 

@@ -38,7 +38,7 @@ from retrieval.store.database.migrate import migrate
 from retrieval.store.database.pool import Pool, PoolSettings, open_pool
 from retrieval.store.heads import BankHead
 from retrieval.store.segments import delta as deltas
-from retrieval.store.segments.delta import Delta, EntityRow
+from retrieval.store.segments.delta import Delta, EntityChange
 from retrieval.types import FactType, Floats
 from tests.bench import packs
 from tests.bench.processes import cpu_seconds, spent
@@ -165,7 +165,7 @@ class Packed:
     def __init__(self, count: int, distinct: int = 24) -> None:
         chance = np.random.default_rng(1)
         sizes = chance.integers(300, 5_001, distinct)
-        self._made: list[tuple[Mapping[str, bytes], list[EntityRow]]] = [
+        self._made: list[tuple[Mapping[str, bytes], list[EntityChange]]] = [
             (packs.packed(0, int(n), int(n) // 5, seed), packs.entity_rows(int(n) // 5))
             for seed, n in enumerate(sizes)
         ]

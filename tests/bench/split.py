@@ -116,7 +116,7 @@ async def bench(size: int, parts: int, questions: int, repeats: int) -> dict[str
         plan = graph.plan_of(question.text, near, settings)
         costs: dict[str, list[float]] = {name: [] for name in found}
         for _ in range(repeats):
-            expected, ms = timed(lambda: search.run(whole, plan))  # noqa: B023
+            expected, ms = timed(lambda: search.searched(whole, plan).shortlist)  # noqa: B023
             costs["whole"].append(ms)
             ours, ms = await _split(frame, index, plan, settings)
             np.testing.assert_array_equal(ours.found.ordinals, expected.found.ordinals)
@@ -148,11 +148,11 @@ async def bench(size: int, parts: int, questions: int, repeats: int) -> dict[str
 
 
 async def _split(
-    frame: ResidentBank, index: ScatterGather, plan: search.Plan, settings: RecallSettings
+    frame: ResidentBank, index: ScatterGather, plan: search.SearchPlan, settings: RecallSettings
 ) -> tuple[Shortlist, float]:
     begin = time.process_time()
     (reading,) = await index.readings(frame, [plan.asked], settings)
-    shortlist = search.run(frame, replace(plan, reading=reading))
+    shortlist = search.searched(frame, replace(plan, reading=reading)).shortlist
     return shortlist, 1000 * (time.process_time() - begin)
 
 

@@ -25,7 +25,7 @@ from retrieval import timex
 from retrieval.bank.resident import ResidentBank
 from retrieval.recall import search
 from retrieval.recall.engine import RecallEngine
-from retrieval.recall.search import Plan, Searched
+from retrieval.recall.search import Searched, SearchPlan
 from retrieval.settings import RecallSettings
 from retrieval.store import banks, memories
 from retrieval.types import Include, Ints, RecallQuery
@@ -104,7 +104,7 @@ class _Watch:
 
         return timed
 
-    def _run(self, bank: ResidentBank, plan: Plan) -> Searched:
+    def _run(self, bank: ResidentBank, plan: SearchPlan) -> Searched:
         begin = time.thread_time()
         found = self._search(bank, plan)
         self.seconds["search"] += time.thread_time() - begin

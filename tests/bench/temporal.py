@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from retrieval.arms import temporal
-from retrieval.bank.filters import Bounds, instants
+from retrieval.bank.filters import WindowBounds
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors.flat import FlatBackend, Scan
@@ -100,7 +100,7 @@ def vectors_of(size: int, dimension: int, seed: int = 5) -> Floats:
     return vectors
 
 
-def arm(bank: ResidentBank, scan: Scan, window: Bounds) -> list[temporal.TemporalHits]:
+def arm(bank: ResidentBank, scan: Scan, window: WindowBounds) -> list[temporal.TemporalHits]:
     inside = temporal.touching(bank, bank.live, window)
     return [
         temporal.search(
@@ -110,7 +110,7 @@ def arm(bank: ResidentBank, scan: Scan, window: Bounds) -> list[temporal.Tempora
     ]
 
 
-def sorting(bank: ResidentBank, scan: Scan, window: Bounds) -> list[Ints]:
+def sorting(bank: ResidentBank, scan: Scan, window: WindowBounds) -> list[Ints]:
     """The pool alone, by sorting everything in the window, best first."""
     inside = temporal.touching(bank, bank.live, window)
     pools = []
@@ -148,7 +148,7 @@ def bench(size: int, repeats: int) -> dict[str, Any]:
     }
     rows: dict[str, dict[str, float]] = {}
     for name, (dates, sides) in cases.items():
-        window = instants(*sides)
+        window = WindowBounds(*sides, *sides)
         bank = bank_of(dates, vectors)
         scan = bank.vectors.scan(np.eye(DIMENSION, dtype=np.float32)[0])
         scan.moments(None)

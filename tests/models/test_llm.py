@@ -14,10 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
-from models.llm import Account, CallRecord, LanguageModel, LLMSettings, Member
+from models.llm import Account, CallRecord, LanguageModel, LLMSettings, ModelMember
 from models.llm.outcomes import Outcome, judge, wait
 from models.llm.types import CutOff, Exhausted, Misconfigured, Refused, TooLong, Turn
-from models.settings import SettingsError
+from models.settings import ModelSettingsError
 from models.types import BadOutput, DeadlineExceeded, Overloaded, RemoteError, Unavailable
 from tests.models.llm_server import Asked, LLMServer, Reply
 from tests.models.virtual_time import run
@@ -58,7 +58,7 @@ def settings(url: str, **more: Any) -> LLMSettings:
 @asynccontextmanager
 async def model(*members: LLMSettings, **more: Any) -> AsyncIterator[LanguageModel]:
     account = Account(8)
-    made = LanguageModel([Member(one, account) for one in members], **more)
+    made = LanguageModel([ModelMember(one, account) for one in members], **more)
     await made.start()
     try:
         yield made
@@ -516,7 +516,7 @@ def test_pauses_double_and_keep_the_deadline() -> None:
 
         own = LLMSettings("vllm", "m", url="http://x.test/v1", max_retries=5)
         account = Account(2, loop.time)
-        member = Member(
+        member = ModelMember(
             own,
             account,
             transport=httpx.MockTransport(answer),
@@ -622,7 +622,7 @@ def test_any_error_body_can_be_read(body: bytes) -> None:
     ],
 )
 def test_wrong_settings(wrong: dict[str, Any], says: str) -> None:
-    with pytest.raises(SettingsError, match=says):
+    with pytest.raises(ModelSettingsError, match=says):
         settings(**{"url": "http://x", **wrong})
 
 

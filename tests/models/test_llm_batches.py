@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from models.llm import Account, LLMSettings, Member
+from models.llm import Account, LLMSettings, ModelMember
 from models.llm.batches import Batches, BatchState, batches
-from models.llm.types import Exhausted, Misconfigured, Question, Schema
+from models.llm.types import CompletionRequest, Exhausted, Misconfigured, Schema
 from models.types import ModelError, Overloaded, RemoteError, Unavailable
 
 pytestmark = pytest.mark.unit
@@ -23,7 +23,7 @@ Handle = Callable[[httpx.Request], httpx.Response]
 @asynccontextmanager
 async def speaking(handle: Handle, provider: str = "openai") -> AsyncIterator[Batches]:
     settings = LLMSettings(provider, "m", "sk-secret", "http://model/v1", initial_backoff_s=0.0)
-    member = Member(settings, Account(4), transport=httpx.MockTransport(handle))
+    member = ModelMember(settings, Account(4), transport=httpx.MockTransport(handle))
     await member.start()
     found = batches([member])
     assert found is not None
@@ -38,7 +38,9 @@ def completion(text: str, finish: str = "stop") -> dict[str, Any]:
     }
 
 
-QUESTION = Question("retain", [{"role": "user", "content": "x"}], 10, schema=Schema("s", {}))
+QUESTION = CompletionRequest(
+    "retain", [{"role": "user", "content": "x"}], 10, schema=Schema("s", {})
+)
 
 
 async def test_rows_that_make_no_sense_are_left_out() -> None:
@@ -142,8 +144,8 @@ async def test_ids_are_quoted_and_lists_end() -> None:
 
 
 def test_who_has_batches() -> None:
-    one = Member(LLMSettings("vllm", "m", url="http://x"), Account(1))
-    two = Member(LLMSettings("groq", "m", "k"), Account(1))
+    one = ModelMember(LLMSettings("vllm", "m", url="http://x"), Account(1))
+    two = ModelMember(LLMSettings("groq", "m", "k"), Account(1))
     assert batches([one]) is None
     found = batches([one, two])
     assert found is not None

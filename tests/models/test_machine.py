@@ -21,10 +21,10 @@ import torch
 
 from models.local import device, weights
 from models.local.device import DeviceThread, allowed_cpus, cpu_computes_bf16, resolve
-from models.local.engine import Engine, Loaded
+from models.local.engine import Engine, LoadedModel
 from models.local.kernels import int8
 from models.local.kernels.pack import Pack, Tokens
-from models.settings import Compute, EmbedderSettings, RerankerSettings, SettingsError
+from models.settings import Compute, EmbedderSettings, ModelSettingsError, RerankerSettings
 from models.types import Unavailable, WrongModel
 
 pytestmark = pytest.mark.unit
@@ -50,7 +50,7 @@ pytestmark = pytest.mark.unit
     ],
 )
 def test_wrong_settings_are_named(kind: Any, wrong: dict[str, Any], words: str) -> None:
-    with pytest.raises(SettingsError, match=words):
+    with pytest.raises(ModelSettingsError, match=words):
         kind(**wrong)
 
 
@@ -72,7 +72,7 @@ def test_the_control_group_limits_threads(
     (tmp_path / "cpu").mkdir()
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    assert device._cgroup_cpus(tmp_path) == expected
+    assert device.cgroup_cpus(tmp_path) == expected
 
 
 def test_a_model_has_the_threads_that_the_control_group_allows(
@@ -80,9 +80,9 @@ def test_a_model_has_the_threads_that_the_control_group_allows(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4), raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setattr(device, "_cgroup_cpus", list)
+    monkeypatch.setattr(device, "cgroup_cpus", list)
     assert allowed_cpus() == 4
-    monkeypatch.setattr(device, "_cgroup_cpus", lambda: [3])
+    monkeypatch.setattr(device, "cgroup_cpus", lambda: [3])
     assert allowed_cpus() == 3
 
 
@@ -93,11 +93,11 @@ def test_precision_and_bounds_follow_the_device(monkeypatch: pytest.MonkeyPatch)
     assert cpu.bulk_batch_tokens < cpu.batch_tokens < cpu.queued_tokens
     monkeypatch.setattr(device, "cpu_computes_bf16", lambda: False)
     assert resolve(Compute(device="cpu", precision="bf16")).dtype == torch.float32
-    with pytest.raises(SettingsError, match="not known"):
+    with pytest.raises(ModelSettingsError, match="not known"):
         resolve(Compute(device="abacus"))
     if not torch.cuda.is_available():
         assert resolve(Compute()).on_cpu
-        with pytest.raises(SettingsError, match="no usable CUDA"):
+        with pytest.raises(ModelSettingsError, match="no usable CUDA"):
             resolve(Compute(device="cuda"))
 
 
@@ -110,7 +110,7 @@ def test_int8_is_for_cpus_that_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve(wish).dtype == torch.int8
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for name in ("auto", "cuda"):
-        with pytest.raises(SettingsError, match="which is for CPUs: on cuda choose fp16"):
+        with pytest.raises(ModelSettingsError, match="which is for CPUs: on cuda choose fp16"):
             resolve(Compute(device=name, precision="int8"))
 
 
@@ -141,7 +141,7 @@ async def test_a_model_that_takes_too_long_to_load() -> None:
 
     late = threading.Event()
 
-    def load(_: device.Machine) -> Loaded:
+    def load(_: device.Machine) -> LoadedModel:
         assert late.wait(60)
         raise AssertionError("nobody waits for this")
 
@@ -165,7 +165,7 @@ async def test_batches_run_side_by_side_on_a_cpu(padded: bool) -> None:
                 meeting.wait(0.2)
         return torch.from_numpy(batch.ids[batch.offsets[:-1]]).float()[:, None]
 
-    await engine.start(lambda _: Loaded(forward, padded, 64))
+    await engine.start(lambda _: LoadedModel(forward, padded, 64))
     sevens = np.full(64, 7, np.int32)
     rows = await engine.rows([Tokens(sevens, sevens)] * 8, tenant="", deadline=None)
     assert rows.tolist() == [[7.0]] * 8

@@ -69,7 +69,7 @@ def test_only_what_is_computed_exactly_is_supported(
     assert packed.supports(config) == supported
     if not supported:
         with pytest.raises(WrongModel):
-            packed.Shape.of(config)
+            packed.EncoderShape.of(config)
 
 
 @pytest.mark.integration

@@ -17,8 +17,8 @@ from models.settings import (
     EMBEDDER_PROVIDERS,
     RERANKER_PROVIDERS,
     EmbedderSettings,
+    ModelSettingsError,
     RerankerSettings,
-    SettingsError,
 )
 from models.types import BadOutput, Floats, Overloaded, RemoteError, RerankRequest, Unavailable
 from tests.models.embed_server import KEY, EmbedServer, vector
@@ -303,7 +303,7 @@ def test_every_reranker_that_can_be_named_can_be_built(provider: str) -> None:
     "provider", ["google", "onnx", "litellm-sdk", "openai-codex", "Cohere", ""]
 )
 def test_providers_that_are_not_there_are_told_with_those_that_are(provider: str) -> None:
-    with pytest.raises(SettingsError, match="choose one of local, tei, openai"):
+    with pytest.raises(ModelSettingsError, match="choose one of local, tei, openai"):
         EmbedderSettings(provider=provider)
-    with pytest.raises(SettingsError, match="choose one of local, tei, cohere"):
+    with pytest.raises(ModelSettingsError, match="choose one of local, tei, cohere"):
         RerankerSettings(provider=provider)

@@ -108,7 +108,7 @@ def of(name: str, value: Make, **labels: str) -> dict[tuple[str, Labels], Make]:
 
 def histogram(name: str, seconds: float, **labels: str) -> dict[tuple[str, Labels], Make]:
     """Ten observations of `seconds` a second."""
-    edges = [*metrics._SECONDS, math.inf]
+    edges = [*metrics.BUCKETS_S, math.inf]
     return {
         (f"{name}_bucket", frozenset({**labels, "le": str(edge)}.items())): grows(
             10.0 if edge >= seconds else 0.0

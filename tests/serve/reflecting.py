@@ -10,7 +10,7 @@ from typing import Any
 from models.passthrough import Passthrough
 from retrieval.recall.engine import RecallEngine
 from retrieval.reflect.engine import ReflectEngine
-from retrieval.reflect.stored import Database
+from retrieval.reflect.stored import DatabaseReads
 from serve.opening.translation import OpenedReranker
 from tests.retrieval.llm.scripted import Scripted
 from tests.serve.conftest import Live
@@ -63,7 +63,7 @@ def scripted(
         services.pool, retriever, OpenedReranker(Passthrough()), services.settings.recall
     )
     engine = ReflectEngine(
-        Database(services.pool),
+        DatabaseReads(services.pool),
         llm,
         recalls,
         recalls,

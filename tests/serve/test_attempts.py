@@ -14,7 +14,7 @@ from ray.serve.request_router import PendingRequest
 
 from retrieval.errors import NotFound, Unavailable
 from serve.cluster.attempts import HEDGE, LEAST_S, MOST_S, SECOND, Attempts
-from tests.serve.test_bank_router import _order, _router
+from tests.serve.test_bank_router import order_of, router_of
 from tests.sim.admitting import VirtualLoop
 
 pytestmark = pytest.mark.unit
@@ -153,8 +153,8 @@ def _request(bank: str) -> PendingRequest:
 
 
 async def test_the_router_asks_another_and_leaves_the_silent_one_alone() -> None:
-    router, replicas = _router()
-    order = _order("t/b")
+    router, replicas = router_of()
+    order = order_of("t/b")
     by_name = {replica.replica_id.unique_id: replica for replica in replicas}
 
     async def names(bank: str) -> list[str]:
@@ -171,7 +171,7 @@ async def test_the_router_asks_another_and_leaves_the_silent_one_alone() -> None
     router.on_request_routed(hedged, by_name[order[1]].replica_id, result)  # nor is it the one
     assert await names("t/b" + SECOND) == [*order[1:], order[0]]
     assert await names("t/b") == [*order[1:], order[0]]
-    other = next(f"t/{n}" for n in range(99) if _order(f"t/{n}")[0] == order[0])
+    other = next(f"t/{n}" for n in range(99) if order_of(f"t/{n}")[0] == order[0])
     assert (await names(other))[-1] == order[0]  # another bank's calls do not wait for it either
     for _ in range(300):  # three seconds of this clock
         await names("t/unrelated")

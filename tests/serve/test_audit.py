@@ -12,7 +12,7 @@ import pytest
 
 from retrieval.errors import Unavailable
 from retrieval.lifecycle.audit.recorder import noting
-from retrieval.store.audit import Entry
+from retrieval.store.audit import AuditEntry
 from retrieval.store.database.pool import read, write
 from tests.serve.conftest import B, Live
 from tests.serve.test_mental_models import ask, ended
@@ -130,7 +130,7 @@ async def test_a_change_is_never_without_its_entry(
     class _Undone(Exception):
         pass
 
-    entry = Entry("default", bank, "retain", "http", datetime.now(UTC))
+    entry = AuditEntry("default", bank, "retain", "http", datetime.now(UTC))
 
     async def fails(connection: Any) -> None:
         raise _Undone

@@ -13,7 +13,7 @@ import pytest
 
 from retrieval.errors import InvalidInput
 from retrieval.lifecycle.audit.recorder import noting
-from retrieval.store.audit import Entry
+from retrieval.store.audit import AuditEntry
 from retrieval.store.database.pool import read
 from serve.cluster.deployments import IngestReplica
 from serve.cluster.remote import Handle
@@ -64,7 +64,9 @@ async def entries(live: Live, bank: str) -> list[Any]:
 @pytest.mark.parametrize("more", [{}, {"region": "north"}])
 async def test_it_is_committed_with_the_change(live: Live, more: dict[str, Any]) -> None:
     bank = uuid4().hex
-    entry = Entry("default", bank, "retain", "http", datetime.now(UTC), metadata={"key_id": "k"})
+    entry = AuditEntry(
+        "default", bank, "retain", "http", datetime.now(UTC), metadata={"key_id": "k"}
+    )
     writer = RemoteWriter(cast(Handle, Ingest(live.services.writer, **more)))
     with noting(entry):
         done = await writer.import_memories("default", bank, [{"text": "Ann rows."}])
@@ -75,7 +77,7 @@ async def test_it_is_committed_with_the_change(live: Live, more: dict[str, Any])
 
 async def test_what_was_refused_leaves_none(live: Live) -> None:
     bank = uuid4().hex
-    entry = Entry("default", bank, "retain", "http", datetime.now(UTC))
+    entry = AuditEntry("default", bank, "retain", "http", datetime.now(UTC))
     writer = RemoteWriter(cast(Handle, Ingest(live.services.writer)))
     with noting(entry), pytest.raises(InvalidInput):
         await writer.import_memories("default", bank, [{"text": 5}])

@@ -13,7 +13,7 @@ from ray.serve.config import AutoscalingContext
 
 from models.types import Load
 from serve.cluster import autoscaling as rules
-from serve.cluster.autoscaling import POLICIES, Work, config
+from serve.cluster.autoscaling import POLICIES, TokenLoad, config
 from serve.cluster.deployments import health_period_s
 from serve.cluster.signals import LineGauge, ModelSignals
 from serve.settings import SettingsError, parse
@@ -25,17 +25,17 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize(
     ("work", "replicas", "needed"),
     [
-        (Work(0, 0, 0, 0), 1, 1),  # nothing has run
-        (Work(0, 10, 0, 10), 1, 2),  # work waits and the speed is unknown
-        (Work(100, 0, 1000, 10), 4, 1),  # idle: down
-        (Work(1400, 0, 1000, 10), 2, 2),  # comfortable
-        (Work(1900, 0, 1000, 10), 2, 3),  # busy without a queue
-        (Work(700, 90, 1000, 10), 1, 1),  # what waits at any moment
-        (Work(7000, 90_000, 1000, 10), 10, 13),  # a line: a quarter more, whatever its length
-        (Work(700, 5000, 1000, 5000), 1, 2),  # that is one call: more would not shorten it
+        (TokenLoad(0, 0, 0, 0), 1, 1),  # nothing has run
+        (TokenLoad(0, 10, 0, 10), 1, 2),  # work waits and the speed is unknown
+        (TokenLoad(100, 0, 1000, 10), 4, 1),  # idle: down
+        (TokenLoad(1400, 0, 1000, 10), 2, 2),  # comfortable
+        (TokenLoad(1900, 0, 1000, 10), 2, 3),  # busy without a queue
+        (TokenLoad(700, 90, 1000, 10), 1, 1),  # what waits at any moment
+        (TokenLoad(7000, 90_000, 1000, 10), 10, 13),  # a line: a quarter more, whatever its length
+        (TokenLoad(700, 5000, 1000, 5000), 1, 2),  # that is one call: more would not shorten it
     ],
 )
-def test_work(work: Work, replicas: int, needed: int) -> None:
+def test_work(work: TokenLoad, replicas: int, needed: int) -> None:
     assert rules.needed_by_work(work, replicas, drain_s=1.0) == needed
 
 
@@ -45,13 +45,15 @@ def test_work(work: Work, replicas: int, needed: int) -> None:
 def test_more_work_never_asks_for_less(
     arriving: float, waiting: float, speed: float, replicas: int, drain: float
 ) -> None:
-    fewer = rules.needed_by_work(Work(arriving / 2, waiting / 2, speed, 1), replicas, drain)
-    assert 1 <= fewer <= rules.needed_by_work(Work(arriving, waiting, speed, 1), replicas, drain)
+    fewer = rules.needed_by_work(TokenLoad(arriving / 2, waiting / 2, speed, 1), replicas, drain)
+    assert (
+        1 <= fewer <= rules.needed_by_work(TokenLoad(arriving, waiting, speed, 1), replicas, drain)
+    )
 
 
 def test_a_slow_call_does_not_run_away() -> None:
     """One call a second of 12,300 tokens on a cross-encoder that reads 16,000: two replicas."""
-    work = Work(arriving=12_300, waiting=12_300, speed=16_000, longest=12_300)
+    work = TokenLoad(arriving=12_300, waiting=12_300, speed=16_000, longest=12_300)
     assert rules.needed_by_work(work, 1, drain_s=0.5) in (2, 3)
     assert rules.needed_by_work(work, 2, drain_s=0.5) in (2, 3)
 

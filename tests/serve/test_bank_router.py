@@ -40,7 +40,7 @@ def _replica(slot: int | None, turn: int = 0) -> RunningReplica:
     )
 
 
-def _router() -> tuple[BankRouter, list[RunningReplica]]:
+def router_of() -> tuple[BankRouter, list[RunningReplica]]:
     router = BankRouter(
         DEPLOYMENT, DeploymentHandleSource.REPLICA, use_replica_queue_len_cache=True
     )
@@ -64,7 +64,7 @@ def _names(slots: Sequence[int]) -> list[str]:
     return [f"r{slot}.0" for slot in slots]
 
 
-def _order(bank: str) -> list[str]:
+def order_of(bank: str) -> list[str]:
     return _names(Ranking(SLOTS).first(bank))
 
 
@@ -75,23 +75,23 @@ def _fill(router: BankRouter, replicas: list[RunningReplica], *loads: int) -> No
 
 @pytest.mark.unit
 async def test_a_bank_has_its_order_of_replicas() -> None:
-    router, replicas = _router()
-    assert await _ranks(router, replicas, "t/b") == [[name] for name in _order("t/b")]
+    router, replicas = router_of()
+    assert await _ranks(router, replicas, "t/b") == [[name] for name in order_of("t/b")]
     assert await _ranks(router, replicas[::-1], "t/b") == await _ranks(router, replicas, "t/b")
 
 
 @pytest.mark.unit
 async def test_a_replacement_serves_the_banks_of_its_slot() -> None:
-    router, replicas = _router()
-    first = int(_order("t/b")[0][1])
+    router, replicas = router_of()
+    first = int(order_of("t/b")[0][1])
     replicas[first] = _replica(first, turn=7)
     assert (await _ranks(router, replicas, "t/b"))[0] == [f"r{first}.7"]
 
 
 @pytest.mark.unit
 async def test_in_a_roll_the_newer_is_asked_first_and_the_older_next() -> None:
-    router, replicas = _router()
-    order = _order("t/b")
+    router, replicas = router_of()
+    order = order_of("t/b")
     first = int(order[0][1])
     ranks = await _ranks(router, [*replicas, _replica(first, turn=1)], "t/b")
     assert ranks[:3] == [[f"r{first}.1"], [f"r{first}.0"], [order[1]]]
@@ -99,14 +99,14 @@ async def test_in_a_roll_the_newer_is_asked_first_and_the_older_next() -> None:
 
 @pytest.mark.unit
 async def test_replicas_without_a_slot_are_placed_by_their_names() -> None:
-    router, replicas = _router()
+    router, replicas = router_of()
     ranks = await _ranks(router, [*replicas[:2], _replica(None)], "t/b")
     assert sorted(name for rank in ranks for name in rank) == ["r0.0", "r1.0", "rNone.0"]
 
 
 @pytest.mark.unit
 async def test_of_very_many_the_last_rank_is_anyone() -> None:
-    router, _ = _router()
+    router, _ = router_of()
     many = [_replica(slot) for slot in range(100)]
     ranks = await _ranks(router, many, "t/b")
     assert [len(rank) for rank in ranks] == [1] * DEPTH + [100]
@@ -114,7 +114,7 @@ async def test_of_very_many_the_last_rank_is_anyone() -> None:
 
 @pytest.mark.unit
 async def test_a_call_is_counted_once_however_often_it_is_tried() -> None:
-    router, replicas = _router()
+    router, replicas = router_of()
     for number in range(10):
         await _ranks(router, replicas, f"t/{number}")
     request = _request("t/b")
@@ -125,8 +125,8 @@ async def test_a_call_is_counted_once_however_often_it_is_tried() -> None:
 
 @pytest.mark.unit
 async def test_a_replica_above_its_bound_is_asked_last() -> None:
-    router, replicas = _router()
-    order = _order("t/b")
+    router, replicas = router_of()
+    order = order_of("t/b")
     _fill(router, replicas, *(20 if name == order[0] else 0 for name in _names(SLOTS)))
     # Other banks' traffic, so that this one is not a hot one.
     for _ in range(20):
@@ -137,8 +137,8 @@ async def test_a_replica_above_its_bound_is_asked_last() -> None:
 
 @pytest.mark.unit
 async def test_a_hot_bank_is_spread_only_while_there_is_work_for_several() -> None:
-    router, replicas = _router()
-    order = _order("t/hot")
+    router, replicas = router_of()
+    order = order_of("t/hot")
     for number in range(400):
         await _ranks(router, replicas, "t/hot" if number % 2 else f"t/{number}")
     assert (await _ranks(router, replicas, "t/hot"))[0] == order[:1]
@@ -152,7 +152,7 @@ async def test_a_hot_bank_is_spread_only_while_there_is_work_for_several() -> No
 
 @pytest.mark.unit
 async def test_a_call_without_a_bank_goes_anywhere() -> None:
-    router, replicas = _router()
+    router, replicas = router_of()
     assert await router.choose_replicas(replicas, None) == [replicas]
 
 

@@ -94,7 +94,7 @@ def test_pods_and_the_launcher_read_one_table(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["environment", "--haproxy", str(tmp_path / "opt" / "h")])
     assert done.exit_code == 0, done.output
     pod = dict(line.split("=", 1) for line in done.output.splitlines())
-    local = launcher._environment(load(FILES[0], {}), tmp_path, _made(tmp_path / "run"))
+    local = launcher.environment_of(load(FILES[0], {}), tmp_path, _made(tmp_path / "run"))
     assert pod["RAY_AUTH_MODE"] == local["RAY_AUTH_MODE"] == "token"
     assert "RAY_AUTH_TOKEN" not in pod, "each cluster's own"
     for name in environment.SHARED:

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from serve import app
 from serve.admission.controller import AdmissionController
 from serve.http import guard
-from serve.http.guard import Guard
+from serve.http.guard import RequestGuard
 from serve.http.services import Services
 from serve.settings import parse
 
@@ -41,7 +41,7 @@ async def _inner(scope: Any, receive: Any, send: Any) -> None:
 
 
 def guarded(hosts: tuple[str, ...] | None, origins: tuple[str, ...] | None) -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(Guard(_inner, hosts, origins))
+    transport = httpx.ASGITransport(RequestGuard(_inner, hosts, origins))
     return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
 
 
@@ -93,7 +93,7 @@ async def test_who_stood_at_the_door_too_long_is_turned_away(
         await _inner(scope, receive, send)
 
     monkeypatch.setattr(guard, "STAY_MAX_S", 0.05)
-    transport = httpx.ASGITransport(Guard(slow, None, None))
+    transport = httpx.ASGITransport(RequestGuard(slow, None, None))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         paths = ("/", "/", "/", "/health/live")
         first, *late, alive = await asyncio.gather(*(http.get(path) for path in paths))

@@ -30,7 +30,7 @@ EVERY = sorted(
     for route in router.routes
     if isinstance(route, APIRoute)
     for method in route.methods or ()
-    if "{bank_id}" in route.path and routing._needs_tenant(route.dependant)
+    if "{bank_id}" in route.path and routing.takes_tenant(route.dependant)
 )
 
 

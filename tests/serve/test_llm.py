@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from retrieval.store import limits, llm_calls
+from retrieval.store import limits
 from retrieval.store.tenants import DEFAULT_TENANT
 from serve import app, composition
 from serve.composition import Stages
@@ -93,10 +93,12 @@ async def test_retain_extracts(dsn: str, server: LLMServer) -> None:
         again = await live.http.post(f"{B}/extracts/memories", json=body)
         assert again.json()["usage"]["input_tokens"] == 0
         assert len(server.asked) == 1
-        used = await llm_calls.usage(live.services.pool, DEFAULT_TENANT)
-        assert [(r["calls"], r["input_tokens"]) for r in used if r["bank_id"] == "extracts"] == [
-            (1, 100)
-        ]
+        used = await live.services.pool.fetch(
+            "select calls, input_tokens from llm_usage where tenant_id = $1 and bank_id = $2",
+            DEFAULT_TENANT,
+            "extracts",
+        )
+        assert [tuple(row) for row in used] == [(1, 100)]
 
 
 async def test_a_chunk_is_never_paid_for_twice(dsn: str, server: LLMServer) -> None:

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from retrieval.text import tokens
 from serve.mcp import results, schemas
-from serve.mcp.calls import Answer, Route
-from serve.mcp.snippets import SNIPPETS, Endpoint
+from serve.mcp.calls import Route, RouteResponse
+from serve.mcp.snippets import SNIPPETS, ClientTarget
 from serve.mcp.tool import Tool, problems
 from serve.mcp.tools import MEMORY, TOOLS, reflection
 from serve.mcp.tools.memory import Recall, Retain
@@ -130,17 +130,19 @@ def test_what_is_wrong_is_said_in_one_sentence() -> None:
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        (Answer(404, {"detail": "there is no bank 'x'"}), "there is no bank 'x'"),
-        (Answer(429, {"detail": "slower"}, 7), "slower; try again in 7 s"),
-        (Answer(503, {"detail": "busy"}, 1), "busy; try again in 1 s"),
+        (RouteResponse(404, {"detail": "there is no bank 'x'"}), "there is no bank 'x'"),
+        (RouteResponse(429, {"detail": "slower"}, 7), "slower; try again in 7 s"),
+        (RouteResponse(503, {"detail": "busy"}, 1), "busy; try again in 1 s"),
         (
-            Answer(422, {"detail": [{"loc": ["body", "items", 0, "content"], "msg": "is blank"}]}),
+            RouteResponse(
+                422, {"detail": [{"loc": ["body", "items", 0, "content"], "msg": "is blank"}]}
+            ),
             "content: is blank",
         ),
-        (Answer(500, []), "the server answered with status 500"),
+        (RouteResponse(500, []), "the server answered with status 500"),
     ],
 )
-def test_refusals(answer: Answer, sentence: str) -> None:
+def test_refusals(answer: RouteResponse, sentence: str) -> None:
     found = results.refused(answer)
     assert found.is_error
     assert said(found) == sentence
@@ -168,7 +170,7 @@ def test_answers_are_bounded() -> None:
 @pytest.mark.parametrize("client", sorted(SNIPPETS))
 @pytest.mark.parametrize("key", [None, 'odd "key"'])
 def test_snippets(client: str, key: str | None) -> None:
-    to = Endpoint("http://memory.example:8888/", "team/a", key)
+    to = ClientTarget("http://memory.example:8888/", "team/a", key)
     text = SNIPPETS[client](to)
     if client == "codex":
         table = tomllib.loads(text.split("\n", 1)[1])["mcp_servers"]["memory"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from retrieval.bank.cache import ResidencyMetrics
+from retrieval.maintenance.upkeep import UpkeepMetrics
 from serve import metrics
 
 pytestmark = pytest.mark.unit
@@ -43,6 +44,18 @@ def test_counters_rise_by_what_happened_since_the_last_report() -> None:
     assert _value("fourfold_banks_seconds_total", work="load") == seconds + 0.75
     assert _value("fourfold_banks_resident") == 2
     assert _value("fourfold_banks_bytes", memory="device") == 30
+
+
+def test_what_upkeep_did_is_counted() -> None:
+    merged = _value("fourfold_upkeep_events_total", event="merged_segments")
+    failed = _value("fourfold_upkeep_events_total", event="failures")
+    spent = _value("fourfold_upkeep_seconds_total")
+    first = UpkeepMetrics(merged_segments=5, work_seconds=0.5)
+    metrics.kept_up(first, None)
+    metrics.kept_up(dataclasses.replace(first, merged_segments=7, failures=1), first)
+    assert _value("fourfold_upkeep_events_total", event="merged_segments") == merged + 7
+    assert _value("fourfold_upkeep_events_total", event="failures") == failed + 1
+    assert _value("fourfold_upkeep_seconds_total") == spent + 0.5
 
 
 def test_a_dead_process_holds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,8 @@ import pytest
 import pytest_asyncio
 
 from retrieval import errors
-from retrieval.reflect.seams import Directive, FoundModel
+from retrieval.reflect.seams import FoundModel
+from retrieval.store.directives import Directive
 from tests.retrieval.llm.scripted import Asked, Said, Scripted
 from tests.retrieval.reflect.bank import calls, handle
 from tests.serve.conftest import B, Live

@@ -16,7 +16,7 @@ from retrieval.mental import schedule
 from retrieval.mental.editor import ModelEditor
 from retrieval.mental.refresh import Refresher
 from retrieval.mental.schedule import Documents
-from retrieval.mental.writer import Source, WriteRequest, Written
+from retrieval.mental.writer import GeneratedText, GroundingSource, WriteRequest
 from retrieval.settings.mental import MentalSettings
 from retrieval.store import banks, operations, refreshes
 from retrieval.store.database.pool import read, write
@@ -39,14 +39,14 @@ class Writer:
     def __init__(self, *written: Any) -> None:
         self.written, self.asked = list(written), list[WriteRequest]()
 
-    async def write(self, request: WriteRequest) -> Written:
+    async def write(self, request: WriteRequest) -> GeneratedText:
         self.asked.append(request)
         found = self.written.pop(0)
         if isinstance(found, Exception):
             raise found
         if callable(found):
             found = await found()
-        assert isinstance(found, Written)
+        assert isinstance(found, GeneratedText)
         return found
 
 
@@ -158,10 +158,10 @@ async def test_nobody_is_asked_for_nothing(rules: Live) -> None:
 
 
 OUTCOMES: dict[str, tuple[Any, str, str]] = {
-    "empty": (Written("  "), "refresh_failed_empty_candidate", "empty_candidate"),
-    "no evidence": (Written("I know."), "refresh_failed_empty_candidate", "no_answer"),
+    "empty": (GeneratedText("  "), "refresh_failed_empty_candidate", "empty_candidate"),
+    "no evidence": (GeneratedText("I know."), "refresh_failed_empty_candidate", "no_answer"),
     "a directive is none": (
-        Written("Be brief.", (Source("directives", "d", "Be brief."),)),
+        GeneratedText("Be brief.", (GroundingSource("directives", "d", "Be brief."),)),
         "refresh_failed_empty_candidate",
         "no_answer",
     ),
@@ -194,7 +194,9 @@ async def test_a_document_is_not_replaced_by_nothing(rules: Live, case: str) -> 
 async def test_failures_in_a_row(rules: Live) -> None:
     """Three failed deltas, then a full one; two failed full ones, then nobody tries by itself."""
     wrong = {"operations": [edit("remove_block", block_id="b99", facts=["F1"])]}
-    one, _ = await bench(rules, "row", Writer(Written(""), Written("")), wrong, "?", "?", wrong)
+    one, _ = await bench(
+        rules, "row", Writer(GeneratedText(""), GeneratedText("")), wrong, "?", "?", wrong
+    )
     await moves(rules, "row")
     before = await one.content()
     reasons = []
@@ -233,9 +235,11 @@ async def test_a_model_that_is_not_to_be_had(rules: Live) -> None:
     assert await get(rules, "away", "ann") == before
 
 
-def _answer(*ids: str) -> Written:
+def _answer(*ids: str) -> GeneratedText:
     text = "Ann lives in Porto."
-    return Written(text, tuple(Source("world", id, text) for id in ids), ((0, len(text), ids),))
+    return GeneratedText(
+        text, tuple(GroundingSource("world", id, text) for id in ids), ((0, len(text), ids),)
+    )
 
 
 async def test_what_changes_while_it_is_written(rules: Live) -> None:
@@ -243,11 +247,11 @@ async def test_what_changes_while_it_is_written(rules: Live) -> None:
     bank = "meanwhile"
     live = rules
 
-    async def deletes() -> Written:
+    async def deletes() -> GeneratedText:
         await ask(live, "DELETE", f"{bank}/memories/{new}")
         return _answer(new)
 
-    async def renames() -> Written:
+    async def renames() -> GeneratedText:
         url = f"{bank}/mental-models/ann"
         await ask(live, "PATCH", url, json={"source_query": "Where is Ann?"})
         return _answer(ids["1"])
@@ -262,7 +266,7 @@ async def test_what_changes_while_it_is_written(rules: Live) -> None:
 
 
 async def test_a_model_that_ends_while_it_is_written(rules: Live) -> None:
-    async def ends() -> Written:
+    async def ends() -> GeneratedText:
         await ask(rules, "DELETE", "ending/mental-models/ann")
         return _answer(ids["1"])
 
@@ -279,10 +283,12 @@ async def test_citations_are_those_of_the_text(rules: Live) -> None:
     text = "## Where\n\nAnn lives in Porto.\n\n## What\n\nAnn likes green tea."
     where, what = text.index("Ann lives"), text.index("Ann likes")
     one.writer.written.append(
-        Written(
+        GeneratedText(
             text,
-            (Source("world", new, "Ann moved to Porto."), Source("world", ids["1"], "tea"),
-             Source("mental-models", "other", "o"), Source("directives", "d", "o")),
+            (GroundingSource("world", new, "Ann moved to Porto."),
+             GroundingSource("world", ids["1"], "tea"),
+             GroundingSource("mental-models", "other", "o"),
+             GroundingSource("directives", "d", "o")),
             ((where, where + 19, (new,)), (what, what + 20, (ids["1"], "other"))),
         )
     )  # fmt: skip
@@ -314,7 +320,9 @@ async def test_history_has_an_end(rules: Live) -> None:
     one, ids = await bench(rules, "history", None, mode="full")
     for i in range(52):
         one.writer.written.append(
-            Written(f"Text {i}.", (Source("world", ids["1"], "Ann likes green tea."),))
+            GeneratedText(
+                f"Text {i}.", (GroundingSource("world", ids["1"], "Ann likes green tea."),)
+            )
         )
         assert (await one.run(full=True))["details"]["outcome"] == "content_written"
     kept = await ask(rules, "GET", "history/mental-models/ann/history")
@@ -328,10 +336,10 @@ async def test_structured_output(rules: Live) -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string"}}}
     trigger = {"response_schema": schema, "keep_trace": True}
     await ask(rules, "PATCH", f"{bank}/mental-models/ann", json={"trigger": trigger})
-    source = (Source("world", ids["2"], "Ann lives in Rome."),)
+    source = (GroundingSource("world", ids["2"], "Ann lives in Rome."),)
     one.writer.written += [
-        Written("Rome.", source, structured_error="no JSON"),
-        Written("Rome.", source, structured={"city": "Rome"}),
+        GeneratedText("Rome.", source, structured_error="no JSON"),
+        GeneratedText("Rome.", source, structured={"city": "Rome"}),
     ]
     failed = await one.run(full=True)
     assert failed["details"]["outcome"] == "refresh_failed_structured_output"

@@ -14,7 +14,7 @@ import pytest
 from retrieval.errors import DeadlineExceeded
 from retrieval.ingest.extract.by_batch import BatchExtractor
 from retrieval.ingest.operations.worker import Worker
-from retrieval.store import llm_calls, operation_views
+from retrieval.store import operation_views
 from retrieval.store.tenants import DEFAULT_TENANT
 from serve.settings import SettingsError, parse
 from serve.writer import LocalWriter
@@ -47,7 +47,7 @@ class Steps:
     def __init__(self, live: Live) -> None:
         writer = live.services.writer
         assert isinstance(writer, LocalWriter)
-        self.live, self.pool, self.deps = live, live.services.pool, writer._deps
+        self.live, self.pool, self.deps = live, live.services.pool, writer.deps
         assert isinstance(self.deps.extractor, BatchExtractor)
         self.extractor = self.deps.extractor
 
@@ -109,8 +109,12 @@ async def test_a_batch_to_its_end(dsn: str, server: LLMServer) -> None:
         assert len(await texts(steps.live, "whole")) == 4
         assert server.asked == []
         assert server.batches.files == {}  # nothing of the users stays there
-        used = await llm_calls.usage(steps.pool, DEFAULT_TENANT)
-        assert [r["input_tokens"] for r in used if r["bank_id"] == "whole"] == [400]
+        used = await steps.pool.fetch(
+            "select calls, input_tokens from llm_usage where tenant_id = $1 and bank_id = $2",
+            DEFAULT_TENANT,
+            "whole",
+        )
+        assert [row["input_tokens"] for row in used] == [400]
         again = await steps.submit("whole")  # the same content: nothing to ask
         assert (await steps.step("whole", again))["status"] == "completed"
         assert len(server.batches.rows) == 4

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from serve.cluster.slots import Claim, claim
+from serve.cluster.slots import SlotClaim, claim
 
 pytestmark = pytest.mark.unit
 
@@ -16,22 +16,22 @@ pytestmark = pytest.mark.unit
 class Memory:
     """A store of claims with a set of living replicas."""
 
-    claims: dict[tuple[int, int], Claim] = field(default_factory=dict)
+    claims: dict[tuple[int, int], SlotClaim] = field(default_factory=dict)
     alive: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def all(self) -> list[Claim]:
+    def all(self) -> list[SlotClaim]:
         with self.lock:
             return list(self.claims.values())
 
-    def add(self, claim: Claim) -> bool:
+    def add(self, claim: SlotClaim) -> bool:
         with self.lock:
             if (claim.slot, claim.turn) in self.claims:
                 return False
             self.claims[claim.slot, claim.turn] = claim
             return True
 
-    def drop(self, claim: Claim) -> None:
+    def drop(self, claim: SlotClaim) -> None:
         with self.lock:
             self.claims.pop((claim.slot, claim.turn), None)
 
@@ -130,7 +130,7 @@ def test_a_claim_over_an_old_reading_is_given_back() -> None:
     class Stale(Memory):
         first = True
 
-        def all(self) -> list[Claim]:
+        def all(self) -> list[SlotClaim]:
             if self.first:
                 self.first = False
                 return []
@@ -138,6 +138,6 @@ def test_a_claim_over_an_old_reading_is_given_back() -> None:
 
     store = Stale()
     store.alive |= {"x"}
-    store.claims[0, 5] = Claim(0, 5, "x", "one", 5)
+    store.claims[0, 5] = SlotClaim(0, 5, "x", "one", 5)
     assert store.start("y") == 1
     assert set(store.claims) == {(0, 5), (1, 0)}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.http import structure
-from serve.http.structure import Bounds, TooMuch
+from serve.http.structure import JsonBounds, JsonTooLarge
 
 pytestmark = pytest.mark.unit
 
@@ -39,28 +39,28 @@ def test_measures_what_a_parser_would_find(value: Any, block: int) -> None:
     depth, containers = measured(value)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(structure, "BLOCK_BYTES", block)
-        structure.outlined(text, Bounds(depth, containers, 10**9))
+        structure.outlined(text, JsonBounds(depth, containers, 10**9))
         if depth:
-            with pytest.raises(TooMuch):
-                structure.outlined(text, Bounds(depth - 1, containers, 10**9))
-            with pytest.raises(TooMuch):
-                structure.outlined(text, Bounds(depth, containers - 1, 10**9))
+            with pytest.raises(JsonTooLarge):
+                structure.outlined(text, JsonBounds(depth - 1, containers, 10**9))
+            with pytest.raises(JsonTooLarge):
+                structure.outlined(text, JsonBounds(depth, containers - 1, 10**9))
 
 
-def check(text: bytes, bounds: Bounds) -> None:
+def check(text: bytes, bounds: JsonBounds) -> None:
     with suppress(orjson.JSONDecodeError):
         structure.loads(text, bounds)
 
 
 def test_says_what_is_too_much() -> None:
-    bounds = Bounds(depth=4, containers=10, values=20)
+    bounds = JsonBounds(depth=4, containers=10, values=20)
     check(b"[[[[1]]]]", bounds)
     check(b'{"a": "[[[[[[[[[[[[[[[[[[[[ , , , , , , , , , , , , , , , , , , , , , , , ,"}', bounds)
-    with pytest.raises(TooMuch, match="deeper than 4"):
+    with pytest.raises(JsonTooLarge, match="deeper than 4"):
         check(b"[[[[[1]]]]]", bounds)
-    with pytest.raises(TooMuch, match="more than 10 objects"):
+    with pytest.raises(JsonTooLarge, match="more than 10 objects"):
         check(b"[" + b"{}," * 10 + b"{}]", bounds)
-    with pytest.raises(TooMuch, match="more than 20 values"):
+    with pytest.raises(JsonTooLarge, match="more than 20 values"):
         check(b"[" + b"0," * 20 + b"0]", bounds)
     check(b"", bounds)
     check(b'"""\\\\\\', bounds)

@@ -14,7 +14,7 @@ from retrieval.lifecycle.erasure.running import erase_tenant
 from retrieval.store import limits, tenants, usage
 from retrieval.store.database.migrate import migrate
 from retrieval.store.database.pool import Pool, PoolSettings, open_pool
-from retrieval.store.usage import KEPT_DAYS, Usage
+from retrieval.store.usage import KEPT_DAYS, TenantUsage
 from serve import metrics
 from serve.cli.monitor import loudest
 from serve.opening import admission, counting
@@ -39,16 +39,18 @@ async def pool(dsn: str) -> AsyncIterator[Pool]:
 
 async def test_what_processes_count_adds_up(pool: Pool) -> None:
     now = this_minute()
-    await usage.add(pool, now, {"a": Usage(1, 2, 3, 4, 5, 6.5), "b": Usage(recalls=9)})
-    await usage.add(pool, now, {"a": Usage(recalls=1, busy_ms=0.5), "c": Usage(refused=7)})
-    await usage.add(pool, now - timedelta(minutes=1), {"b": Usage(recalls=1)})
-    await usage.add(pool, now - timedelta(minutes=30), {"d": Usage(busy_ms=1e6)})
+    await usage.add(pool, now, {"a": TenantUsage(1, 2, 3, 4, 5, 6.5), "b": TenantUsage(recalls=9)})
+    await usage.add(
+        pool, now, {"a": TenantUsage(recalls=1, busy_ms=0.5), "c": TenantUsage(refused=7)}
+    )
+    await usage.add(pool, now - timedelta(minutes=1), {"b": TenantUsage(recalls=1)})
+    await usage.add(pool, now - timedelta(minutes=30), {"d": TenantUsage(busy_ms=1e6)})
     await usage.add(pool, now, {})
     found = await usage.loudest(pool)
     assert found == [
-        ("a", Usage(2, 2, 3, 4, 5, 7.0)),
-        ("c", Usage(refused=7)),
-        ("b", Usage(recalls=10)),
+        ("a", TenantUsage(2, 2, 3, 4, 5, 7.0)),
+        ("c", TenantUsage(refused=7)),
+        ("b", TenantUsage(recalls=10)),
     ]
     assert (await usage.loudest(pool, 60.0, 1))[0][0] == "d"
     assert loudest(found)[3].split() == ["c", "0.0", "0", "0", "0", "7", "0"]
@@ -57,8 +59,8 @@ async def test_what_processes_count_adds_up(pool: Pool) -> None:
 
 async def test_days_are_kept_and_nothing_of_a_tenant_that_is_erased(pool: Pool) -> None:
     now = this_minute()
-    await usage.add(pool, now - timedelta(days=KEPT_DAYS + 1), {"a": Usage(recalls=1)})
-    await usage.add(pool, now - timedelta(days=KEPT_DAYS - 1), {"a": Usage(recalls=1)})
+    await usage.add(pool, now - timedelta(days=KEPT_DAYS + 1), {"a": TenantUsage(recalls=1)})
+    await usage.add(pool, now - timedelta(days=KEPT_DAYS - 1), {"a": TenantUsage(recalls=1)})
     await usage.forget(pool)
     assert await pool.fetchval("select count(*) from usage") == 1
     await erase_tenant(pool, "a")
@@ -87,7 +89,9 @@ async def test_admission_counts_visits_and_refusals(pool: Pool, dsn: str) -> Non
 
 
 def _refused() -> float:
-    return float(metrics.ADMISSION_REFUSED.labels("recall", "limit")._value.get())
+    labels = {"controller": "recall", "reason": "limit"}
+    name = "fourfold_admission_refused_total"
+    return metrics.registry.get_sample_value(name, labels) or 0.0
 
 
 def test_very_many_tenants_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:

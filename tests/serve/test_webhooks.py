@@ -10,15 +10,15 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from retrieval.lifecycle.webhooks.guard import Guard
-from retrieval.lifecycle.webhooks.registry import Webhooks
+from retrieval.lifecycle.webhooks.guard import AddressGuard
+from retrieval.lifecycle.webhooks.registry import WebhookRegistry
 from retrieval.lifecycle.webhooks.vault import Vault
 from tests.serve.conftest import B, Live
 from tests.serve.test_mental_models import ask, ended
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="session")]
 
-OPEN = Guard.of(["127.0.0.1"])
+OPEN = AddressGuard.of(["127.0.0.1"])
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -46,7 +46,7 @@ async def rows(live: Live, bank: str) -> list[dict[str, Any]]:
 
 async def test_what_writes_tell(live: Live, held: None) -> None:
     bank = "told"
-    hooks = Webhooks(live.services.pool, Vault(live.services.pool), OPEN)
+    hooks = WebhookRegistry(live.services.pool, Vault(live.services.pool), OPEN)
     every = ["retain.completed", "document.deleted", "bank.deleted"]
     await hooks.create("default", bank, {"url": "http://127.0.0.1:1/", "event_types": every})
     items = [
@@ -80,7 +80,7 @@ async def test_what_writes_tell(live: Live, held: None) -> None:
 
 async def test_a_test_and_the_list(live: Live, held: None) -> None:
     bank = "delivered"
-    hooks = Webhooks(live.services.pool, Vault(live.services.pool), OPEN)
+    hooks = WebhookRegistry(live.services.pool, Vault(live.services.pool), OPEN)
     made = await hooks.create(
         "default", bank, {"url": "http://127.0.0.1:1/", "event_types": ["retain.completed"]}
     )

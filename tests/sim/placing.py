@@ -8,7 +8,7 @@ import numpy as np
 
 from retrieval.bank.shards.evenness import shares
 from retrieval.bank.shards.placement import Ranking
-from serve.cluster.slots import Claim, claim
+from serve.cluster.slots import SlotClaim, claim
 from tests.sim.banks import Banks
 
 
@@ -16,16 +16,16 @@ from tests.sim.banks import Banks
 class Claims:
     """The store of claims, in memory."""
 
-    made: dict[tuple[int, int], Claim] = field(default_factory=dict)
+    made: dict[tuple[int, int], SlotClaim] = field(default_factory=dict)
     alive: list[str] = field(default_factory=list)
 
-    def all(self) -> list[Claim]:
+    def all(self) -> list[SlotClaim]:
         return list(self.made.values())
 
-    def add(self, claim: Claim) -> bool:
+    def add(self, claim: SlotClaim) -> bool:
         return self.made.setdefault((claim.slot, claim.turn), claim) is claim
 
-    def drop(self, claim: Claim) -> None:
+    def drop(self, claim: SlotClaim) -> None:
         self.made.pop((claim.slot, claim.turn), None)
 
     def living(self) -> set[str]:
@@ -37,7 +37,7 @@ class Claims:
 
     def holders(self) -> dict[int, str]:
         """The replica of each slot that routers ask first."""
-        newest: dict[int, Claim] = {}
+        newest: dict[int, SlotClaim] = {}
         for each in self.made.values():
             if each.holder in self.alive and (
                 each.slot not in newest or newest[each.slot].turn < each.turn

@@ -35,7 +35,7 @@ FAMILIES = {"bert": "bert", "roberta": "roberta", "xlm-roberta": "roberta", "cam
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class EncoderShape:
     """The numbers of an encoder. `first_position` is the row of the position table that the
     first token uses: 0 for BERT, padding id + 1 for the RoBERTa family."""
 
@@ -47,7 +47,7 @@ class Shape:
     positions: int
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> Shape:
+    def of(cls, config: Mapping[str, Any]) -> EncoderShape:
         """Raises WrongModel where `supports(config)` is false."""
         if not supports(config):
             raise WrongModel(f"no packed forward for model type {config.get('model_type')!r}")
@@ -176,7 +176,7 @@ class PackedEncoder:
     ) -> None:
         """`samples`: texts that show the usual values; with them, on a CPU and with dtype fp32 for
         the states, products are in int8."""
-        self.shape = Shape.of(config)
+        self.shape = EncoderShape.of(config)
         self.device = device
         self.dtype = dtype
         tensors = _without_prefix(weights, FAMILIES[config["model_type"]])

@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.bank.cache import Load, ResidencySettings, SnapshotCache, in_thread
+from retrieval.bank.cache import DeltaReader, ResidencySettings, SnapshotCache, in_thread
 from retrieval.bank.columns import AliveSet
 from retrieval.bank.loader import extended_postings, kinds, vector_rows
 from retrieval.bank.probe import Probe
@@ -212,7 +212,7 @@ class LocalShards(SnapshotCache[ResidentRange]):
         size: int,
         *,
         threads: int = 2,
-        load: Load = deltas.load,
+        load: DeltaReader = deltas.load,
     ) -> None:
         super().__init__(pool, settings, load=load)
         self._vectors = settings.vectors

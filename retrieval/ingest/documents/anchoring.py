@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Final
 
-from retrieval.ingest.documents.chunking import Cut, Layout
+from retrieval.ingest.documents.chunking import ChunkSpan, TextLayout
 
 _OCCURRENCES: Final = 4
 """Places where a repeated chunk is tried."""
@@ -40,10 +40,10 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedChunk:
     """A chunk of the new text; `known` is the index of the stored chunk that it is."""
 
-    cut: Cut
+    cut: ChunkSpan
     hash: str
     known: int | None
 
@@ -53,7 +53,7 @@ def content_hash(text: str) -> str:
     return hashlib.sha256(text.strip().encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def place(layout: Layout, known: Sequence[Known]) -> list[Placed]:
+def place(layout: TextLayout, known: Sequence[Known]) -> list[PlacedChunk]:
     """The chunks of the layout's text, in order: stored ones where they stand, and new ones.
 
     `known` is in the order of the document; each stands at most once.
@@ -64,7 +64,7 @@ def place(layout: Layout, known: Sequence[Known]) -> list[Placed]:
     if text == "".join(chunk.text for chunk in known):
         return _all(known)
     found = _anchors(layout, known)
-    placed: list[Placed] = []
+    placed: list[PlacedChunk] = []
     at, before = 0, -1
     for i in [*sorted(found), len(known)]:
         start, end = found.get(i, (len(text), len(text)))
@@ -81,21 +81,23 @@ def place(layout: Layout, known: Sequence[Known]) -> list[Placed]:
                 start = at
         if i < len(known):
             said = known[i].text if layout.kind == "turns" else text[start:end]
-            placed.append(Placed(Cut(start, end, said), known[i].hash, known[i].index))
+            placed.append(PlacedChunk(ChunkSpan(start, end, said), known[i].hash, known[i].index))
         at, before = end, i
     return placed
 
 
-def _all(known: Sequence[Known]) -> list[Placed]:
+def _all(known: Sequence[Known]) -> list[PlacedChunk]:
     placed, at = [], 0
     for chunk in known:
         end = at + len(chunk.text)
-        placed.append(Placed(Cut(at, end, chunk.text), chunk.hash, chunk.index))
+        placed.append(PlacedChunk(ChunkSpan(at, end, chunk.text), chunk.hash, chunk.index))
         at = end
     return placed
 
 
-def _with_blanks(layout: Layout, stored: str, least: int, start: int, end: int) -> tuple[int, int]:
+def _with_blanks(
+    layout: TextLayout, stored: str, least: int, start: int, end: int
+) -> tuple[int, int]:
     """The place of a chunk with the blanks around it that were stored with it."""
     if layout.kind == "turns":
         return start, end
@@ -109,13 +111,15 @@ def _with_blanks(layout: Layout, stored: str, least: int, start: int, end: int) 
     return start, end
 
 
-def _until(layout: Layout, placed: Placed, end: int) -> Placed:
+def _until(layout: TextLayout, placed: PlacedChunk, end: int) -> PlacedChunk:
     """The same chunk with the blanks that follow it."""
     start = placed.cut.start
-    return Placed(Cut(start, end, layout.text[start:end]), placed.hash, placed.known)
+    return PlacedChunk(ChunkSpan(start, end, layout.text[start:end]), placed.hash, placed.known)
 
 
-def _anew(layout: Layout, start: int, end: int, known: Sequence[Known]) -> Iterator[Placed]:
+def _anew(
+    layout: TextLayout, start: int, end: int, known: Sequence[Known]
+) -> Iterator[PlacedChunk]:
     """The text between two anchors, cut again; what comes out as it was stored is that chunk."""
     cuts = layout.pieces(start, end)
     hashes = [content_hash(cut.text) for cut in cuts]
@@ -129,7 +133,7 @@ def _anew(layout: Layout, start: int, end: int, known: Sequence[Known]) -> Itera
     ]
     same = {at: known[i].index for i, at, _ in _chain(pairs, len(known))}
     for at, (cut, hash) in enumerate(zip(cuts, hashes, strict=True)):
-        yield Placed(cut, hash, same.get(at))
+        yield PlacedChunk(cut, hash, same.get(at))
 
 
 # Finding
@@ -138,7 +142,7 @@ def _anew(layout: Layout, start: int, end: int, known: Sequence[Known]) -> Itera
 class _Search:
     """Looks for chunks in a text, for as long as the work stays in proportion to it."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: TextLayout) -> None:
         self._text = layout.text
         self._left = _SEARCHED * max(len(layout.text), 1_000)
         turns = layout.turns if layout.kind == "turns" else ()
@@ -165,7 +169,7 @@ class _Search:
                 yield at, low
 
 
-def _anchors(layout: Layout, known: Sequence[Known]) -> dict[int, tuple[int, int]]:
+def _anchors(layout: TextLayout, known: Sequence[Known]) -> dict[int, tuple[int, int]]:
     """Where stored chunks stand, by their place in `known`, without the blanks around them."""
     text, search = layout.text, _Search(layout)
     needles = [_needle(layout, chunk.text) for chunk in known]
@@ -198,7 +202,7 @@ def _anchors(layout: Layout, known: Sequence[Known]) -> dict[int, tuple[int, int
     return found
 
 
-def _needle(layout: Layout, text: str) -> str:
+def _needle(layout: TextLayout, text: str) -> str:
     """What is looked for: the chunk without blanks; of a chunk of turns, those without brackets."""
     text = text.strip()
     if layout.kind == "turns":
@@ -303,7 +307,7 @@ def _parted(text: str, start: int, end: int, *, behind: bool = False) -> bool:
     return mark in _SENTENCE_ENDS and bool(mark) and (blank or ord(mark) > 0x2FFF)
 
 
-def _is_blank(layout: Layout, start: int, end: int) -> bool:
+def _is_blank(layout: TextLayout, start: int, end: int) -> bool:
     """Nothing to cut: blanks, and in a conversation what stands between turns."""
     if layout.kind == "turns":
         at = bisect_left(layout.turns, (start, start))

@@ -39,7 +39,7 @@ _JSON = JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class ChunkSpan:
     """One chunk: where it stands in the text, and its own text."""
 
     start: int
@@ -48,7 +48,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TextLayout:
     """How a text is cut. `turns`: the places of a conversation's turns, ascending. `marks`: those
     of attachments; a chunk of plain text has at most `marks_most`."""
 
@@ -60,25 +60,25 @@ class Layout:
     marks: Sequence[int] = ()
     marks_most: int = 1
 
-    def pieces(self, start: int, end: int) -> list[Cut]:
+    def pieces(self, start: int, end: int) -> list[ChunkSpan]:
         """The chunks of the text from `start` to `end`, in order."""
         if start >= end:
             return []
         if self.kind == "turns":
             return list(self._packed(start, end))
         if self.kind == "whole" and start == 0 and end == len(self.text):
-            return [Cut(start, end, self.text)]
+            return [ChunkSpan(start, end, self.text)]
         return list(self._tiles(start, end))
 
-    def _tiles(self, start: int, end: int, kind: str = "") -> Iterator[Cut]:
+    def _tiles(self, start: int, end: int, kind: str = "") -> Iterator[ChunkSpan]:
         lines = (kind or self.kind) == "lines"
         while end - start > (reach := self._reach(start)):
             cut = self._line(start, end) if lines else 0
             cut = cut or _cut(self.text, start, start + reach, end)
-            yield Cut(start, cut, self.text[start:cut])
+            yield ChunkSpan(start, cut, self.text[start:cut])
             start = cut
         if start < end:
-            yield Cut(start, end, self.text[start:end])
+            yield ChunkSpan(start, end, self.text[start:end])
 
     def _reach(self, start: int) -> int:
         """Most characters of a chunk that begins here."""
@@ -93,7 +93,7 @@ class Layout:
             cut = self.text.find("\n", start, most) + 1 or (end if end == most else 0)
         return cut
 
-    def _packed(self, start: int, end: int) -> Iterator[Cut]:
+    def _packed(self, start: int, end: int) -> Iterator[ChunkSpan]:
         first = bisect_left(self.turns, (start, start))
         begin = stop = -1
         for at in range(first, len(self.turns)):
@@ -113,13 +113,13 @@ class Layout:
         if begin >= 0:
             yield self._array(begin, stop)
 
-    def _array(self, start: int, end: int) -> Cut:
-        return Cut(start, end, f"[{self.text[start:end]}]")
+    def _array(self, start: int, end: int) -> ChunkSpan:
+        return ChunkSpan(start, end, f"[{self.text[start:end]}]")
 
 
 def layout(
     text: str, size: int, structured_size: int | None = None, *, attached_most: int | None = None
-) -> Layout:
+) -> TextLayout:
     """How `text` is cut into chunks of at most `size` characters.
 
     A single turn or line may have up to `structured_size` (default `size`) and stays whole. A CR LF
@@ -129,13 +129,13 @@ def layout(
     size = max(size, 1)
     unit_size = max(structured_size or size, 1)
     if (turns := _turns(text)) is not None:
-        return Layout(text, size, unit_size, "turns", turns)
+        return TextLayout(text, size, unit_size, "turns", turns)
     if len(text) <= unit_size and _ends_with(text, "{", "}") and _is_object(text):
-        return Layout(text, size, unit_size, "whole")
+        return TextLayout(text, size, unit_size, "whole")
     if len(text) > size and _are_objects(text):
-        return Layout(text, size, unit_size, "lines")
+        return TextLayout(text, size, unit_size, "lines")
     marks = [m.start() for m in PLACEHOLDER.finditer(text)] if attached_most and "⟦" in text else []
-    return Layout(text, size, unit_size, marks=marks, marks_most=attached_most or 1)
+    return TextLayout(text, size, unit_size, marks=marks, marks_most=attached_most or 1)
 
 
 def chunk(text: str, size: int, structured_size: int | None = None) -> list[str]:

@@ -15,12 +15,12 @@ from typing import Any, Final
 import orjson
 
 from retrieval.errors import InvalidInput, TooMuch
-from retrieval.ingest.documents.anchoring import Known, Placed, place
-from retrieval.ingest.documents.chunking import Layout, appended, layout
+from retrieval.ingest.documents.anchoring import Known, PlacedChunk, place
+from retrieval.ingest.documents.chunking import TextLayout, appended, layout
 from retrieval.ingest.extract.extraction import as_it_stands
-from retrieval.ingest.extract.section import Section
+from retrieval.ingest.extract.section import ContentSection
 from retrieval.ingest.facts import ExtractedFact
-from retrieval.ingest.items import DOCUMENT_LIMIT, Item
+from retrieval.ingest.items import DOCUMENT_LIMIT, RetainItem
 from retrieval.settings import RetainSettings
 from retrieval.store.attachments import Attachment
 from retrieval.store.edge import iso
@@ -67,16 +67,16 @@ class Reprocess:
     """
 
     updated_at: datetime
-    sections: Mapping[int, Section]
+    sections: Mapping[int, ContentSection]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PlannedChunk:
     """One chunk to be. `known`: the index of the stored chunk whose memories it keeps."""
 
     text: str
     hash: str
-    section: Section
+    section: ContentSection
     settings: RetainSettings
     known: int | None = None
     same: bool = True
@@ -95,8 +95,8 @@ class DocumentPlan:
     before: Before | None
     text: str
     content_hash: str
-    pieces: Sequence[Piece]
-    last: Item
+    pieces: Sequence[PlannedChunk]
+    last: RetainItem
     tags: tuple[str, ...]
     parts: Sequence[int]
     replaces: bool
@@ -135,7 +135,7 @@ def strategy(settings: RetainSettings, name: str | None) -> RetainSettings:
 
 
 def plans(
-    items: Sequence[Item],
+    items: Sequence[RetainItem],
     stored: Mapping[str, Before],
     settings: RetainSettings,
     anew: Reprocess | None,
@@ -146,7 +146,7 @@ def plans(
     InvalidInput for an unknown strategy, or an append where texts are not kept; TooMuch where the
     documents would take more than one write may store.
     """
-    groups: dict[str, list[Item]] = {}
+    groups: dict[str, list[RetainItem]] = {}
     for item in items:
         groups.setdefault(item.document_id, []).append(item)
     made = [_plan(id, group, stored.get(id), settings, anew) for id, group in groups.items()]
@@ -183,7 +183,7 @@ def _labels_size(plan: DocumentPlan) -> int:
 
 def _plan(
     document_id: str,
-    items: Sequence[Item],
+    items: Sequence[RetainItem],
     before: Before | None,
     settings: RetainSettings,
     anew: Reprocess | None,
@@ -225,10 +225,10 @@ def _plan(
 
 
 def _parts(
-    items: Sequence[Item], before: Before | None, settings: RetainSettings
-) -> list[tuple[str, Item]]:
+    items: Sequence[RetainItem], before: Before | None, settings: RetainSettings
+) -> list[tuple[str, RetainItem]]:
     """The document's text in parts, each with the item that labels it."""
-    parts: list[tuple[str, Item]] = []
+    parts: list[tuple[str, RetainItem]] = []
     for item in items:
         if item.append:
             if not settings.store_document_text:
@@ -252,14 +252,14 @@ def _parts(
 
 
 def _pieces(
-    parts: Sequence[tuple[str, Item]],
+    parts: Sequence[tuple[str, RetainItem]],
     before: Before | None,
     settings: RetainSettings,
     anew: Reprocess | None,
-) -> list[Piece]:
+) -> list[PlannedChunk]:
     known = list(before.chunks) if before else []
     texts = {chunk.index: chunk.text for chunk in known}
-    pieces: list[Piece] = []
+    pieces: list[PlannedChunk] = []
     for number, (text, item) in enumerate(parts):
         own = strategy(settings, item.strategy)
         cutting = layout(
@@ -280,7 +280,7 @@ def _pieces(
                 old = old if before.mentioned.get(old) == section.timestamp else None
             if placed.known is not None:
                 known = [chunk for chunk in known if chunk.index > placed.known]
-            pieces.append(Piece(placed.cut.text, placed.hash, section, own, old))
+            pieces.append(PlannedChunk(placed.cut.text, placed.hash, section, own, old))
         if not last and pieces:  # the line end between two parts
             pieces[-1] = replace(pieces[-1], text=pieces[-1].text + "\n")
     return [
@@ -291,7 +291,9 @@ def _pieces(
     ]
 
 
-def _placed(cutting: Layout, known: Sequence[Known], anew: Reprocess | None) -> list[Placed]:
+def _placed(
+    cutting: TextLayout, known: Sequence[Known], anew: Reprocess | None
+) -> list[PlacedChunk]:
     """The chunks of one part of the document, with the stored ones that they are.
 
     Where everything is rebuilt the text is cut as if nothing were stored; what comes out as it was

@@ -15,7 +15,7 @@ from uuid import UUID
 from retrieval.errors import InvalidInput
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.documents.planning import Reprocess
-from retrieval.ingest.extract.section import Section
+from retrieval.ingest.extract.section import ContentSection
 from retrieval.ingest.items import DOCUMENT_LIMIT, parse
 from retrieval.ingest.retain import Also, Errand, store
 from retrieval.store import banks, documents
@@ -101,10 +101,12 @@ async def _chunks(
     return rows
 
 
-def _sections(rows: Sequence[Mapping[str, Any]], common: Section) -> dict[int, Section]:
+def _sections(
+    rows: Sequence[Mapping[str, Any]], common: ContentSection
+) -> dict[int, ContentSection]:
     """By chunk index, what the first memory of each chunk says about its part of the text."""
     return {
-        row["chunk_index"]: Section(
+        row["chunk_index"]: ContentSection(
             timestamp=row["mentioned_at"],
             context=row["context"],
             mentions=common.mentions,

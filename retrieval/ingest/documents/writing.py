@@ -11,11 +11,11 @@ from uuid import UUID
 
 from retrieval.ingest.documents.anchoring import Known
 from retrieval.ingest.documents.planning import Before, DocumentPlan
-from retrieval.ingest.extract.section import Section
+from retrieval.ingest.extract.section import ContentSection
 from retrieval.ingest.facts import Fact, Link
 from retrieval.ingest.write import stored as stored_facts
 from retrieval.ingest.write.numbering import document_numbers
-from retrieval.ingest.write.stored import Stored
+from retrieval.ingest.write.stored import StoredMemory
 from retrieval.ingest.write.transaction import Change
 from retrieval.settings import RetainSettings
 from retrieval.store import attachments
@@ -32,7 +32,7 @@ _DOCUMENTS_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class DocumentFacts:
     """The new facts of one document; `pieces`: the number of the chunk that each comes from.
 
     relabelled: stored memories that are rewritten, and what they become. removed: how many
@@ -42,7 +42,7 @@ class Written:
     facts: Sequence[Fact]
     links: Sequence[Link]
     pieces: Sequence[int]
-    relabelled: Sequence[tuple[Stored, Fact]] = ()
+    relabelled: Sequence[tuple[StoredMemory, Fact]] = ()
     removed: int = 0
 
 
@@ -99,10 +99,10 @@ async def write_documents(
     change: Change,
     bank_id: str,
     plans: Sequence[DocumentPlan],
-    new: Sequence[Written],
+    new: Sequence[DocumentFacts],
     settings: RetainSettings,
     operation: UUID | None = None,
-) -> list[Written]:
+) -> list[DocumentFacts]:
     """Brings rows and chunks of the documents to what is planned, ends the memories of chunks that
     went, and gives the new facts their positions.
 
@@ -273,7 +273,7 @@ def _placed(facts: Sequence[Fact], positions: Sequence[int]) -> list[Fact]:
 
 
 async def _positions(
-    connection: Connection, bank: int, bank_id: str, plan: DocumentPlan, new: Written
+    connection: Connection, bank: int, bank_id: str, plan: DocumentPlan, new: DocumentFacts
 ) -> tuple[list[int], dict[str, int]]:
     """Positions of the new facts, in their order, and what has to be added to those of kept chunks
     (by chunk id), which is nothing as long as there is room between them."""
@@ -365,10 +365,10 @@ def _run(counts: Sequence[int], left: int | None, right: int | None, last: int) 
 
 async def _relabelled(
     change: Change, bank_id: str, plan: DocumentPlan, moved: Mapping[str, int]
-) -> list[tuple[Stored, Fact]]:
+) -> list[tuple[StoredMemory, Fact]]:
     """Live memories of kept chunks that the items label otherwise now, or whose place changes."""
-    sections: dict[str, Section] = {}
-    groups: dict[int, tuple[Section, list[str]]] = {}
+    sections: dict[str, ContentSection] = {}
+    groups: dict[int, tuple[ContentSection, list[str]]] = {}
     for index, piece in enumerate(plan.pieces):
         if piece.known is not None:
             chunk = chunk_id(bank_id, plan.document_id, index)

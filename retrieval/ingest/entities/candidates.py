@@ -115,7 +115,7 @@ async def aliases(connection: Connection, bank: int, numbers: set[int]) -> dict[
     return found
 
 
-async def company(
+async def cooccurring(
     connection: Connection, bank: int, candidates: set[int], others: set[int]
 ) -> dict[int, set[int]]:
     """Which of `others` each candidate is known to appear with."""

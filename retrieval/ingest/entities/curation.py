@@ -26,7 +26,7 @@ async def merge_entities(
 ) -> dict[str, Any]:
     """Makes `others` the same entity as `into`, whose id and name stay; returns it.
 
-    Their names become aliases, their mentions and company are added up. Memories keep their
+    Their names become aliases, their mentions and co-occurrences are added up. Memories keep their
     ordinals: replicas learn it from the entities' rows.
     """
     target = as_uuid(into, "entity_id")

@@ -1,4 +1,4 @@
-"""What entities know from memories that are gone: names, counts, company."""
+"""What entities know from memories that are gone: names, counts, co-occurrences."""
 
 from __future__ import annotations
 

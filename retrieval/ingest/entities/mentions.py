@@ -16,10 +16,10 @@ NAME_LIMIT = 500
 """Characters of a name, and of its key."""
 
 PAIRED = 16
-"""Entities of one memory, in the order of first mention, that count as each other's company."""
+"""Entities of one memory, in the order of first mention, that count as co-occurring."""
 
 _REMEMBERED = 32
-"""Facts of a name in one write whose company and time are evidence for it."""
+"""Facts of a name in one write whose co-occurring names and time are evidence for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class EntityIndex:
         self.resolvable = [key for key in self.spelling if key not in literal]
 
     def facts(self, key: str) -> list[tuple[list[str], datetime | None]]:
-        """Of the first facts that mention the name: the others in its company, and the date."""
+        """Of the first facts that mention the name: the names that co-occur, and the date."""
         return [
             ([other for other, _ in self.named[fact][:PAIRED] if other != key], self._dates[fact])
             for fact in self._facts[key][:_REMEMBERED]

@@ -1,4 +1,4 @@
-"""Entities as one: what becomes of mentions, aliases, counts and company."""
+"""Entities as one: what becomes of mentions, aliases, counts and co-occurrences."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ the new names of the write that evidence joins. What evidence joined is remember
 Because writers of one bank take turns, two of them never make the same entity twice.
 
 What a write costs is bounded by its size: names beyond EVIDENCED are told apart by their spelling
-alone, and of a memory's entities the first PAIRED are each other's company. Work on many names
+alone, and of a memory's entities the first PAIRED count as co-occurring. Work on many names
 leaves the event loop.
 """
 
@@ -26,7 +26,7 @@ from retrieval.ingest.entities.mentions import Counts, EntityIndex, FactMentions
 from retrieval.ingest.entities.similarity import (
     ACCEPT,
     SAME,
-    Form,
+    NameForm,
     cluster,
     likeness,
     recency,
@@ -147,8 +147,8 @@ async def _by_evidence(
         return {}
     numbers = {pair.candidate.entity_no for pair in likely}
     aliases = await candidates.aliases(connection, bank, numbers)
-    company = await candidates.company(connection, bank, numbers, set(chosen.values()))
-    return await _run(len(likely), _decide, likely, aliases, company, index, chosen)
+    cooccurring = await candidates.cooccurring(connection, bank, numbers, set(chosen.values()))
+    return await _run(len(likely), _decide, likely, aliases, cooccurring, index, chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,20 +156,20 @@ class _Likely:
     """A name and a candidate that can mean one thing."""
 
     key: str
-    form: Form
+    form: NameForm
     candidate: Candidate
     alike: float
 
 
 def _alike(found_for: Mapping[str, Sequence[Candidate]]) -> list[_Likely]:
-    forms: dict[str, Form] = {}
+    forms: dict[str, NameForm] = {}
     found = []
     for key, of_key in found_for.items():
-        own = Form.of(key)
+        own = NameForm.of(key)
         for candidate in of_key:
             form = forms.get(candidate.name)
             if form is None:
-                form = forms[candidate.name] = Form.of(candidate.name)
+                form = forms[candidate.name] = NameForm.of(candidate.name)
             alike = likeness(own, form)
             if alike > 0:
                 found.append(_Likely(key, own, candidate, alike))
@@ -179,14 +179,14 @@ def _alike(found_for: Mapping[str, Sequence[Candidate]]) -> list[_Likely]:
 def _decide(
     likely: Sequence[_Likely],
     aliases: Mapping[int, Sequence[str]],
-    company: Mapping[int, set[int]],
+    cooccurring: Mapping[int, set[int]],
     index: EntityIndex,
     chosen: Mapping[str, int],
 ) -> dict[str, int]:
     by_key: dict[str, list[_Likely]] = defaultdict(list)
     for pair in likely:
         by_key[pair.key].append(pair)
-    known_as = {number: [Form.of(name) for name in names] for number, names in aliases.items()}
+    known_as = {number: [NameForm.of(name) for name in names] for number, names in aliases.items()}
     decided: dict[str, int] = {}
     for key, pairs in by_key.items():
         facts, beside = index.facts(key), index.beside(key, chosen)
@@ -199,13 +199,13 @@ def _decide(
             value = max(
                 score(
                     pair.alike,
-                    _share(number, others, chosen, company),
+                    _share(number, others, chosen, cooccurring),
                     recency(date, candidate.last_seen),
                 )
                 for others, date in facts
             )
             if value > ACCEPT:
-                ranked.append((value, len(company.get(number, ())), -number))
+                ranked.append((value, len(cooccurring.get(number, ())), -number))
         ranked.sort(reverse=True)
         sure = ranked and (
             len(ranked) == 1
@@ -217,7 +217,7 @@ def _decide(
     return _one_per_fact(decided, index)
 
 
-def _contradicted(form: Form, aliases: Sequence[Form]) -> bool:
+def _contradicted(form: NameForm, aliases: Sequence[NameForm]) -> bool:
     """Is the entity known by a name that begins like this one and goes on otherwise?
 
     Who is "Alice" and "Alice Chen" is not "Alice Wong" as well.
@@ -250,9 +250,9 @@ def _share(
     entity_no: int,
     others: Sequence[str],
     chosen: Mapping[str, int],
-    company: Mapping[int, set[int]],
+    cooccurring: Mapping[int, set[int]],
 ) -> float:
-    known = company.get(entity_no)
+    known = cooccurring.get(entity_no)
     if not others or not known:
         return 0.0
     return sum(chosen.get(other, -1) in known for other in others) / len(others)
@@ -327,7 +327,7 @@ def _clustered(keys: Sequence[str], index: EntityIndex, threshold: float) -> dic
         )
         return share, max(recency(date, other) for _, date in of_a for _, other in of_b)
 
-    forms = {key: Form.of(key) for key in keys}
+    forms = {key: NameForm.of(key) for key in keys}
     return cluster(forms, index.counts, index.apart, threshold, evidence)
 
 
@@ -343,7 +343,7 @@ async def _remember(connection: Connection, bank: int, aliases: Mapping[str, int
 
 
 async def _count(connection: Connection, bank: int, counts: Counts) -> None:
-    """Adds the facts to the entities' counts, times and company."""
+    """Adds the facts to the entities' counts, times and co-occurrences."""
     numbers = list(counts.mentions)
     for part in slices(len(numbers)):
         rows = numbers[part]

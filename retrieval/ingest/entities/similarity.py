@@ -7,8 +7,8 @@ that one of them leaves out. Numbers, codes, Roman numerals, signs, single lette
 opposition tell apart, as does a name inside another. Where it says no, no evidence says otherwise:
 two things as one are worse than one thing as two.
 
-For the others `score` adds up 0.5 x likeness + 0.3 x company + 0.2 x recency: the share of the
-letters that the names have in common, the share of the fact's other names that the candidate is
+For the others `score` adds up 0.5 x likeness + 0.3 x co-occurrence + 0.2 x recency: the share of
+the letters that the names have in common, the share of the fact's other names that the candidate is
 known to appear with, and how recently it was seen (nothing after a week). Above ACCEPT the
 candidate is meant.
 """
@@ -34,7 +34,7 @@ ACCEPT = 0.6
 SAME = 2.0
 """`likeness` of names that differ only in how they are put down."""
 
-_NAME, _COMPANY, _RECENCY = 0.5, 0.3, 0.2
+_NAME, _COOCCURRENCE, _RECENCY = 0.5, 0.3, 0.2
 _RECENT_DAYS = 7.0
 COMPARED = 120
 """Characters: a longer name is compared letter by letter only."""
@@ -167,7 +167,7 @@ _SHORTENED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class NameForm:
     """A name taken apart once, to be compared with many.
 
     `bare` is "" for a name that is nothing but punctuation or too long to compare; `words` are
@@ -181,7 +181,7 @@ class Form:
     numbers: tuple[str, ...]
 
     @classmethod
-    def of(cls, name: str) -> Form:
+    def of(cls, name: str) -> NameForm:
         key = folding.key(name)
         plain = bare(key) if len(key) <= COMPARED else ""
         words = plain.split()
@@ -198,7 +198,7 @@ class Form:
         return cls(key, plain, tuple(words), frozenset(titles), tuple(_NUMBER.findall(plain)))
 
 
-def likeness(a: Form, b: Form) -> float:
+def likeness(a: NameForm, b: NameForm) -> float:
     """0: never one thing. SAME: one thing. Between 0 and 1: the share of letters in common, of
     names that can mean one thing if there is evidence."""
     if a.key == b.key:
@@ -224,13 +224,13 @@ def likeness(a: Form, b: Form) -> float:
     return _shared(a, b) if alike else 0.0
 
 
-def _joined(form: Form) -> str:
+def _joined(form: NameForm) -> str:
     """The name without its gaps, where that leaves no doubt ("Open AI", "OpenAI")."""
     letters = "".join(form.bare.split())
     return letters if len(letters) >= 5 and not _NOT_LETTERS.search(letters) else form.bare
 
 
-def _shared(a: Form, b: Form) -> float:
+def _shared(a: NameForm, b: NameForm) -> float:
     return fuzz.ratio(" ".join(a.words), " ".join(b.words)) / 100
 
 
@@ -314,7 +314,7 @@ def _misspelt(short: str, long: str) -> bool:
     return changed <= _VOWELS
 
 
-def _part_of_a_person(short: Form, long: Form) -> bool:
+def _part_of_a_person(short: NameForm, long: NameForm) -> bool:
     """Does `short` leave out parts of the person's name `long`: the surname, names between, or all
     but the surname where a title says that it is a person?"""
     words, every = short.words, long.words
@@ -328,7 +328,7 @@ def _part_of_a_person(short: Form, long: Form) -> bool:
         given = is_given(word) or is_given(every[0])
         if word == every[0]:
             return given and len(word) > 1 and word not in _PLACES
-        # A spouse has the same surname and company: a title for one of two does not tell.
+        # A spouse has the same surname, and the same names beside it: a title does not tell.
         titled = bool(short.titles) and not short.titles & (_MALE | _FEMALE)
         return are_forms(word, every[0]) or (titled and word == every[-1] and len(word) > 1)
     if words[-1] != every[-1] and not _one_word(words[-1], every[-1]):
@@ -356,11 +356,15 @@ def recency(date: datetime | None, last_seen: datetime | None) -> float:
     return 1.0 - days / _RECENT_DAYS if days < _RECENT_DAYS else 0.0
 
 
-def score(likeness: float, company: float, recency: float) -> float:
-    """0 to 1; `company` and `recency` are shares in 0 to 1."""
+def score(likeness: float, cooccurrence: float, recency: float) -> float:
+    """0 to 1; `cooccurrence` and `recency` are shares in 0 to 1."""
     if likeness <= 0:
         return 0.0
-    return 1.0 if likeness >= SAME else _NAME * likeness + _COMPANY * company + _RECENCY * recency
+    return (
+        1.0
+        if likeness >= SAME
+        else _NAME * likeness + _COOCCURRENCE * cooccurrence + _RECENCY * recency
+    )
 
 
 def trigrams(name: str) -> frozenset[str]:
@@ -378,7 +382,7 @@ def overlap(a: frozenset[str], b: frozenset[str]) -> float:
 
 
 def cluster(
-    forms: Mapping[str, Form],
+    forms: Mapping[str, NameForm],
     counts: Mapping[str, int],
     apart: Callable[[str, str], bool],
     threshold: float,
@@ -388,10 +392,10 @@ def cluster(
     """Each new name to the one that stands for it: the most mentioned of its cluster.
 
     Names are joined transitively where their trigrams overlap by `threshold` and `score` accepts
-    them with their `evidence` (company, recency); never two of which no evidence says that they are
-    one, or that are `apart` (two names of one fact). Of more than `most` names only those are
-    compared that are the same but for accents and punctuation. The result does not depend on the
-    order of `forms`.
+    them with their `evidence` (co-occurrence, recency); never two of which no evidence says that
+    they are one, or that are `apart` (two names of one fact). Of more than `most` names only those
+    are compared that are the same but for accents and punctuation. The result does not depend on
+    the order of `forms`.
     """
     ordered = sorted(forms)
     grams = {name: trigrams(forms[name].bare) for name in ordered}

@@ -17,7 +17,7 @@ from retrieval.ingest.entities.mentions import NAME_LIMIT, distinct
 from retrieval.ingest.extract import dates, labels
 from retrieval.ingest.facts import ExtractedFact, Mention
 from retrieval.llm.grounding import invented_numbers
-from retrieval.llm.reading import Unreadable, json_object, list_of, text_of
+from retrieval.llm.reading import NoJson, json_object, list_of, text_of
 from retrieval.store.edge import parse_time
 from retrieval.types import FactType, LinkType, Window
 
@@ -44,7 +44,7 @@ _RELATIVE = [(re.compile(rf"\b{words}\b", re.IGNORECASE), days) for words, days 
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class FactReader:
     """Reads the answers about one chunk.
 
     `sources` is all text that the model was shown: numbers and names of its facts must stand there;
@@ -62,22 +62,22 @@ class Reader:
     """Why items were left out of the answer that was taken."""
 
     def read(self, text: str, last: bool) -> list[ExtractedFact]:
-        """The facts of an answer, in its order. Unreadable where too few items are good."""
+        """The facts of an answer, in its order. NoJson where too few items are good."""
         found = json_object(text)
         items = found.get("facts")
         if not isinstance(items, list):
-            raise Unreadable('"facts" is not a list')
+            raise NoJson('"facts" is not a list')
         good: list[tuple[int, ExtractedFact, list[int]]] = []
         bad: list[str] = []
         for place, item in enumerate(items[:FACTS]):
             try:
                 if not isinstance(item, Mapping):
-                    raise Unreadable("is not an object")
+                    raise NoJson("is not an object")
                 good.append((place, self._fact(item), self._causes(item, place)))
-            except Unreadable as error:
+            except NoJson as error:
                 bad.append(f"fact {place} {error}")
         if bad and len(good) < GOOD_SHARE * (len(good) + len(bad)):
-            raise Unreadable("; ".join(bad[:5]))
+            raise NoJson("; ".join(bad[:5]))
         self.dropped[:] = bad
         if len(good) == 1:
             good = [(place, self._only(fact), causes) for place, fact, causes in good]
@@ -93,7 +93,7 @@ class Reader:
     def _fact(self, item: Mapping[str, Any]) -> ExtractedFact:
         what = text_of(item.get("what"), TEXT_CHARS)
         if not re.search(r"\w", what):
-            raise Unreadable('has no "what"')
+            raise NoJson('has no "what"')
         when, where, who, why = (
             text_of(item.get(name), TEXT_CHARS // 4) for name in ("when", "where", "who", "why")
         )
@@ -194,7 +194,7 @@ class Reader:
         known = (start, end, self.timestamp)
         found = invented_numbers(text, [self.sources], reference_time=self.timestamp, dates=known)
         if wrong := sorted(number for number in found if len(number) > 1):
-            raise Unreadable(f"says {wrong[0]}, which the content does not")
+            raise NoJson(f"says {wrong[0]}, which the content does not")
 
     def _named(self, name: str) -> bool:
         """Whether a name stands in what the model was shown, wholly or by one of its words."""

@@ -18,18 +18,18 @@ from retrieval.errors import FourfoldError
 from retrieval.ingest.extract import prompts
 from retrieval.ingest.extract.by_model import (
     Chunk,
+    ExtractionOutcome,
     Job,
     ModelExtractor,
-    Outcome,
     question,
     reader_of,
 )
 from retrieval.ingest.facts import ExtractedFact
 from retrieval.ingest.operations.parking import Parked
-from retrieval.llm.reading import Unreadable
+from retrieval.llm.reading import NoJson
 from retrieval.protocols import BatchLLM
 from retrieval.store import batches as store
-from retrieval.store.batches import Batch
+from retrieval.store.batches import ProviderBatch
 from retrieval.store.database.pool import Pool
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class BatchExtractor:
     poll_s: float = 60.0
 
     async def extract(
-        self, job: Job, chunks: Sequence[Chunk], outcome: Outcome
+        self, job: Job, chunks: Sequence[Chunk], outcome: ExtractionOutcome
     ) -> list[list[ExtractedFact]]:
         """As ModelExtractor.extract; Parked while a batch of the job's operation is with the
         provider."""
@@ -60,7 +60,7 @@ class BatchExtractor:
         outcome.chunks_reused -= collected
         return found
 
-    async def _batched(self, job: Job, chunks: Sequence[Chunk], outcome: Outcome) -> int:
+    async def _batched(self, job: Job, chunks: Sequence[Chunk], outcome: ExtractionOutcome) -> int:
         """Chunks that batches answered just now. Parked while one is not answered; afterwards all
         chunks are in the ledger that batches could help with."""
         assert job.pool is not None
@@ -117,9 +117,9 @@ class BatchExtractor:
         self,
         job: Job,
         pool: Pool,
-        batch: Batch,
+        batch: ProviderBatch,
         by_key: Mapping[bytes, Chunk],
-        outcome: Outcome,
+        outcome: ExtractionOutcome,
     ) -> int | None:
         """Good answers of a batch that are in the ledger now; None where the batch is lost, and may
         be sent again. Parked while it is not answered."""
@@ -149,7 +149,7 @@ class BatchExtractor:
                 reader = reader_of(job, chunk, chunk.text)
                 try:
                     facts = await asyncio.to_thread(reader.read, answer.text, True)
-                except Unreadable:
+                except NoJson:
                     continue  # asked about singly, where it is told what was wrong
                 outcome.errors += [f"{chunk.where}: {problem}" for problem in reader.dropped]
                 await self.singly.keep(job, chunk, key, facts)
@@ -158,7 +158,7 @@ class BatchExtractor:
         await self._forgotten(id)
         return good
 
-    async def _id(self, pool: Pool, batch: Batch) -> str | None:
+    async def _id(self, pool: Pool, batch: ProviderBatch) -> str | None:
         """The provider's name of a batch, looked for where it was not noted any more."""
         if batch.account != self.batches.account:
             return None

@@ -16,12 +16,12 @@ from retrieval.errors import (
 )
 from retrieval.ingest.documents.chunking import chunk as cut
 from retrieval.ingest.extract import ledger, prompts
-from retrieval.ingest.extract.answers import Reader
+from retrieval.ingest.extract.answers import FactReader
 from retrieval.ingest.extract.labels import groups
-from retrieval.ingest.extract.section import Section
+from retrieval.ingest.extract.section import ContentSection
 from retrieval.ingest.facts import ExtractedFact
-from retrieval.ingest.progress import Progress
-from retrieval.llm.asking import Asker, Usage
+from retrieval.ingest.progress import OperationProgress
+from retrieval.llm.asking import Asker, ModelUsage
 from retrieval.protocols import LLM
 from retrieval.settings import RetainSettings
 from retrieval.store import ledger as store
@@ -45,7 +45,7 @@ class Job:
     fresh: bool = False
     trace_id: str = ""
     operation: UUID | None = None
-    progress: Progress = field(default_factory=Progress)
+    progress: OperationProgress = field(default_factory=OperationProgress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +53,17 @@ class Chunk:
     """One chunk to extract. `where` names it in messages."""
 
     text: str
-    section: Section
+    section: ContentSection
     settings: RetainSettings
     document_id: str | None = None
     where: str = "the content"
 
 
 @dataclass(slots=True)
-class Outcome:
+class ExtractionOutcome:
     """What extracting cost and what went wrong on the way."""
 
-    usage: Usage = field(default_factory=Usage)
+    usage: ModelUsage = field(default_factory=ModelUsage)
     chunks_total: int = 0
     chunks_reused: int = 0
     errors: list[str] = field(default_factory=list)
@@ -88,7 +88,7 @@ class ModelExtractor:
     at_once: int = 32
 
     async def extract(
-        self, job: Job, chunks: Sequence[Chunk], outcome: Outcome
+        self, job: Job, chunks: Sequence[Chunk], outcome: ExtractionOutcome
     ) -> list[list[ExtractedFact]]:
         """The facts of every chunk, in order. What is in the ledger is not asked for again, and
         what is good is kept there, also where another chunk fails.
@@ -151,7 +151,7 @@ class ModelExtractor:
             )
 
     async def _one(
-        self, job: Job, chunk: Chunk, key: bytes, kept: dict[bytes, Any], outcome: Outcome
+        self, job: Job, chunk: Chunk, key: bytes, kept: dict[bytes, Any], outcome: ExtractionOutcome
     ) -> list[ExtractedFact]:
         if key in kept:
             return ledger.read(kept[key])
@@ -166,7 +166,7 @@ class ModelExtractor:
         return facts
 
     async def _asked(
-        self, job: Job, chunk: Chunk, text: str, outcome: Outcome
+        self, job: Job, chunk: Chunk, text: str, outcome: ExtractionOutcome
     ) -> list[ExtractedFact]:
         asked = question(job, chunk, text)
         about = {"scope": "extract_facts", "trace_id": job.trace_id}
@@ -201,7 +201,7 @@ class ModelExtractor:
         return facts
 
     async def _half(
-        self, job: Job, chunk: Chunk, text: str, outcome: Outcome
+        self, job: Job, chunk: Chunk, text: str, outcome: ExtractionOutcome
     ) -> list[ExtractedFact]:
         """A part of a chunk, kept for itself: the other part may fail."""
         key = self.key(job, replace(chunk, text=text))
@@ -220,11 +220,11 @@ def question(job: Job, chunk: Chunk, text: str) -> list[dict[str, str]]:
     )
 
 
-def reader_of(job: Job, chunk: Chunk, text: str) -> Reader:
+def reader_of(job: Job, chunk: Chunk, text: str) -> FactReader:
     """Reads the answer to `question`."""
     section, settings = chunk.section, chunk.settings
     said = (text, section.context, job.narrator, *(section.metadata or {}).values())
-    return Reader(
+    return FactReader(
         "\n".join(part for part in said if part),
         text,
         section.timestamp,

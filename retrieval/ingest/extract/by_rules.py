@@ -17,7 +17,7 @@ from retrieval.ingest.documents.chunking import chunk as cut
 from retrieval.ingest.entities import naming
 from retrieval.ingest.entities.mentions import distinct
 from retrieval.ingest.extract import dates
-from retrieval.ingest.extract.by_model import Chunk, Job, Outcome
+from retrieval.ingest.extract.by_model import Chunk, ExtractionOutcome, Job
 from retrieval.ingest.facts import ExtractedFact, Mention
 from retrieval.types import FactType
 
@@ -38,7 +38,7 @@ class RuleExtractor:
     """See `ModelExtractor`, whose place it takes."""
 
     async def extract(
-        self, job: Job, chunks: Sequence[Chunk], outcome: Outcome
+        self, job: Job, chunks: Sequence[Chunk], outcome: ExtractionOutcome
     ) -> list[list[ExtractedFact]]:
         """The facts of every chunk, in order; costs nothing and never fails."""
         outcome.chunks_total += len(chunks)

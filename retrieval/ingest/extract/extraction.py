@@ -16,8 +16,8 @@ from retrieval import timex
 from retrieval.ingest.entities import naming
 from retrieval.ingest.entities.mentions import distinct
 from retrieval.ingest.extract import dates
-from retrieval.ingest.extract.by_model import Chunk, Job, Outcome
-from retrieval.ingest.extract.section import Section
+from retrieval.ingest.extract.by_model import Chunk, ExtractionOutcome, Job
+from retrieval.ingest.extract.section import ContentSection
 from retrieval.ingest.facts import ExtractedFact, Mention
 from retrieval.settings import RetainSettings
 
@@ -28,7 +28,7 @@ class FactExtractor(Protocol):
     """Turns chunks into facts: by a language model, or by rules."""
 
     async def extract(
-        self, job: Job, chunks: Sequence[Chunk], outcome: Outcome
+        self, job: Job, chunks: Sequence[Chunk], outcome: ExtractionOutcome
     ) -> list[list[ExtractedFact]]:
         """The facts of every chunk, in order; all or none."""
         ...
@@ -40,7 +40,7 @@ class Extraction:
 
     extractor: FactExtractor | None = None
     job: Job = field(default_factory=Job)
-    outcome: Outcome = field(default_factory=Outcome)
+    outcome: ExtractionOutcome = field(default_factory=ExtractionOutcome)
 
     async def facts(self, chunks: Sequence[Chunk]) -> list[list[ExtractedFact]]:
         """The facts of every chunk, in reading order; none of one that has no word in it.
@@ -82,7 +82,9 @@ def _finished(chunk: Chunk, found: Sequence[ExtractedFact]) -> list[ExtractedFac
     ]
 
 
-def as_it_stands(chunk: str, section: Section, settings: RetainSettings) -> list[ExtractedFact]:
+def as_it_stands(
+    chunk: str, section: ContentSection, settings: RetainSettings
+) -> list[ExtractedFact]:
     """The chunk as one fact; none if there is no word in it. Pure."""
     if not _WORD.search(chunk):
         return []
@@ -97,7 +99,7 @@ def as_it_stands(chunk: str, section: Section, settings: RetainSettings) -> list
 
 
 def _dated(
-    chunk: str, section: Section, settings: RetainSettings
+    chunk: str, section: ContentSection, settings: RetainSettings
 ) -> tuple[datetime | None, datetime | None]:
     """The one date or period that the chunk names in full; none if it names several."""
     if not settings.retain_date_text or section.timestamp is None:
@@ -109,7 +111,7 @@ def _dated(
     return window.start, window.end
 
 
-def _verbatim(chunk: str, section: Section, found: Sequence[ExtractedFact]) -> ExtractedFact:
+def _verbatim(chunk: str, section: ContentSection, found: Sequence[ExtractedFact]) -> ExtractedFact:
     names = distinct([*section.mentions, *(m for fact in found for m in fact.mentions)])
     dated = next((fact for fact in found if fact.occurred_start is not None), None)
     return ExtractedFact(

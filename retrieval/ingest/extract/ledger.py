@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from retrieval.ingest.extract import prompts
-from retrieval.ingest.extract.section import Section
+from retrieval.ingest.extract.section import ContentSection
 from retrieval.ingest.facts import ExtractedFact, Mention
 from retrieval.settings import RetainSettings
 from retrieval.store.edge import iso
@@ -24,7 +24,9 @@ _SHAPING = (
 """The settings that an answer depends on."""
 
 
-def key(model: str, settings: RetainSettings, narrator: str, chunk: str, section: Section) -> bytes:
+def key(
+    model: str, settings: RetainSettings, narrator: str, chunk: str, section: ContentSection
+) -> bytes:
     """sha256 over everything that the answer depends on. Of a time that nobody stated only the day
     counts: content that comes again a moment later is the same content."""
     shaping = [getattr(settings, name) for name in _SHAPING]

@@ -14,7 +14,7 @@ from retrieval.ingest.documents.planning import strategy as strategy_settings
 from retrieval.ingest.extract import prompts
 from retrieval.ingest.extract.by_model import Chunk, Job
 from retrieval.ingest.extract.extraction import Extraction, FactExtractor
-from retrieval.ingest.extract.section import Section
+from retrieval.ingest.extract.section import ContentSection
 from retrieval.settings import RetainSettings
 from retrieval.store import banks
 from retrieval.store.database.pool import Pool
@@ -40,7 +40,7 @@ async def dry_run(
     extractor: FactExtractor | None,
     job: Job,
     content: str,
-    section: Section,
+    section: ContentSection,
 ) -> dict[str, Any]:
     """{facts, chunks, usage}: what a retain of `content` would make of it.
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from retrieval.ingest.extract.labels import Group, groups
-from retrieval.llm.blocks import Block, joined
+from retrieval.llm.blocks import PromptBlock, joined
 from retrieval.llm.fences import RULE, fence, fenced
 from retrieval.settings import RetainSettings
 
@@ -93,30 +93,30 @@ def _closed(properties: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def blocks(settings: RetainSettings, narrator: str) -> list[Block]:
+def blocks(settings: RetainSettings, narrator: str) -> list[PromptBlock]:
     """The instructions; the same for every chunk of a bank."""
     mode = settings.retain_extraction_mode
-    guidelines = Block(_VERBOSE if mode == "verbose" else _CONCISE, section="guidelines")
+    guidelines = PromptBlock(_VERBOSE if mode == "verbose" else _CONCISE, section="guidelines")
     if mode == "custom" and settings.retain_custom_instructions:
-        guidelines = Block(settings.retain_custom_instructions, "retain_custom_instructions")
+        guidelines = PromptBlock(settings.retain_custom_instructions, "retain_custom_instructions")
     mission, language = settings.retain_mission, settings.llm_output_language
     return [
-        Block(_TASK, section="task"),
-        Block(_FIELDS, section="answer"),
+        PromptBlock(_TASK, section="task"),
+        PromptBlock(_FIELDS, section="answer"),
         guidelines,
-        Block(
+        PromptBlock(
             f"What this memory is for: {mission}" if mission else "",
             "retain_mission",
         ),
-        Block(_labels(groups(settings.entity_labels)), "entity_labels"),
-        Block(
+        PromptBlock(_labels(groups(settings.entity_labels)), "entity_labels"),
+        PromptBlock(
             f'The memory belongs to "{narrator}". Where the content speaks in the first person and'
             " its context names no other speaker, that is who speaks."
             if narrator
             else "",
             section="bank_identity",
         ),
-        Block(f"Write all facts in {language}." if language else "", "llm_output_language"),
+        PromptBlock(f"Write all facts in {language}." if language else "", "llm_output_language"),
     ]
 
 
@@ -143,9 +143,9 @@ def messages(
     ]
 
 
-def content_block() -> Block:
+def content_block() -> PromptBlock:
     """What stands in the place of the content where a prompt is shown."""
-    return Block(
+    return PromptBlock(
         user("(the chunk)", "(its context)", {"(key)": "(value)"}, None), section="content"
     )
 

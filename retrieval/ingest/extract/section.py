@@ -10,7 +10,7 @@ from retrieval.ingest.facts import Mention
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ContentSection:
     """`timestamp` None: the time of the content is unknown. `assumed`: nobody stated it, it is when
     the content came."""
 

@@ -39,7 +39,7 @@ _XML: Final = (".xml", ".rels", ".vml", ".xhtml", ".html")
 _ENCODING: Final = re.compile(rb"""<\?xml[^>]*\bencoding\s*=\s*["']([^"']*)""")
 
 
-class Bad(Exception):
+class Unconvertible(Exception):
     """The file cannot be converted; says why, behind the file's name."""
 
 
@@ -50,9 +50,9 @@ def main(kind: str) -> None:
     try:
         found = _converted(kind, sys.stdin.buffer)
         if len(found) > CHARACTERS:
-            raise Bad(f"has more than {CHARACTERS:,} characters of text")
+            raise Unconvertible(f"has more than {CHARACTERS:,} characters of text")
         content = found.encode("utf-8", "replace")
-    except Bad as error:
+    except Unconvertible as error:
         answers.write(json.dumps({"error": str(error)}).encode() + b"\n")
     except MemoryError:
         answers.write(b'{"error": "needs more than 2 GB of memory to be read"}\n')
@@ -104,7 +104,7 @@ def _converted(kind: str, file: IO[bytes]) -> str:
         try:
             found = text.decoded(file.read())
         except text.NoText as error:
-            raise Bad(f"cannot be read: {error}") from None
+            raise Unconvertible(f"cannot be read: {error}") from None
         return text.page(found) if kind == "html" else found
     convert = _converter(kind)
     mimetypes.init()
@@ -143,16 +143,18 @@ def _look_inside(file: IO[bytes]) -> None:
     try:
         archive = zipfile.ZipFile(file)
     except zipfile.BadZipFile:
-        raise Bad("is damaged: it is cut off, or not the archive that it says it is") from None
+        raise Unconvertible(
+            "is damaged: it is cut off, or not the archive that it says it is"
+        ) from None
     entries = archive.infolist()
     if len(entries) > ENTRIES:
-        raise Bad(f"has more than {ENTRIES:,} parts")
+        raise Unconvertible(f"has more than {ENTRIES:,} parts")
     if len({entry.filename for entry in entries}) < len(entries):
-        raise Bad("is damaged: it has the same part twice")
+        raise Unconvertible("is damaged: it has the same part twice")
     left = UNPACKED_BYTES
     for entry in entries:
         if entry.flag_bits & 1:
-            raise Bad("is protected by a password")
+            raise Unconvertible("is protected by a password")
         xml = entry.filename.lower().endswith(_XML)
         kept: list[bytes] = []
         try:
@@ -160,11 +162,11 @@ def _look_inside(file: IO[bytes]) -> None:
                 while piece := part.read(1 << 20):
                     left -= len(piece)
                     if left < 0:
-                        raise Bad(f"unpacks to more than {UNPACKED_BYTES >> 20} MiB")
+                        raise Unconvertible(f"unpacks to more than {UNPACKED_BYTES >> 20} MiB")
                     if xml:
                         kept.append(piece)
         except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, ValueError, zlib.error):
-            raise Bad("is damaged: a part of it cannot be unpacked") from None
+            raise Unconvertible("is damaged: a part of it cannot be unpacked") from None
         if xml:
             _look_at(b"".join(kept))
 
@@ -175,6 +177,6 @@ def _look_at(part: bytes) -> None:
     declared = _ENCODING.match(start[:200])
     known = declared is None or declared[1].lower() in (b"utf-8", b"utf-16", b"us-ascii", b"ascii")
     if (start and not start.startswith(b"<")) or not known:
-        raise Bad("has a part in an encoding that such files do not have")
+        raise Unconvertible("has a part in an encoding that such files do not have")
     if _DTD.search(plain):
-        raise Bad("holds a document type definition, which such files must not have")
+        raise Unconvertible("holds a document type definition, which such files must not have")

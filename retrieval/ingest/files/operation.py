@@ -34,7 +34,7 @@ RETAIN: Final = "retain"
 
 
 @dataclass(frozen=True, slots=True)
-class Upload:
+class FileToRetain:
     """One file to retain. `item`: what a retain's item says beside its content. `media_type`: as it
     was declared."""
 
@@ -50,7 +50,7 @@ async def submit(
     pool: Pool,
     tenant: str,
     bank_id: str,
-    uploads: Sequence[Upload],
+    uploads: Sequence[FileToRetain],
     settings: RetainSettings,
     *,
     waiting_bytes: int,

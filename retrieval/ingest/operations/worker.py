@@ -36,7 +36,7 @@ from retrieval.ingest.files.operation import FILE, convert_retain
 from retrieval.ingest.items import DOCUMENT_LIMIT, parse
 from retrieval.ingest.operations.isolation import Child, Died
 from retrieval.ingest.operations.parking import Parked
-from retrieval.ingest.progress import Progress
+from retrieval.ingest.progress import OperationProgress
 from retrieval.ingest.retain import retain
 from retrieval.store import answers, banks, operations, payloads
 from retrieval.store.answers import Key
@@ -255,7 +255,7 @@ class Worker:
         self._lease_s = lease_s
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._running: dict[asyncio.Task[None], str] = {}
+        self.running: dict[asyncio.Task[None], str] = {}
         """What is being done, and for which tenant."""
         self._lately: dict[str, None] = {}
         """Tenants who had a turn, the last one last."""
@@ -276,7 +276,7 @@ class Worker:
             # What is being claimed just now would wait for its lease to run out.
             with suppress(TimeoutError):
                 await asyncio.wait_for(task, STOP_S)
-        ending = list(self._running)
+        ending = list(self.running)
         for each in ending:
             each.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
@@ -297,7 +297,7 @@ class Worker:
                 claimed = None
             if claimed is not None:
                 task = asyncio.create_task(self._perform(claimed))
-                self._running[task] = claimed.tenant
+                self.running[task] = claimed.tenant
                 task.add_done_callback(self._end)
                 continue
             with suppress(TimeoutError):
@@ -305,11 +305,11 @@ class Worker:
 
     async def _claim(self) -> Claim | None:
         """The next operation for which there is a slot."""
-        free = self._slots - len(self._running)
+        free = self._slots - len(self.running)
         if free <= 0:
             return None
         kept = max(1, self._slots // 4) if self._slots > 1 else 0
-        busy = sorted(set(self._running.values())) if free <= kept else ()
+        busy = sorted(set(self.running.values())) if free <= kept else ()
         claimed = await operations.claim(
             self._deps.pool,
             self._lease_s,
@@ -325,7 +325,7 @@ class Worker:
         return claimed
 
     def _end(self, task: asyncio.Task[None]) -> None:
-        del self._running[task]
+        del self.running[task]
         self._ended.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             # What the work itself raised was seen to: this is its end that could not be written,
@@ -344,7 +344,7 @@ class Worker:
 
     async def _perform(self, claimed: Claim) -> None:
         pool = self._deps.pool
-        progress = Progress()
+        progress = OperationProgress()
         working = asyncio.create_task(self._do(claimed, progress))
         keeping = asyncio.create_task(self._keep(claimed, working, progress))
         try:
@@ -380,7 +380,7 @@ class Worker:
             keeping.cancel()
 
     async def _park(
-        self, claimed: Claim, reason: str, wait_s: float, progress: Progress | None = None
+        self, claimed: Claim, reason: str, wait_s: float, progress: OperationProgress | None = None
     ) -> None:
         """Puts an operation back that cannot go on for now, through no fault of its own."""
         log.info("operation %s waits: %s", claimed.operation_id, reason)
@@ -388,7 +388,7 @@ class Worker:
         told = None if progress is None else progress.shown()
         await operations.release(self._deps.pool, claimed, wait_s, reason, told)
 
-    async def _do(self, claimed: Claim, progress: Progress) -> None:
+    async def _do(self, claimed: Claim, progress: OperationProgress) -> None:
         handle = self._handlers[claimed.type]
         deps = replace(self._deps, progress=progress)
         if not claimed.deaths:
@@ -397,7 +397,9 @@ class Worker:
         async with Child() as child:
             await handle(replace(deps, run=child.run), claimed)
 
-    async def _keep(self, claimed: Claim, working: asyncio.Task[None], progress: Progress) -> None:
+    async def _keep(
+        self, claimed: Claim, working: asyncio.Task[None], progress: OperationProgress
+    ) -> None:
         """Renews the lease while the work goes on, and tells how far it is; stops work that is not
         ours any more."""
         told, renewed = 0, time.monotonic()

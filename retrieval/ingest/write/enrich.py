@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from retrieval.errors import FourfoldError, ModelChanged, Unavailable
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.facts import Fact, Prepared
-from retrieval.keyword.analyser import Analyser, Document
+from retrieval.keyword.analyser import Analyser, IndexedText
 from retrieval.protocols import Embedder
 from retrieval.settings import RetainSettings
 from retrieval.store.heads import made_by
-from retrieval.store.segments.merge import Part, join
+from retrieval.store.segments.merge import SegmentPart, join
 from retrieval.text import tokens
 from retrieval.text.months import MONTHS
 from retrieval.types import FactType, Floats, Ints
@@ -29,8 +29,8 @@ def together(first: Prepared, second: Prepared) -> Prepared:
     if first.vector_set != second.vector_set:
         raise ModelChanged(first.vector_set, second.vector_set)
     parts = [
-        Part(0, len(first), first.postings),
-        Part(len(first), len(second), second.postings),
+        SegmentPart(0, len(first), first.postings),
+        SegmentPart(len(first), len(second), second.postings),
     ]
     return Prepared(
         [*first.facts, *second.facts],
@@ -97,9 +97,10 @@ def _read(
     )
 
 
-def _documents(facts: Sequence[Fact], found: Sequence[str | None]) -> list[Document]:
+def _documents(facts: Sequence[Fact], found: Sequence[str | None]) -> list[IndexedText]:
     return [
-        Document(fact.text, fact.context, signal) for fact, signal in zip(facts, found, strict=True)
+        IndexedText(fact.text, fact.context, signal)
+        for fact, signal in zip(facts, found, strict=True)
     ]
 
 

@@ -18,6 +18,7 @@ from retrieval.ingest.fields import fail, with_key
 from retrieval.ingest.write.links import Edges
 from retrieval.store.database.copying import slices
 from retrieval.store.database.pool import Connection
+from retrieval.store.edge import uuid_of
 from retrieval.types import FactType, LinkType
 
 
@@ -71,7 +72,7 @@ async def keys(
 
     own, wanted = await asyncio.to_thread(named)
     known = await _ids_of(connection, bank, wanted - own.keys()) | own
-    ids = {ref: id for ref in wanted - known.keys() if (id := _as_id(ref)) is not None}
+    ids = {ref: id for ref in wanted - known.keys() if (id := uuid_of(ref)) is not None}
     stored = await _stored(connection, bank, set(ids.values()))
     return {**{ref: id for ref, id in ids.items() if id in stored}, **known}
 
@@ -200,13 +201,6 @@ def with_sources(facts: Sequence[Fact], by_key: Mapping[str, UUID]) -> list[Fact
             fact = replace(fact, sources=tuple(found))
         resolved.append(fact)
     return resolved
-
-
-def _as_id(ref: str) -> UUID | None:
-    try:
-        return UUID(ref)
-    except ValueError:
-        return None
 
 
 def _nowhere(ref: Ref, where: str, item: Ref | None) -> InvalidInput:

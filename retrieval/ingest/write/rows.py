@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
+from numpy.typing import NDArray
 
 from retrieval.ingest.facts import Fact, Link, Prepared
 from retrieval.ingest.restating import restated
@@ -181,7 +182,7 @@ def columns(
     }
     return {
         **{name: times(given) for name, given in validity.items() if any(given)},
-        "id": _raw_ids([fact.id for fact in facts]),
+        "id": raw_ids([fact.id for fact in facts]),
         "fact_type": prepared.types,
         "created_at": np.fromiter(
             (written if f.created_at is None else micros(f.created_at) for f in facts), np.int64, n
@@ -209,11 +210,12 @@ def columns(
         "entity_ptr": _pointers(entity_lists),
         "entity": _flat(entity_lists),
         "source_ptr": _pointers([fact.sources for fact in facts]),
-        "source": _raw_ids(sources),
+        "source": raw_ids(sources),
     }
 
 
-def _raw_ids(ids: Sequence[UUID]) -> Any:
+def raw_ids(ids: Sequence[UUID]) -> NDArray[np.uint8]:
+    """Ids as the columns hold them, u1 (n, 16)."""
     return np.frombuffer(b"".join(id.bytes for id in ids), np.uint8).reshape(-1, 16)
 
 

@@ -22,7 +22,7 @@ _SLICE: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredMemory:
     """A memory with its entities (number, name as given). `ordinal` None: invalidated."""
 
     fact: Fact
@@ -31,9 +31,9 @@ class Stored:
     updated_at: Any
 
 
-async def load(connection: Connection, bank: int, ids: Sequence[UUID]) -> list[Stored]:
+async def load(connection: Connection, bank: int, ids: Sequence[UUID]) -> list[StoredMemory]:
     """The memories with these ids, in their order; missing ones are left out."""
-    found: dict[UUID, Stored] = {}
+    found: dict[UUID, StoredMemory] = {}
     for at in range(0, len(ids), _SLICE):
         part = list(ids[at : at + _SLICE])
         rows = await connection.fetch(
@@ -51,14 +51,14 @@ async def load(connection: Connection, bank: int, ids: Sequence[UUID]) -> list[S
 
 def _all_stored(
     rows: Sequence[Mapping[str, Any]], mentions: Sequence[Mapping[str, Any]]
-) -> dict[UUID, Stored]:
+) -> dict[UUID, StoredMemory]:
     named: dict[UUID, list[tuple[int, str]]] = {row["id"]: [] for row in rows}
     for row in mentions:
         named[row["unit_id"]].append((row["entity_no"], row["mention"]))
     return {row["id"]: _stored(row, named[row["id"]]) for row in rows}
 
 
-def _stored(row: Mapping[str, Any], named: Sequence[tuple[int, str]]) -> Stored:
+def _stored(row: Mapping[str, Any], named: Sequence[tuple[int, str]]) -> StoredMemory:
     fact = Fact(
         id=row["id"],
         text=row["text"],
@@ -83,7 +83,7 @@ def _stored(row: Mapping[str, Any], named: Sequence[tuple[int, str]]) -> Stored:
         valid_until=row["valid_until"],
         superseded_by=row["superseded_by"],
     )
-    return Stored(fact, row["ordinal"], named, row["updated_at"])
+    return StoredMemory(fact, row["ordinal"], named, row["updated_at"])
 
 
 async def outgoing(connection: Connection, bank: int, ids: Sequence[UUID]) -> list[Link]:
@@ -105,7 +105,7 @@ class Rewrite:
     known: Mapping[UUID, Sequence[tuple[int, str]]]
 
 
-async def again(change: Change, pairs: Sequence[tuple[Stored, Fact]]) -> Rewrite:
+async def again(change: Change, pairs: Sequence[tuple[StoredMemory, Fact]]) -> Rewrite:
     """Live memories and what becomes of them, where nothing changes of what is embedded.
 
     Vectors are read from the segments, stated links and entities stay.
@@ -126,7 +126,7 @@ async def again(change: Change, pairs: Sequence[tuple[Stored, Fact]]) -> Rewrite
 
 async def rewrite(
     change: Change,
-    pairs: Sequence[tuple[Stored, Fact]],
+    pairs: Sequence[tuple[StoredMemory, Fact]],
     named: Mapping[UUID, Sequence[tuple[int, str]]] | None = None,
 ) -> None:
     """Rewrites live memories with other tags, metadata, places or, in `named`, entities."""

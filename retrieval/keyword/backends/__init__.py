@@ -5,8 +5,8 @@ from __future__ import annotations
 from retrieval.errors import InvalidInput
 from retrieval.keyword.backends.backend import (
     BackendFinding,
+    BuildProgress,
     KeywordBackend,
-    Progress,
     Statement,
 )
 from retrieval.keyword.backends.native import Native
@@ -18,8 +18,17 @@ from retrieval.keyword.backends.vchord import VChord
 NAMES = ("native", "vchord", "pg_textsearch", "pgroonga", "pg_search")
 
 __all__ = [
-    "NAMES", "BackendFinding", "KeywordBackend", "Native", "PGroonga", "PgSearch", "PgTextsearch",
-    "Progress", "Statement", "VChord", "make",
+    "NAMES",
+    "BackendFinding",
+    "BuildProgress",
+    "KeywordBackend",
+    "Native",
+    "PGroonga",
+    "PgSearch",
+    "PgTextsearch",
+    "Statement",
+    "VChord",
+    "make",
 ]  # fmt: skip
 
 

@@ -48,7 +48,7 @@ class BackendFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class BuildProgress:
     done: int
     total: int
 
@@ -317,7 +317,7 @@ class KeywordBackend(ABC):
 
     async def reindex(
         self, connection: Connection, bank: int, batch: int = REINDEX_BATCH
-    ) -> AsyncGenerator[Progress, None]:
+    ) -> AsyncGenerator[BuildProgress, None]:
         """Brings the bank's rows in line with its memories; progress after every batch.
 
         Each batch is a transaction under the lock of the bank's row, so writes go on between
@@ -358,4 +358,4 @@ class KeywordBackend(ABC):
                 )
                 last = step["last"]
             done += step["n"]
-            yield Progress(done, max(total, done))
+            yield BuildProgress(done, max(total, done))

@@ -16,7 +16,7 @@ from retrieval.errors import FourfoldError, NotFound
 from retrieval.lifecycle.audit.redaction import Bodies
 from retrieval.pacing import Background
 from retrieval.store import audit, banks
-from retrieval.store.audit import Entry
+from retrieval.store.audit import AuditEntry
 from retrieval.store.database.pool import Connection, Pool, with_writes, write
 
 log = logging.getLogger(__name__)
@@ -42,12 +42,12 @@ class AuditSettings:
     addresses: bool = False
 
 
-noted: ContextVar[Entry | None] = ContextVar("noted", default=None)
+noted: ContextVar[AuditEntry | None] = ContextVar("noted", default=None)
 """The request whose changes are being made."""
 
 
 @contextmanager
-def noting(entry: Entry | None) -> Iterator[None]:
+def noting(entry: AuditEntry | None) -> Iterator[None]:
     """Every transaction that is committed inside has the entry with it."""
     if entry is None:
         yield
@@ -71,7 +71,7 @@ class Recorder:
         self._pool = pool
         self.settings = settings
         self.lost = 0
-        self._waiting: list[Entry] = []
+        self._waiting: list[AuditEntry] = []
         self._banks: dict[tuple[str, str], tuple[float, bool]] = {}
         self._key: bytes | None = None
         self._background = Background("audit", self._run)
@@ -124,11 +124,11 @@ class Recorder:
             self._key = await write(self._pool, work)
         return self._key
 
-    async def changed(self, entry: Entry) -> None:
+    async def changed(self, entry: AuditEntry) -> None:
         """Notes how a change ended; it is in the log when this returns."""
         await write(self._pool, lambda connection: audit.add(connection, [entry]))
 
-    def seen(self, entry: Entry) -> None:
+    def seen(self, entry: AuditEntry) -> None:
         """Notes a read, before long."""
         if len(self._waiting) >= WAITING_MOST:
             self.lost += 1

@@ -24,7 +24,7 @@ from retrieval.lifecycle.erasure.selection import Selectors
 from retrieval.lifecycle.erasure.settling import settle
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read
-from retrieval.store.erasure import Entry
+from retrieval.store.erasure import ErasureEntry
 from retrieval.types import Floats
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Ledger:
         self._path = path
         self._turn = asyncio.Lock()
 
-    async def __call__(self, entry: Entry) -> None:
+    async def __call__(self, entry: ErasureEntry) -> None:
         """Adds an entry, on disk when this returns. Unavailable where it cannot be written: then
         nothing is erased."""
         async with self._turn:
@@ -48,7 +48,7 @@ class Ledger:
             except OSError as error:
                 raise Unavailable("the ledger of erasures", str(error.strerror)) from error
 
-    def _append(self, entry: Entry) -> None:
+    def _append(self, entry: ErasureEntry) -> None:
         line = orjson.dumps({"version": VERSION, **_wire(entry)}) + b"\n"
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
@@ -62,7 +62,7 @@ class Ledger:
             os.close(file)
 
 
-def _wire(entry: Entry) -> dict[str, Any]:
+def _wire(entry: ErasureEntry) -> dict[str, Any]:
     return {
         "tenant": entry.tenant,
         "bank_id": entry.bank_id,
@@ -75,7 +75,7 @@ def _wire(entry: Entry) -> dict[str, Any]:
     }
 
 
-def entries(path: Path) -> Iterator[Entry]:
+def entries(path: Path) -> Iterator[ErasureEntry]:
     """The entries of a ledger, oldest first. A line that was not written to its end, as a crash
     leaves it, was of nothing that was committed: it is passed over, with a warning."""
     with path.open("rb") as lines:
@@ -86,8 +86,8 @@ def entries(path: Path) -> Iterator[Entry]:
                 log.warning("line %d of the ledger is passed over: %s", number, error)
 
 
-def _entry(wire: Mapping[str, Any]) -> Entry:
-    return Entry(
+def _entry(wire: Mapping[str, Any]) -> ErasureEntry:
+    return ErasureEntry(
         wire["tenant"],
         wire["bank_id"],
         datetime.fromisoformat(wire["at"]),
@@ -141,7 +141,7 @@ async def replay(pool: Pool, path: Path) -> Replayed:
     return Replayed(count, memories, documents, tuple(ended))
 
 
-async def _again(deps: WriteContext, entry: Entry) -> tuple[int, int]:
+async def _again(deps: WriteContext, entry: ErasureEntry) -> tuple[int, int]:
     async def look(connection: Connection) -> tuple[list[str], list[str]]:
         bank = (await banks.head_of(connection, entry.tenant, entry.bank_id)).bank
         ids = await connection.fetch(
@@ -168,7 +168,7 @@ async def _again(deps: WriteContext, entry: Entry) -> tuple[int, int]:
     return len(ids), len(documents)
 
 
-async def _older_bank(pool: Pool, entry: Entry) -> bool:
+async def _older_bank(pool: Pool, entry: ErasureEntry) -> bool:
     found: bool | None = await read(
         pool,
         lambda connection: connection.fetchval(
@@ -184,7 +184,7 @@ async def _older_bank(pool: Pool, entry: Entry) -> bool:
     return bool(found)
 
 
-class _Nobody:
+class _NoNeighbours:
     """Stands where a removal needs neither vectors nor neighbours."""
 
     model_id, dimension = "", 0
@@ -199,4 +199,4 @@ class _Nobody:
 
 
 def _removing(pool: Pool) -> WriteContext:
-    return WriteContext(pool, _Nobody(), _Nobody())
+    return WriteContext(pool, _NoNeighbours(), _NoNeighbours())

@@ -15,7 +15,7 @@ from retrieval.ingest.write.transaction import Change, write
 from retrieval.lifecycle.erasure.selection import Selection, Selectors, select, still_saying
 from retrieval.store import erasure, mental_models
 from retrieval.store.edge import as_texts
-from retrieval.store.erasure import Entry
+from retrieval.store.erasure import ErasureEntry
 from retrieval.types import FactType
 
 Observations: TypeAlias = Literal["delete", "keep_supported"]
@@ -106,7 +106,7 @@ async def remove(
         if deps.note is not None:
             every = await asyncio.to_thread(lambda: erased.every)
             await deps.note(
-                Entry(
+                ErasureEntry(
                     tenant, bank_id, change.now, every, erased.documents,
                     operation_id=operation_id,
                 )

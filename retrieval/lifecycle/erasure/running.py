@@ -181,7 +181,7 @@ class Eraser:
             await operations.finish(connection, claimed, report)
             status = "completed"
         data = {name: report[name] for name in ("counts", "remaining", "digest")}
-        event = outbox.Event("erase.completed", data, claimed.operation_id, status)
+        event = outbox.OutboxEvent("erase.completed", data, claimed.operation_id, status)
         await outbox.emit(connection, head, [event])
 
 

@@ -95,7 +95,7 @@ async def select(connection: Connection, bank: int, wanted: Selectors) -> Select
         )
         return Selection(memories, entities=sorted({row["no"] for row in rows}))
     if wanted.only("text_contains"):
-        return await _saying(connection, bank, _key(wanted.text_contains or ""), memories)
+        return await _saying(connection, bank, folded_key(wanted.text_contains or ""), memories)
     return Selection(memories)
 
 
@@ -133,7 +133,7 @@ async def _memories(connection: Connection, bank: int, wanted: Selectors) -> lis
             f"select m.id from memory_units m where {where} order by m.id", *values
         )
         return [row["id"] for row in rows]
-    return await _containing(connection, where, values, _key(wanted.text_contains))
+    return await _containing(connection, where, values, folded_key(wanted.text_contains))
 
 
 async def _containing(
@@ -260,7 +260,7 @@ async def still_saying(
     """Which of the documents say it in the text that is left of them."""
     return await _rows_saying(
         connection,
-        _key(wanted.text_contains or ""),
+        folded_key(wanted.text_contains or ""),
         "select document_id, original_text from documents"
         " where bank = $1 and document_id = any($2)",
         bank,
@@ -287,7 +287,7 @@ def _first_of_saying(rows: Sequence[Mapping[str, Any]], key: str) -> list[Any]:
 def _says(key: str, values: Any) -> bool:
     """Is the key in one of the texts inside?"""
     if isinstance(values, str):
-        return _text_says(key, values)
+        return text_says(key, values)
     if isinstance(values, Mapping):
         return any(_says(key, one) for pair in values.items() for one in pair)
     if isinstance(values, list | tuple):
@@ -295,10 +295,10 @@ def _says(key: str, values: Any) -> bool:
     return False
 
 
-def _text_says(key: str, text: str) -> bool:
+def text_says(key: str, text: str) -> bool:
     end, gap = "", False
     for spaced, piece in _pieces(text):
-        folded, gap = _key(piece), gap or spaced
+        folded, gap = folded_key(piece), gap or spaced
         if folded:
             seen = end + " " * gap + folded
             if key in seen:
@@ -321,5 +321,5 @@ def _pieces(text: str) -> Iterator[tuple[bool, str]]:
     yield spaced, text[start:]
 
 
-def _key(text: str) -> str:
+def folded_key(text: str) -> str:
     return " ".join(fold(text).split())

@@ -51,7 +51,7 @@ class BadArchive(InvalidInput):
 
 
 @dataclass(frozen=True, slots=True)
-class Include:
+class ArchiveContents:
     """What travels: the memories and what is behind them, settings and what is kept with them, and
     what was done."""
 
@@ -67,8 +67,8 @@ class Include:
             *(HISTORY if self.history else ()),
         )
 
-    def narrowed(self, other: Include) -> Include:
-        return Include(
+    def narrowed(self, other: ArchiveContents) -> ArchiveContents:
+        return ArchiveContents(
             self.data and other.data,
             self.bank_config and other.bank_config,
             self.history and other.history,
@@ -76,7 +76,7 @@ class Include:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ArchivePart:
     """One part: bytes and hash of what it unpacks to. `details`: what only its kind has."""
 
     name: str
@@ -110,9 +110,9 @@ class Manifest:
     exported_at: str
     bank_version: int
     producer: str
-    include: Include
+    include: ArchiveContents
     documents_only: bool
-    parts: Sequence[Part]
+    parts: Sequence[ArchivePart]
     counts: Mapping[str, int]
     vectors: Mapping[str, Any] | None = None
     stored_bytes: int = 0
@@ -143,12 +143,12 @@ class Manifest:
             "digest": digest(self.parts),
         }
 
-    def of(self, kind: str) -> list[Part]:
+    def of(self, kind: str) -> list[ArchivePart]:
         """The parts of one kind, in their order."""
         return sorted((p for p in self.parts if p.kind == kind), key=lambda part: part.name)
 
 
-def digest(parts: Iterable[Part]) -> str:
+def digest(parts: Iterable[ArchivePart]) -> str:
     """One hash for all that an archive holds, whatever the order of its parts."""
     return hashlib.sha256("".join(sorted(part.sha256 for part in parts)).encode()).hexdigest()
 
@@ -172,7 +172,7 @@ def parsed(content: Any) -> Manifest:
             exported_at=_text(content["exported_at"]),
             bank_version=_whole(content["bank_version"]),
             producer=_text(content.get("producer", "")),
-            include=Include(
+            include=ArchiveContents(
                 *(_flag(flags[f"include_{name}"]) for name in ("data", "bank_config", "history"))
             ),
             documents_only=_flag(flags.get("documents_only", False)),
@@ -194,9 +194,9 @@ def parsed(content: Any) -> Manifest:
     return found
 
 
-def _part(content: Any) -> Part:
+def _part(content: Any) -> ArchivePart:
     details = {k: v for k, v in content.items() if k not in _PART}
-    return Part(
+    return ArchivePart(
         _text(content["name"]),
         _whole(content["rows"]),
         _whole(content["bytes"]),

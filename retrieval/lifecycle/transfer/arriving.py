@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from retrieval.ingest.write.transaction import Change
-from retrieval.lifecycle.transfer import storing
 from retrieval.lifecycle.transfer.bundles import Incoming
+from retrieval.lifecycle.transfer.inserting import insert
 from retrieval.store.database.pool import Connection
 from retrieval.types import FactType
 
@@ -72,7 +72,7 @@ async def mark(change: Change, memories: Sequence[Incoming]) -> None:
         for m in memories
         for state in m.history
     ]
-    await storing.insert(connection, "observation_history", past)
+    await insert(connection, "observation_history", past)
     change.unconsolidated = any(
         m.fact.fact_type is not FactType.OBSERVATION
         and m.invalidated is None

@@ -61,7 +61,7 @@ class Kept:
     bank: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Source(Protocol):
+class BundleArchive(Protocol):
     """An archive as bundles. Blocking: for threads. BadArchive where it holds what it may not."""
 
     @property

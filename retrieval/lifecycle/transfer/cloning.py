@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from retrieval.ingest.context import WriteContext
 from retrieval.lifecycle.transfer import watchers
-from retrieval.lifecycle.transfer.archive import Include
+from retrieval.lifecycle.transfer.archive import ArchiveContents
 from retrieval.lifecycle.transfer.contents import COPIED, COPIED_CONFIG
 from retrieval.lifecycle.transfer.exporting import Report, no_report
+from retrieval.lifecycle.transfer.inserting import columns
 from retrieval.lifecycle.transfer.restoring import counts
-from retrieval.lifecycle.transfer.storing import Target, columns
+from retrieval.lifecycle.transfer.storing import TargetBank
 from retrieval.lifecycle.webhooks.vault import Vault
 from retrieval.store import banks, building, operations, planner
 from retrieval.store.database.pool import Connection, read, write
@@ -34,7 +35,7 @@ async def clone(
     claimed: Claim,
     source: int,
     bank: int,
-    include: Include,
+    include: ArchiveContents,
     report: Report = no_report,
     *,
     keys: Sequence[str] = (),
@@ -50,7 +51,7 @@ async def clone(
     if row["building"] is None:
         name = row["bank_id"]
         await write(deps.pool, lambda c: _copy(c, claimed, source, bank, name, include, vault))
-    target = Target(bank, claimed.tenant, row["bank_id"], deps.settings, vault)
+    target = TargetBank(bank, claimed.tenant, row["bank_id"], deps.settings, vault)
 
     async def work(connection: Connection) -> tuple[dict[str, Any], Any]:
         counted = await counts(connection, target, include)
@@ -71,7 +72,7 @@ async def _copy(
     source: int,
     bank: int,
     bank_id: str,
-    include: Include,
+    include: ArchiveContents,
     vault: Vault,
 ) -> None:
     # The operation's own row stays out of this: its lease is renewed meanwhile, and a snapshot

@@ -20,7 +20,7 @@ import numpy as np
 from retrieval.errors import Conflict
 from retrieval.ingest.collecting import held_off
 from retrieval.lifecycle.transfer import archive, lines, watchers
-from retrieval.lifecycle.transfer.archive import BANK, BLOBS, MANIFEST, Include, Manifest
+from retrieval.lifecycle.transfer.archive import BANK, BLOBS, MANIFEST, ArchiveContents, Manifest
 from retrieval.lifecycle.transfer.lines import Chosen, Line
 from retrieval.lifecycle.transfer.packing import Packer
 from retrieval.lifecycle.webhooks.vault import Vault
@@ -47,7 +47,7 @@ class Wanted:
     documents_only: contents to be put beside others, not a bank. vectors: the stored vectors, too,
     so that the same model need not make them again."""
 
-    include: Include = field(default_factory=Include)
+    include: ArchiveContents = field(default_factory=ArchiveContents)
     documents: Sequence[str] | None = None
     observations: bool = True
     knowledge_base: bool = False

@@ -25,8 +25,8 @@ from retrieval.ingest.context import WriteContext
 from retrieval.ingest.operations.parking import Parked
 from retrieval.ingest.operations.worker import Handler
 from retrieval.lifecycle.transfer import cloning, merging
-from retrieval.lifecycle.transfer.archive import BadArchive, Include
-from retrieval.lifecycle.transfer.bundles import Source
+from retrieval.lifecycle.transfer.archive import ArchiveContents, BadArchive
+from retrieval.lifecycle.transfer.bundles import BundleArchive
 from retrieval.lifecycle.transfer.exporting import Exported, Outlet, Wanted, export
 from retrieval.lifecycle.transfer.hindsight import reading, writing
 from retrieval.lifecycle.transfer.restoring import restore
@@ -88,7 +88,7 @@ async def submit_export(
 
 
 async def submit_clone(
-    pool: Pool, tenant: str, bank_id: str, target: str, include: Include
+    pool: Pool, tenant: str, bank_id: str, target: str, include: ArchiveContents
 ) -> dict[str, Any]:
     """{operation_id, status}. InvalidInput where the target is there, or is the bank itself."""
     if target == bank_id:
@@ -109,7 +109,7 @@ async def submit_clone(
     return {"operation_id": str(await write(pool, work)), "status": "pending"}
 
 
-def _some(include: Include) -> None:
+def _some(include: ArchiveContents) -> None:
     if not (include.data or include.bank_config or include.history):
         raise InvalidInput("include_data, include_bank_config and include_history are all false")
 
@@ -121,7 +121,7 @@ class ImportRequest:
     mode: Mode = "restore"
     target: str | None = None
     conflict: Rule = "skip"
-    include: Include = field(default_factory=Include)
+    include: ArchiveContents = field(default_factory=ArchiveContents)
 
 
 async def check_import(pool: Pool, tenant: str, bank_id: str, asked: ImportRequest) -> None:
@@ -351,7 +351,7 @@ def _exports(settings: TransferSettings, keys: Sequence[str]) -> Handler:
         pool, payload = deps.pool, claimed.payload
         home = await _home(pool, claimed)
         given = payload["wanted"]
-        wanted = Wanted(**{**given, "include": Include(**given["include"])})
+        wanted = Wanted(**{**given, "include": ArchiveContents(**given["include"])})
         name = f"{safe(claimed.bank_id)}.zip"
         key = f"exports/{claimed.operation_id}/{name}"
         writers: list[FileWriter] = []
@@ -419,7 +419,7 @@ async def _imports(keys: Sequence[str], deps: WriteContext, claimed: Claim) -> N
     pool, payload = deps.pool, claimed.payload
     home = await _home(pool, claimed)
     report = _Progress(pool, claimed)
-    target, include = payload["target_bank_id"], Include(**payload["include"])
+    target, include = payload["target_bank_id"], ArchiveContents(**payload["include"])
     bank = None
     if payload["mode"] == "restore":
         bank = await _reserved(pool, claimed, home, target)
@@ -430,7 +430,7 @@ async def _imports(keys: Sequence[str], deps: WriteContext, claimed: Claim) -> N
             if bank is not None and manifest is not None and not manifest.documents_only:
                 await restore(deps, claimed, unpacker, bank, include, report, keys=keys)
                 return
-            bundles: Source
+            bundles: BundleArchive
             if manifest is None:
                 bundles = reading.Bundles(unpacker, whole=bank is not None)
             else:
@@ -446,7 +446,7 @@ async def _clones(keys: Sequence[str], deps: WriteContext, claimed: Claim) -> No
     home = await _home(deps.pool, claimed)
     target = claimed.payload["target_bank_id"]
     bank = await _reserved(deps.pool, claimed, home, target)
-    include = Include(**claimed.payload["include"])
+    include = ArchiveContents(**claimed.payload["include"])
     report = _Progress(deps.pool, claimed)
     await cloning.clone(deps, claimed, home, bank, include, report, keys=keys)
 

@@ -16,7 +16,7 @@ _COUNTED: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class MergeProgress:
     """How far a merge has come, as the operation keeps it."""
 
     bundles: int = 0
@@ -25,7 +25,7 @@ class Done:
     skipped: Sequence[str] = ()
     remapped: Mapping[str, str] = field(default_factory=dict)
 
-    def plus(self, **more: int) -> Done:
+    def plus(self, **more: int) -> MergeProgress:
         found = dict(self.counts)
         for name, count in more.items():
             found[name] = found.get(name, 0) + count

@@ -17,17 +17,17 @@ from retrieval.ingest.write import numbering
 from retrieval.ingest.write.enrich import Vectors, prepare
 from retrieval.ingest.write.transaction import Change, write
 from retrieval.lifecycle.transfer import arriving, storing
-from retrieval.lifecycle.transfer.archive import BadArchive, Include
-from retrieval.lifecycle.transfer.bundles import Bundle, Incoming, Kept, Source
-from retrieval.lifecycle.transfer.merged import Done
+from retrieval.lifecycle.transfer.archive import ArchiveContents, BadArchive
+from retrieval.lifecycle.transfer.bundles import Bundle, BundleArchive, Incoming, Kept
+from retrieval.lifecycle.transfer.merged import MergeProgress
 from retrieval.lifecycle.transfer.restoring import REFUSED, dress, kind_of
-from retrieval.lifecycle.transfer.storing import Target
+from retrieval.lifecycle.transfer.storing import TargetBank
 from retrieval.lifecycle.webhooks.vault import Vault
 from retrieval.store import attachments, banks, building, operations, planner
 from retrieval.store.database.pool import Connection, read
 from retrieval.store.database.pool import write as transact
 from retrieval.store.edge import iso
-from retrieval.store.history import Event, record
+from retrieval.store.history import DocumentChange, record
 from retrieval.store.operations import Claim
 from retrieval.types import LinkType
 
@@ -40,7 +40,7 @@ _LINK_TYPES: Final = {kind.wire: kind for kind in LinkType}
 async def merge(
     deps: WriteContext,
     claimed: Claim,
-    source: Source,
+    source: BundleArchive,
     bank_id: str,
     rule: Conflict,
     building_bank: int | None,
@@ -76,7 +76,7 @@ class _Merge:
         self._building = building_bank
         self._total = 0
 
-    async def run(self, source: Source) -> None:
+    async def run(self, source: BundleArchive) -> None:
         done = await self._resumed()
         self._total = await asyncio.to_thread(lambda: source.total)
         bundles = source.bundles(done.bundles)
@@ -104,7 +104,7 @@ class _Merge:
             about = "rows" if document is None else f"document {document[:100]!r} holds rows"
             raise BadArchive(f"{about} that cannot be stored ({kind_of(error)})") from error
 
-    async def _resumed(self) -> Done:
+    async def _resumed(self) -> MergeProgress:
         row = await read(
             self._deps.pool,
             lambda c: c.fetchrow(
@@ -114,9 +114,9 @@ class _Merge:
             ),
         )
         kept = ((row and row["progress"]) or {}).get("merged")
-        return Done(**kept) if kept else Done()
+        return MergeProgress(**kept) if kept else MergeProgress()
 
-    async def _note(self, connection: Connection, stage: str, done: Done) -> None:
+    async def _note(self, connection: Connection, stage: str, done: MergeProgress) -> None:
         at = await connection.fetchval("select now()")
         shown = {
             "stage": stage,
@@ -151,7 +151,7 @@ class _Merge:
 
     # Documents
 
-    async def _bundle(self, bundle: Bundle, done: Done) -> Done:
+    async def _bundle(self, bundle: Bundle, done: MergeProgress) -> MergeProgress:
         deps = self._deps
         facts = [one.fact for one in bundle.memories]
         settings = await self._settings()
@@ -165,7 +165,7 @@ class _Merge:
         else:
             prepared = await prepare(deps, settings, facts, self._tenant) if facts else None
 
-        async def work(change: Change) -> Done:
+        async def work(change: Change) -> MergeProgress:
             connection, bank = change.connection, change.bank
             name = bundle.document
             if name is not None and await arriving.there(connection, bank, name):
@@ -198,7 +198,7 @@ class _Merge:
                 await change.add(again, links)
                 await arriving.mark(change, memories)
             if name is not None:
-                event = Event(
+                event = DocumentChange(
                     name, "retain", operation_id=self._claimed.operation_id,
                     facts_added=len(memories),
                 )  # fmt: skip
@@ -304,7 +304,7 @@ class _Merge:
             name,
             dict(bundle.columns),
         )
-        target = Target(bank, self._tenant, self._bank_id, change.settings, self._vault)
+        target = TargetBank(bank, self._tenant, self._bank_id, change.settings, self._vault)
         await storing.store_chunks(
             connection, target, [{**chunk, "document_id": name} for chunk in bundle.chunks]
         )
@@ -338,7 +338,7 @@ class _Merge:
 
     # What stands over them
 
-    async def _observations(self, batch: Sequence[Incoming], done: Done) -> Done:
+    async def _observations(self, batch: Sequence[Incoming], done: MergeProgress) -> MergeProgress:
         deps = self._deps
         settings = await self._settings()
         after = replace(done, observations=done.observations + 1)
@@ -367,7 +367,7 @@ class _Merge:
                 )  # fmt: skip
             return found
 
-        async def work(change: Change) -> Done:
+        async def work(change: Change) -> MergeProgress:
             found = await chosen(change.connection, change.bank)
             if found:
                 facts = [one.fact for one in found]
@@ -390,7 +390,7 @@ class _Merge:
 
         return await write(deps, self._tenant, self._bank_id, work)
 
-    async def _finish(self, done: Done, kept: Kept) -> None:
+    async def _finish(self, done: MergeProgress, kept: Kept) -> None:
         async def work(connection: Connection) -> Any:
             added = await self._keep(connection, kept)
             result = done.plus(**added).result(self._bank_id)
@@ -406,7 +406,7 @@ class _Merge:
             if self._building is not None:
                 row = await building.lock(connection, self._building, self._claimed)
                 config = storing.checked_config(kept.bank.get("config"))
-                await dress(connection, self._building, kept.bank, config, Include())
+                await dress(connection, self._building, kept.bank, config, ArchiveContents())
                 await building.open_bank(connection, self._building, row["version"])
             return await banks.head_of(connection, self._tenant, self._bank_id)
 
@@ -422,7 +422,9 @@ class _Merge:
         head = await banks.lock(
             connection, self._tenant, self._bank_id, building=self._building is not None
         )
-        target = Target(head.bank, self._tenant, self._bank_id, self._deps.settings, self._vault)
+        target = TargetBank(
+            head.bank, self._tenant, self._bank_id, self._deps.settings, self._vault
+        )
         known = await connection.fetch("select id from mental_models where bank = $1", head.bank)
         ids = {row[0] for row in known}
         new = [{**line, "watermark": head.next_ordinal} for line in models if line["id"] not in ids]

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import orjson
 
-from retrieval.lifecycle.transfer.archive import EXPANSION_MOST, PART_BYTES, Part
+from retrieval.lifecycle.transfer.archive import EXPANSION_MOST, PART_BYTES, ArchivePart
 
 _DENSE = EXPANSION_MOST / 3
 """What fast compression takes to less than this share is stored as it is: nothing that we write is
@@ -58,7 +58,7 @@ class Packer:
         self._numbers: dict[str, int] = {}
         self._lines = bytearray()
         self._rows = 0
-        self.parts: list[Part] = []
+        self.parts: list[ArchivePart] = []
 
     def take(self) -> bytes:
         return self._outlet.take()
@@ -79,11 +79,11 @@ class Packer:
     def full(self) -> bool:
         return len(self._lines) >= PART_BYTES
 
-    def alone(self, name: str, line: Any) -> Part:
+    def alone(self, name: str, line: Any) -> ArchivePart:
         """A member of one line."""
         return self.member(name, _json(line), 1)
 
-    def part(self, kind: str) -> Part | None:
+    def part(self, kind: str) -> ArchivePart | None:
         """Closes the part that is open, if anything is in it."""
         if not self._rows:
             return None
@@ -92,7 +92,7 @@ class Packer:
         self._rows = 0
         return made
 
-    def array(self, kind: str, data: bytes, rows: int, **details: Any) -> Part:
+    def array(self, kind: str, data: bytes, rows: int, **details: Any) -> ArchivePart:
         """A part of numbers, which hardly get smaller."""
         return self.member(self._name(kind, "bin"), data, rows, details, dense=True)
 
@@ -108,7 +108,7 @@ class Packer:
         details: Mapping[str, Any] | None = None,
         *,
         dense: bool = False,
-    ) -> Part:
+    ) -> ArchivePart:
         """A part of this name."""
         info = zipfile.ZipInfo(name, self._at)
         info.external_attr = 0o600 << 16
@@ -116,7 +116,7 @@ class Packer:
         info.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
         with self._zip.open(info, "w", force_zip64=True) as out:
             out.write(data)
-        made = Part(name, rows, len(data), hashlib.sha256(data).hexdigest(), details or {})
+        made = ArchivePart(name, rows, len(data), hashlib.sha256(data).hexdigest(), details or {})
         self.parts.append(made)
         return made
 
@@ -135,7 +135,7 @@ class Packer:
                 size += len(data)
 
             yield write
-        self.parts.append(Part(name, 1, size, digest.hexdigest()))
+        self.parts.append(ArchivePart(name, 1, size, digest.hexdigest()))
 
     @contextmanager
     def stream(self, name: str) -> Iterator[IO[bytes]]:

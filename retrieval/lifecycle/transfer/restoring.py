@@ -24,14 +24,14 @@ from retrieval.lifecycle.transfer.archive import (
     BANK,
     BLOBS,
     LINE_BYTES,
+    ArchiveContents,
+    ArchivePart,
     BadArchive,
-    Include,
     Manifest,
-    Part,
 )
 from retrieval.lifecycle.transfer.exporting import EDGE, Report, no_report
 from retrieval.lifecycle.transfer.lines import Line
-from retrieval.lifecycle.transfer.storing import Target
+from retrieval.lifecycle.transfer.storing import TargetBank
 from retrieval.lifecycle.transfer.unpacking import Unpacker
 from retrieval.lifecycle.transfer.watchers import BROUGHT
 from retrieval.lifecycle.webhooks.vault import Vault
@@ -59,7 +59,7 @@ REFUSED = (
 )
 """What wrong values in lines end in."""
 
-Store: TypeAlias = Callable[[Connection, Target, Sequence[Line]], Awaitable[None]]
+Store: TypeAlias = Callable[[Connection, TargetBank, Sequence[Line]], Awaitable[None]]
 
 _STORES: Mapping[str, Store] = {
     "documents": storing.store_documents,
@@ -89,10 +89,10 @@ class _Step:
     """One part to store, as what."""
 
     stage: str
-    parts: Sequence[Part]
+    parts: Sequence[ArchivePart]
 
 
-def steps(manifest: Manifest, include: Include) -> list[_Step]:
+def steps(manifest: Manifest, include: ArchiveContents) -> list[_Step]:
     """What is to be stored, in order. Some parts are read a second time, when all that their rows
     refer to is there."""
     kinds = include.kinds
@@ -106,7 +106,7 @@ def steps(manifest: Manifest, include: Include) -> list[_Step]:
             order.append((kind, kind))
     found = [_Step(stage, [part]) for stage, kind in order for part in manifest.of(kind)]
     if include.data:
-        groups: dict[int, list[Part]] = {}
+        groups: dict[int, list[ArchivePart]] = {}
         for part in manifest.of("edges"):
             groups.setdefault(int(part.details.get("segment", 0)), []).append(part)
         found += [_Step("edges", groups[number]) for number in sorted(groups)]
@@ -118,7 +118,7 @@ async def restore(
     claimed: Claim,
     unpacker: Unpacker,
     bank: int,
-    include: Include,
+    include: ArchiveContents,
     report: Report = no_report,
     *,
     keys: Sequence[str] = (),
@@ -139,7 +139,7 @@ class _Restore:
         unpacker: Unpacker,
         bank: int,
         manifest: Manifest,
-        include: Include,
+        include: ArchiveContents,
         report: Report,
         vault: Vault,
     ) -> None:
@@ -166,7 +166,9 @@ class _Restore:
         own = await asyncio.to_thread(self._own)
         config = storing.checked_config(own.get("config") if self._include.bank_config else None)
         settings = self._deps.settings.with_overrides(config)
-        self._target = Target(self._bank, row["tenant_id"], row["bank_id"], settings, self._vault)
+        self._target = TargetBank(
+            self._bank, row["tenant_id"], row["bank_id"], settings, self._vault
+        )
         at = row["building"] or {"step": 0, "rows": 0}
         plan = steps(self._manifest, self._include)
         total = sum(part.rows for step in plan for part in step.parts)
@@ -197,7 +199,7 @@ class _Restore:
             raise BadArchive(f"{BANK} is not a JSON object")
         return own
 
-    async def _verify(self, part: Part) -> None:
+    async def _verify(self, part: ArchivePart) -> None:
         if part.name not in self._known:
             await asyncio.to_thread(self._unpacker.verify, part)
             self._known.add(part.name)
@@ -217,7 +219,7 @@ class _Restore:
             await self._rows(number, step.stage, part, rows, skip)
 
     async def _rows(
-        self, number: int, stage: str, part: Part, rows: Iterator[Line], skip: int
+        self, number: int, stage: str, part: ArchivePart, rows: Iterator[Line], skip: int
     ) -> None:
         vectors = await self._vectors_of(part) if stage == "memories" else None
         while lines := await asyncio.to_thread(_batch, rows):
@@ -243,7 +245,7 @@ class _Restore:
         await write(self._deps.pool, work)
 
     async def _blob(
-        self, part: Part, connection: Connection, target: Target, _: Sequence[Line]
+        self, part: ArchivePart, connection: Connection, target: TargetBank, _: Sequence[Line]
     ) -> None:
         if part.bytes > BYTES_MOST or part.name != f"{BLOBS}{part.sha256}":
             raise BadArchive(f"the part {part.name[:80]!r} is no attachment that can be kept")
@@ -251,7 +253,7 @@ class _Restore:
 
     # Memories and arrays
 
-    async def _vectors_of(self, part: Part) -> Part | None:
+    async def _vectors_of(self, part: ArchivePart) -> ArchivePart | None:
         """The part with the vectors of the memories of another, where they are of our model."""
         about = self._manifest.vectors
         if about is None or about["vector_set"] != self._deps.vector_set:
@@ -271,8 +273,8 @@ class _Restore:
 
     async def _memories(
         self,
-        part: Part,
-        vectors: Part | None,
+        part: ArchivePart,
+        vectors: ArchivePart | None,
         begin: int,
         lines: Sequence[Line],
         how_far: Mapping[str, Any],
@@ -285,12 +287,12 @@ class _Restore:
         if batch.prepared.vector_set != ours:
             raise ModelChanged(ours, batch.prepared.vector_set)
 
-        async def store(connection: Connection, target: Target, _: Sequence[Line]) -> None:
+        async def store(connection: Connection, target: TargetBank, _: Sequence[Line]) -> None:
             await storing.store_memories(connection, target, batch)
 
         await self._commit(store, lines, how_far)
 
-    def _held(self, vectors: Part, begin: int, live: int) -> Floats:
+    def _held(self, vectors: ArchivePart, begin: int, live: int) -> Floats:
         """The vectors of `live` memories from row `begin` of their part on."""
         width = self._deps.embedder.dimension
         if begin + live > vectors.rows and live:
@@ -302,7 +304,7 @@ class _Restore:
             raise BadArchive(f"the part {vectors.name[:80]!r} holds what is no unit vector")
         return found
 
-    async def _edges(self, number: int, parts: Sequence[Part]) -> None:
+    async def _edges(self, number: int, parts: Sequence[ArchivePart]) -> None:
         size = sum(part.bytes for part in parts)
         if size > 8 * MERGE_LIMIT_BYTES:
             raise BadArchive("a segment of links in the archive is too large")
@@ -313,7 +315,7 @@ class _Restore:
         )
         edges = np.frombuffer(raw, EDGE)
 
-        async def store(connection: Connection, target: Target, _: Sequence[Line]) -> None:
+        async def store(connection: Connection, target: TargetBank, _: Sequence[Line]) -> None:
             size, before = await connection.fetchrow(
                 "select next_ordinal, (select coalesce(max(first_ordinal + count), 0) from segments"
                 " where bank = $1 and kind = 'links') from banks where bank = $1",
@@ -376,7 +378,7 @@ async def dress(
     bank: int,
     own: Mapping[str, Any],
     config: Mapping[str, Any],
-    include: Include,
+    include: ArchiveContents,
 ) -> None:
     """The bank's own fields."""
     disposition, mission = own.get("disposition"), own.get("mission")
@@ -433,7 +435,9 @@ _COUNTED = {
 }
 
 
-async def counts(connection: Connection, target: Target, include: Include) -> dict[str, Any]:
+async def counts(
+    connection: Connection, target: TargetBank, include: ArchiveContents
+) -> dict[str, Any]:
     """What a bank that was built holds, as an import tells it."""
     found: dict[str, Any] = {"bank_id": target.bank_id}
     for name, source in _COUNTED.items():

@@ -23,9 +23,10 @@ from retrieval.ingest.context import WriteContext
 from retrieval.ingest.facts import Fact, Mention, Prepared
 from retrieval.ingest.write import numbering, rows
 from retrieval.ingest.write.enrich import Vectors, embedded
-from retrieval.keyword.analyser import Document
+from retrieval.keyword.analyser import IndexedText
 from retrieval.lifecycle.transfer import shapes
-from retrieval.lifecycle.transfer.archive import BadArchive, Part
+from retrieval.lifecycle.transfer.archive import ArchivePart, BadArchive
+from retrieval.lifecycle.transfer.inserting import insert
 from retrieval.lifecycle.transfer.lines import Line
 from retrieval.lifecycle.transfer.unpacking import Unpacker
 from retrieval.lifecycle.webhooks.vault import Vault
@@ -46,7 +47,7 @@ _OWN: Final = ("entities", "links", "history", "invalidated", "chunk_index", "fa
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetBank:
     """The bank that is being built."""
 
     bank: int
@@ -56,34 +57,9 @@ class Target:
     vault: Vault
 
 
-async def columns(connection: Connection, table: str) -> frozenset[str]:
-    """The columns of a table that can be written."""
-    found = await connection.fetch(
-        "select attname from pg_attribute where attrelid = to_regclass($1) and attnum > 0"
-        " and not attisdropped and attidentity <> 'a' and attgenerated = ''",
-        table,
-    )
-    return frozenset(row[0] for row in found)
-
-
-async def insert(connection: Connection, table: str, lines: Sequence[Line]) -> None:
-    """Appends rows; fields that are no columns are left out, and columns that no line has get
-    their default."""
-    if not lines:
-        return
-    for line in lines:
-        shapes.check(table, line)
-    known = await columns(connection, table)
-    names = sorted(known & {name for line in lines for name in line})
-    quoted = ", ".join(f'"{name}"' for name in names)
-    await connection.execute(
-        f"insert into {table} ({quoted}) select {quoted}"
-        f" from jsonb_populate_recordset(null::{table}, $1)",
-        [{name: line.get(name) for name in names} for line in lines],
-    )
-
-
-async def store_documents(connection: Connection, target: Target, lines: Sequence[Line]) -> None:
+async def store_documents(
+    connection: Connection, target: TargetBank, lines: Sequence[Line]
+) -> None:
     new: list[Line] = []
     number = await connection.fetchval(
         "select next_document from banks where bank = $1", target.bank
@@ -106,11 +82,11 @@ async def store_documents(connection: Connection, target: Target, lines: Sequenc
     )
 
 
-def chunk_id(target: Target, document_id: object, index: object) -> str:
+def chunk_id(target: TargetBank, document_id: object, index: object) -> str:
     return f"{target.bank_id}_{document_id}_{index}"
 
 
-async def store_chunks(connection: Connection, target: Target, lines: Sequence[Line]) -> None:
+async def store_chunks(connection: Connection, target: TargetBank, lines: Sequence[Line]) -> None:
     await insert(
         connection,
         "chunks",
@@ -126,13 +102,13 @@ async def store_chunks(connection: Connection, target: Target, lines: Sequence[L
 
 
 async def store_blob(
-    connection: Connection, target: Target, part: Part, unpacker: Unpacker
+    connection: Connection, target: TargetBank, part: ArchivePart, unpacker: Unpacker
 ) -> None:
     """A file, whose checksum was looked at; references follow in the same bank."""
     await attachments.store(connection, target.bank, blob(part, unpacker))
 
 
-def blob(part: Part, unpacker: Unpacker) -> Attachment:
+def blob(part: ArchivePart, unpacker: Unpacker) -> Attachment:
     return Attachment(
         "file", "application/octet-stream", bytes.fromhex(part.sha256), part.bytes, None,
         lambda: unpacker.whole(part.name, attachments.BYTES_MOST),
@@ -148,7 +124,9 @@ def attachment(line: Line, held: Attachment) -> Attachment:
     return replace(held, kind=kind, media_type=media_type, filename=name)
 
 
-async def store_attachments(connection: Connection, target: Target, lines: Sequence[Line]) -> None:
+async def store_attachments(
+    connection: Connection, target: TargetBank, lines: Sequence[Line]
+) -> None:
     ids = [bytes.fromhex(line["hash"]).hex()[: attachments.ID_DIGITS] for line in lines]
     nothing = Attachment("file", "", b"", 0)
     made = []
@@ -161,7 +139,7 @@ async def store_attachments(connection: Connection, target: Target, lines: Seque
     await insert(connection, "document_attachments", made)
 
 
-async def store_entities(connection: Connection, target: Target, lines: Sequence[Line]) -> None:
+async def store_entities(connection: Connection, target: TargetBank, lines: Sequence[Line]) -> None:
     number = await connection.fetchval("select next_entity from banks where bank = $1", target.bank)
     made = [
         {**line, "bank": target.bank, "entity_no": number + i, "version": VERSION,
@@ -180,7 +158,7 @@ async def store_entities(connection: Connection, target: Target, lines: Sequence
     )
 
 
-async def store_merges(connection: Connection, target: Target, lines: Sequence[Line]) -> None:
+async def store_merges(connection: Connection, target: TargetBank, lines: Sequence[Line]) -> None:
     """Which entities are now others: after all of them are there."""
     merged = [(UUID(line["id"]), UUID(line["merged_into"])) for line in lines
               if line.get("merged_into")]  # fmt: skip
@@ -209,7 +187,7 @@ async def _numbers(connection: Connection, bank: int, ids: Sequence[UUID]) -> di
 
 
 async def store_cooccurrences(
-    connection: Connection, target: Target, lines: Sequence[Line]
+    connection: Connection, target: TargetBank, lines: Sequence[Line]
 ) -> None:
     pairs = [(UUID(line["a"]), UUID(line["b"])) for line in lines]
     numbers = await _numbers(connection, target.bank, [id for pair in pairs for id in pair])
@@ -227,7 +205,7 @@ async def store_cooccurrences(
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class MemoryBatch:
     """Memories with all that can be made of them before the bank is locked; `live` of them come
     first and have vectors and postings."""
 
@@ -285,15 +263,15 @@ def is_live(line: Line) -> bool:
 
 
 async def prepare(
-    deps: WriteContext, target: Target, lines: Sequence[Line], vectors: Vectors | None
-) -> Batch:
+    deps: WriteContext, target: TargetBank, lines: Sequence[Line], vectors: Vectors | None
+) -> MemoryBatch:
     """`vectors`: those of the live memories, where the archive has them; else they are made."""
     live = sum(map(is_live, lines))
     if any(map(is_live, lines[live:])):
         raise BadArchive("live memories do not come before those that are invalidated")
     facts, updated = await asyncio.to_thread(_facts, lines)
     documents = [
-        Document(fact.text, fact.context, line.get("text_signals"))
+        IndexedText(fact.text, fact.context, line.get("text_signals"))
         for fact, line in zip(facts[:live], lines, strict=False)
     ]
     postings = await deps.run(_weigh, deps.analyser, target.settings, documents)
@@ -309,7 +287,7 @@ async def prepare(
     prepared = Prepared(
         facts[:live], vectors.rows, vectors.vector_set, postings, tokens, signals, version
     )
-    return Batch(lines, facts, live, prepared, updated)
+    return MemoryBatch(lines, facts, live, prepared, updated)
 
 
 def _facts(lines: Sequence[Line]) -> tuple[list[Fact], list[datetime]]:
@@ -318,7 +296,7 @@ def _facts(lines: Sequence[Line]) -> tuple[list[Fact], list[datetime]]:
     ]
 
 
-def _weigh(analyser: Any, settings: RetainSettings, documents: Sequence[Document]) -> Any:
+def _weigh(analyser: Any, settings: RetainSettings, documents: Sequence[IndexedText]) -> Any:
     return analyser(settings).weigh(documents)
 
 
@@ -328,7 +306,7 @@ def _count(value: Any) -> int:
     return value
 
 
-async def store_memories(connection: Connection, target: Target, batch: Batch) -> None:
+async def store_memories(connection: Connection, target: TargetBank, batch: MemoryBatch) -> None:
     """Rows, and a segment of each kind but links for the live ones."""
     bank, lines, facts, live = target.bank, batch.lines, batch.facts, batch.live
     first = await connection.fetchval("select next_ordinal from banks where bank = $1", bank)
@@ -366,7 +344,7 @@ async def store_memories(connection: Connection, target: Target, batch: Batch) -
     )
 
 
-def _row(target: Target, line: Line, ordinal: int | None) -> Line:
+def _row(target: TargetBank, line: Line, ordinal: int | None) -> Line:
     gone = line.get("invalidated") or {}
     index = line.get("chunk_index")
     return {
@@ -385,7 +363,7 @@ def _link_types() -> Mapping[str, LinkType]:
     return {kind.wire: kind for kind in LinkType}
 
 
-async def store_links(connection: Connection, target: Target, lines: Sequence[Line]) -> None:
+async def store_links(connection: Connection, target: TargetBank, lines: Sequence[Line]) -> None:
     """What memories were said to lead to: after all of them are there."""
     made = [
         {
@@ -406,14 +384,14 @@ async def store_links(connection: Connection, target: Target, lines: Sequence[Li
 
 
 async def store_document_history(
-    connection: Connection, target: Target, lines: Sequence[Line]
+    connection: Connection, target: TargetBank, lines: Sequence[Line]
 ) -> None:
     made = [{**line, "bank": target.bank} for line in lines]
     await insert(connection, "document_history", made)
 
 
 async def store_mental_models(
-    connection: Connection, target: Target, lines: Sequence[Line]
+    connection: Connection, target: TargetBank, lines: Sequence[Line]
 ) -> None:
     most: int = await connection.fetchval(
         "select next_ordinal from banks where bank = $1", target.bank
@@ -445,15 +423,21 @@ async def store_mental_models(
         await insert(connection, table, own)
 
 
-async def store_knowledge(connection: Connection, target: Target, lines: Sequence[Line]) -> None:
+async def store_knowledge(
+    connection: Connection, target: TargetBank, lines: Sequence[Line]
+) -> None:
     await insert(connection, "knowledge_nodes", [{**line, "bank": target.bank} for line in lines])
 
 
-async def store_directives(connection: Connection, target: Target, lines: Sequence[Line]) -> None:
+async def store_directives(
+    connection: Connection, target: TargetBank, lines: Sequence[Line]
+) -> None:
     await insert(connection, "directives", [{**line, "bank": target.bank} for line in lines])
 
 
-async def store_operations(connection: Connection, target: Target, lines: Sequence[Line]) -> None:
+async def store_operations(
+    connection: Connection, target: TargetBank, lines: Sequence[Line]
+) -> None:
     if any(line.get("status") not in ("completed", "failed", "cancelled") for line in lines):
         raise BadArchive("an operation in the archive has not ended")
     # The names of what builds banks are left to those that run here.
@@ -461,7 +445,9 @@ async def store_operations(connection: Connection, target: Target, lines: Sequen
     await insert(connection, "operations", made)
 
 
-async def store_llm_requests(connection: Connection, target: Target, lines: Sequence[Line]) -> None:
+async def store_llm_requests(
+    connection: Connection, target: TargetBank, lines: Sequence[Line]
+) -> None:
     own = {"tenant_id": target.tenant, "bank_id": target.bank_id}
     await insert(
         connection, "llm_requests", [{**line, **own, "id": str(uuid4())} for line in lines]
@@ -469,7 +455,7 @@ async def store_llm_requests(connection: Connection, target: Target, lines: Sequ
 
 
 async def store_edges(
-    connection: Connection, target: Target, edges: Any, first: int, end: int
+    connection: Connection, target: TargetBank, edges: Any, first: int, end: int
 ) -> None:
     """The links segment of ordinals [first, end), whose edges reach no further."""
     arrays = {name: np.ascontiguousarray(edges[name]) for name in edges.dtype.names}

@@ -26,9 +26,9 @@ from retrieval.lifecycle.transfer.archive import (
     PEER_SCHEMA,
     SMALL_BYTES,
     UNPACKED_MOST,
+    ArchivePart,
     BadArchive,
     Manifest,
-    Part,
     parsed,
 )
 
@@ -155,7 +155,7 @@ class Unpacker:
     def has(self, name: str) -> bool:
         return name in self._members
 
-    def verify(self, part: Part) -> None:
+    def verify(self, part: ArchivePart) -> None:
         """BadArchive unless the part is what the manifest says."""
         found = hashlib.sha256()
         for block in self._blocks(part.name):
@@ -163,7 +163,7 @@ class Unpacker:
         if found.hexdigest() != part.sha256:
             raise BadArchive(f"the part {part.name[:80]!r} is damaged: its checksum is another")
 
-    def lines(self, part: Part, skip: int = 0) -> Generator[dict[str, Any], None, None]:
+    def lines(self, part: ArchivePart, skip: int = 0) -> Generator[dict[str, Any], None, None]:
         """The rows of a part, behind the first `skip`; closed by who leaves off before the end."""
         for number, line in enumerate(self._lines(part.name), 1):
             if number <= skip:
@@ -176,7 +176,7 @@ class Unpacker:
                 raise BadArchive(f"line {number} of {part.name[:80]!r} is not a JSON object")
             yield row
 
-    def array(self, part: Part, begin: int, size: int) -> bytes:
+    def array(self, part: ArchivePart, begin: int, size: int) -> bytes:
         """Bytes [begin, begin + size) of a part of numbers."""
         try:
             with self._zip.open(self._members[part.name]) as member:

@@ -14,13 +14,13 @@ from typing import Any, Final
 from retrieval.lifecycle.transfer import shapes
 from retrieval.lifecycle.transfer.archive import BadArchive
 from retrieval.lifecycle.transfer.lines import Line, by_key
-from retrieval.lifecycle.webhooks.guard import Guard
+from retrieval.lifecycle.webhooks.guard import AddressGuard
 from retrieval.lifecycle.webhooks.registry import DEFAULT_HTTP, MOST
 from retrieval.lifecycle.webhooks.vault import Sealed, Vault
 from retrieval.store.database.pool import Connection
 from retrieval.store.outbox import EVENTS
 
-_ANYWHERE: Final = Guard.of(("0.0.0.0/0", "::/0", ".localhost", "localhost", ".local"))
+_ANYWHERE: Final = AddressGuard.of(("0.0.0.0/0", "::/0", ".localhost", "localhost", ".local"))
 """What may be dialled is looked at where it is dialled."""
 BROUGHT: Final = {"imported": True}
 """What the metadata of an entry says that was not noted here."""

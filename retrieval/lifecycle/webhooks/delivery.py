@@ -20,7 +20,7 @@ import httpx
 
 from retrieval.errors import FourfoldError, InvalidInput
 from retrieval.lifecycle.webhooks import signing
-from retrieval.lifecycle.webhooks.guard import Blocked, Guard
+from retrieval.lifecycle.webhooks.guard import AddressGuard, Blocked
 from retrieval.lifecycle.webhooks.registry import DEFAULT_HTTP
 from retrieval.lifecycle.webhooks.vault import Sealed, Vault
 from retrieval.pacing import Background
@@ -68,7 +68,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DeliveryOutcome:
     """What became of an attempt. `final`: it is not tried again."""
 
     error: str | None = None
@@ -90,7 +90,7 @@ class Deliverer:
         self,
         pool: Pool,
         vault: Vault,
-        guard: Guard,
+        guard: AddressGuard,
         *,
         keeps_bodies: bool = False,
         poll_s: float = 0.5,
@@ -114,7 +114,7 @@ class Deliverer:
 
     async def step(self) -> int:
         """Attempts what is due, to the end; how many."""
-        due = await self._claim()
+        due = await self.claim()
         await asyncio.gather(*(self._attend(one) for one in due))
         return len(due)
 
@@ -127,7 +127,7 @@ class Deliverer:
                     if loop.time() >= self._tidy_at:
                         self._tidy_at = loop.time() + TIDY_S
                         await self._tidy()
-                    for one in await self._claim(AT_ONCE - len(running)):
+                    for one in await self.claim(AT_ONCE - len(running)):
                         task = asyncio.create_task(self._attend(one))
                         running.add(task)
                         task.add_done_callback(running.discard)
@@ -153,7 +153,7 @@ class Deliverer:
 
     # Claims
 
-    async def _claim(self, most: int = AT_ONCE) -> list[Delivery]:
+    async def claim(self, most: int = AT_ONCE) -> list[Delivery]:
         """Deliveries that are due, now leased to us, AT_ONCE_RECEIVER of a receiver at most."""
         if most < 1 or not await read(self._pool, _any_due):
             return []
@@ -223,7 +223,7 @@ class Deliverer:
 
     # One attempt
 
-    async def _attempt(self, one: Delivery) -> Outcome:
+    async def _attempt(self, one: Delivery) -> DeliveryOutcome:
         """Never raises but where it is cancelled."""
         try:
             secrets = [await self._vault.open(sealed) for sealed in one.secrets]
@@ -231,20 +231,22 @@ class Deliverer:
             async with asyncio.timeout(min(http["timeout_seconds"], ATTEMPT_MOST_S)):
                 return await self._send(one, secrets, http)
         except (Blocked, InvalidInput) as error:
-            return Outcome(f"blocked: {error}", final=True)
+            return DeliveryOutcome(f"blocked: {error}", final=True)
         except Sealed as error:
-            return Outcome(str(error))
+            return DeliveryOutcome(str(error))
         except (TimeoutError, httpx.TimeoutException):
-            return Outcome("it did not answer in time")
+            return DeliveryOutcome("it did not answer in time")
         except (httpx.HTTPError, OSError, ssl.SSLError) as error:
-            return Outcome(f"it could not be reached: {type(error).__name__}: {str(error)[:200]}")
+            return DeliveryOutcome(
+                f"it could not be reached: {type(error).__name__}: {str(error)[:200]}"
+            )
         except Exception as error:
             log.exception("a webhook failed")
-            return Outcome(f"it could not be sent: {type(error).__name__}")
+            return DeliveryOutcome(f"it could not be sent: {type(error).__name__}")
 
     async def _send(
         self, one: Delivery, secrets: Sequence[str], http: Mapping[str, Any]
-    ) -> Outcome:
+    ) -> DeliveryOutcome:
         target = self._guard.read(one.url)
         address = await self._guard.resolve(target)
         url = httpx.URL(target.url).copy_merge_params(http["params"])
@@ -274,9 +276,9 @@ class Deliverer:
                 await answer.aclose()
         status = answer.status_code
         if 200 <= status < 300:
-            return Outcome(status=status, body=body)
+            return DeliveryOutcome(status=status, body=body)
         wait = _retry_after(answer.headers.get("retry-after", ""), self._clock())
-        return Outcome(f"it answered {status}", status, body, status == 410, wait)
+        return DeliveryOutcome(f"it answered {status}", status, body, status == 410, wait)
 
     @staticmethod
     async def _said(answer: httpx.Response) -> str:
@@ -289,7 +291,7 @@ class Deliverer:
 
     # Its end
 
-    async def _note(self, one: Delivery, outcome: Outcome) -> None:
+    async def _note(self, one: Delivery, outcome: DeliveryOutcome) -> None:
         done = outcome.error is None
         over = done or outcome.final or one.attempts > len(self._waits_s)
         wait = 0.0 if over else max(self._waits_s[one.attempts - 1], outcome.retry_after_s)

@@ -39,7 +39,7 @@ class Blocked(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WebhookUrl:
     """A URL that was read. `host` is in lower case, without a last dot; an address as it is."""
 
     url: str
@@ -52,14 +52,14 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class AddressGuard:
     """`names` (`host`, or `.domain` for all of it) and `networks` are open in any case."""
 
     names: frozenset[str] = frozenset()
     networks: tuple[Network, ...] = ()
 
     @classmethod
-    def of(cls, allowed: Sequence[str]) -> Guard:
+    def of(cls, allowed: Sequence[str]) -> AddressGuard:
         """Of names, addresses and networks as settings list them. ValueError names a bad one."""
         names, networks = set(), []
         for one in allowed:
@@ -87,7 +87,7 @@ class Guard:
             if why := _closed(one):
                 raise Blocked(f"{address} is {why}")
 
-    def read(self, url: str, field: str = "url") -> Target:
+    def read(self, url: str, field: str = "url") -> WebhookUrl:
         """The URL of a webhook. InvalidInput where it is none, or leads to a closed literal."""
         target = _parsed(url, field)
         if self.opens(target.host):
@@ -106,7 +106,7 @@ class Guard:
                 ) from None
         return target
 
-    async def resolve(self, target: Target) -> Address:
+    async def resolve(self, target: WebhookUrl) -> Address:
         """The address to dial. Blocked where one of the host's is closed; OSError where it has
         none."""
         address = literal(target.host)
@@ -170,7 +170,7 @@ def _closed(address: Address) -> str | None:
     return None
 
 
-def _parsed(url: str, field: str) -> Target:
+def _parsed(url: str, field: str) -> WebhookUrl:
     if len(url) > URL_MAX or url != url.strip() or any(ord(c) < 33 or ord(c) == 127 for c in url):
         raise InvalidInput(
             f"{field}: at most {URL_MAX} characters, no blanks or control characters", field
@@ -187,4 +187,4 @@ def _parsed(url: str, field: str) -> Target:
         raise InvalidInput(f"{field}: there is no port {port}", field)
     if parsed.userinfo:
         raise InvalidInput(f"{field}: name and password do not belong in it: use a header", field)
-    return Target(str(parsed.copy_with(fragment=None)), host, port)
+    return WebhookUrl(str(parsed.copy_with(fragment=None)), host, port)

@@ -13,12 +13,12 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from retrieval.errors import Conflict, InvalidInput, NotFound
-from retrieval.lifecycle.webhooks.guard import Guard
+from retrieval.lifecycle.webhooks.guard import AddressGuard
 from retrieval.lifecycle.webhooks.vault import Vault
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.store.edge import as_uuid, iso, listing, page
-from retrieval.store.outbox import Event, body
+from retrieval.store.outbox import OutboxEvent, body
 
 MOST = 20
 """Webhooks of a bank."""
@@ -45,12 +45,12 @@ class OfAll:
 
 
 @dataclass(frozen=True, slots=True)
-class Webhooks:
+class WebhookRegistry:
     """Makes, changes and lists webhooks. `pool` must be open; all calls from one event loop."""
 
     pool: Pool
     vault: Vault
-    guard: Guard = field(default_factory=Guard)
+    guard: AddressGuard = field(default_factory=AddressGuard)
 
     async def keep(self, of_all: OfAll) -> None:
         """Stores what the settings say of all banks. InvalidInput where the address is closed."""
@@ -243,7 +243,7 @@ class Webhooks:
                 TEST,
                 held["url"],
                 held["receiver"],
-                body(bank_id, Event(TEST, {}), event, now.isoformat()),
+                body(bank_id, OutboxEvent(TEST, {}), event, now.isoformat()),
             )
             return row
 

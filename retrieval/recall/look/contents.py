@@ -13,8 +13,6 @@ from retrieval.types import NO_TIME, Bools, FactType, Filters, LinkType, Longs, 
 
 LISTED = 20
 BUCKETS_MOST = 200
-TIMES = ("event", "occurred_start", "mentioned_at", "created_at")
-"""What a timeline can count by; `event` is occurred_start, else mentioned_at."""
 
 _STEPS_S = (
     60, 300, 900, 3600, 3 * 3600, 6 * 3600, 86_400, 7 * 86_400, 30 * 86_400, 91 * 86_400,
@@ -86,8 +84,9 @@ def _tags(bank: ResidentBank) -> list[tuple[str, int]]:
 def timeline(bank: ResidentBank, asked: Mapping[str, Any]) -> dict[str, Any]:
     """How many memories lie in each bucket of time.
 
-    asked: `field` of TIMES; `from`, `to` in microseconds, to exclusive, None: where the memories
-    begin and end; `buckets`, at most, of a round length; `types`, `tags` (None: all). Gives {field,
+    asked: `field`: event (occurred_start, else mentioned_at), occurred_start, mentioned_at or
+    created_at; `from`, `to` in microseconds, to exclusive, None: where the memories begin and end;
+    `buckets`, at most, of a round length; `types`, `tags` (None: all). Gives {field,
     from, to, step, undated, buckets: [[start, world, experience, observation]]}, in microseconds.
     """
     field = asked["field"]

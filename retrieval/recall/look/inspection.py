@@ -18,8 +18,8 @@ from retrieval.ranking.fusion import Candidates
 from retrieval.ranking.shortlist import Paths
 from retrieval.recall import features, intent
 from retrieval.recall.look.placing import Placed, placed
-from retrieval.recall.search import Plan, Searched
-from retrieval.stopwatch import Span
+from retrieval.recall.search import Searched, SearchPlan
+from retrieval.stopwatch import TimedStep
 from retrieval.types import Arm, Hits, Ints
 
 CANDIDATES_MOST = 1_000
@@ -38,7 +38,7 @@ class Watch:
     ids: Sequence[bytes]
     lists: int
     inspection: Inspection | None = None
-    spans: list[Span] = field(default_factory=list)
+    spans: list[TimedStep] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Inspection:
     listed_ids: Mapping[int, bytes]
 
 
-def inspect(plan: Plan, seen: Searched, watch: Watch, words: Mapping[int, str]) -> Inspection:
+def inspect(plan: SearchPlan, seen: Searched, watch: Watch, words: Mapping[int, str]) -> Inspection:
     """What the search saw. `words`: those of the question, by their hashes."""
     bank = seen.senses.bank
     kept = seen.shortlist.found.ordinals
@@ -112,7 +112,7 @@ def _shown(found: Candidates, kept: Ints) -> Candidates:
     return found.take(np.flatnonzero(wanted).astype(np.int32))
 
 
-def _report(plan: Plan, seen: Searched, arm: Arm, most: int) -> ArmReport:
+def _report(plan: SearchPlan, seen: Searched, arm: Arm, most: int) -> ArmReport:
     hits = seen.arms[arm]
     senses, settings = seen.senses, plan.settings
     allowed = senses.allowed
@@ -145,7 +145,7 @@ def _report(plan: Plan, seen: Searched, arm: Arm, most: int) -> ArmReport:
 
 
 def _terms(
-    plan: Plan, seen: Searched, words: Mapping[int, str]
+    plan: SearchPlan, seen: Searched, words: Mapping[int, str]
 ) -> tuple[tuple[str, float, int], ...]:
     asked, matches = plan.asked.terms, seen.senses.matches
     count = np.zeros(len(asked), np.int64)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from retrieval.bank import filters
-from retrieval.recall.search import Plan, Searched
+from retrieval.recall.search import Searched, SearchPlan
 from retrieval.types import Arm, Doubles, FactType, Ints, TagsMatch
 
 
@@ -42,7 +42,7 @@ class Placed:
     place: int
 
 
-def placed(plan: Plan, seen: Searched, ids: Sequence[bytes]) -> tuple[Placed, ...]:
+def placed(plan: SearchPlan, seen: Searched, ids: Sequence[bytes]) -> tuple[Placed, ...]:
     """Where these memories stand, in their order."""
     if not ids:
         return ()
@@ -59,7 +59,7 @@ def placed(plan: Plan, seen: Searched, ids: Sequence[bytes]) -> tuple[Placed, ..
     )
 
 
-def _masks(plan: Plan, seen: Searched) -> dict[str, Any]:
+def _masks(plan: SearchPlan, seen: Searched) -> dict[str, Any]:
     """Which memories pass each filter by itself."""
     bank, own = seen.senses.bank, plan.query.filters
     bare = replace(
@@ -75,7 +75,7 @@ def _masks(plan: Plan, seen: Searched) -> dict[str, Any]:
     }
 
 
-def _similarities(plan: Plan, seen: Searched, ordinals: Ints) -> dict[int, Doubles]:
+def _similarities(plan: SearchPlan, seen: Searched, ordinals: Ints) -> dict[int, Doubles]:
     """The similarities of all memories that may be listed, by type, of the types asked for."""
     if plan.asked.vector is None or not len(ordinals):
         return {}
@@ -88,7 +88,7 @@ def _similarities(plan: Plan, seen: Searched, ordinals: Ints) -> dict[int, Doubl
 
 
 def _placed(
-    plan: Plan,
+    plan: SearchPlan,
     seen: Searched,
     masks: dict[str, Any],
     similar: dict[int, Doubles],
@@ -127,7 +127,7 @@ def _listed(seen: Searched, arm: Arm, ordinal: int) -> bool:
 
 
 def _semantic(
-    plan: Plan, seen: Searched, similar: dict[int, Doubles], kind: FactType, ordinal: int
+    plan: SearchPlan, seen: Searched, similar: dict[int, Doubles], kind: FactType, ordinal: int
 ) -> dict[str, Any]:
     if plan.asked.vector is None:
         return {"listed": False, "reason": "degraded"}
@@ -143,7 +143,7 @@ def _semantic(
     }
 
 
-def _keyword(plan: Plan, seen: Searched, kind: FactType, ordinal: int) -> dict[str, Any]:
+def _keyword(plan: SearchPlan, seen: Searched, kind: FactType, ordinal: int) -> dict[str, Any]:
     if not plan.settings.enable_text_search:
         return {"listed": False, "reason": "off"}
     matches, own = seen.senses.matches, plan.query.min_scores.keyword
@@ -162,7 +162,7 @@ def _keyword(plan: Plan, seen: Searched, kind: FactType, ordinal: int) -> dict[s
     return {**found, "rank": 1 + int((matches.scores[mine] > score).sum())}
 
 
-def _graph(plan: Plan, seen: Searched, ordinal: int) -> dict[str, Any]:
+def _graph(plan: SearchPlan, seen: Searched, ordinal: int) -> dict[str, Any]:
     if not plan.settings.enable_graph_retrieval:
         return {"listed": False, "reason": "off"}
     hits = seen.arms[Arm.GRAPH]
@@ -172,7 +172,7 @@ def _graph(plan: Plan, seen: Searched, ordinal: int) -> dict[str, Any]:
     return {"listed": True, "rank": at + 1, "score": float(hits.scores[at]), "limit": plan.budget}
 
 
-def _temporal(plan: Plan, seen: Searched, ordinal: int) -> dict[str, Any]:
+def _temporal(plan: SearchPlan, seen: Searched, ordinal: int) -> dict[str, Any]:
     if not plan.settings.enable_temporal_retrieval:
         return {"listed": False, "reason": "off"}
     window = plan.question.window

@@ -17,7 +17,7 @@ Verdict = Literal["again", "gone", "refused", "busy", "late"]
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class DatabaseFault:
     """`verdict`:
 
     again    the transaction lost against another: retried at once, on the same connection
@@ -37,49 +37,57 @@ class Fault:
     hint: str = ""
 
 
-_GONE = Fault("gone", drop=True)
-_REFUSED = Fault("refused", retry_after_s=5.0)
-_UNSURE = Fault("refused", drop=True)
+_GONE = DatabaseFault("gone", drop=True)
+_REFUSED = DatabaseFault("refused", retry_after_s=5.0)
+_UNSURE = DatabaseFault("refused", drop=True)
 # Whatever else ends a session is no fault of a statement: hosted poolers say "internal error" while
 # they have no place, or while the database behind them wakes up.
-_ENDED = Fault("gone", drop=True, retry_after_s=5.0)
-_POOLER = Fault(
+_ENDED = DatabaseFault("gone", drop=True, retry_after_s=5.0)
+_POOLER = DatabaseFault(
     "gone", drop=True, hint="behind a transaction pooler set DB_STATEMENT_CACHE_SIZE to 0"
 )
 
-CLASSES: Mapping[str, Fault] = {
+CLASSES: Mapping[str, DatabaseFault] = {
     "08": _GONE,  # connection exception
     "25": _UNSURE,  # invalid transaction state: what the session is in is not known
     "28": _REFUSED,  # invalid authorization: a password or pg_hba.conf was changed
     "3D": _REFUSED,  # invalid catalog name: the database was dropped or renamed
     "53": _REFUSED,  # insufficient resources
     "57": _GONE,  # operator intervention: shut down, crashed, starting up
-    "58": Fault("refused", drop=True, retry_after_s=5.0),  # system error: i/o, missing files
+    "58": DatabaseFault(
+        "refused", drop=True, retry_after_s=5.0
+    ),  # system error: i/o, missing files
 }
 
-CODES: Mapping[str, Fault] = {
-    "08P01": Fault("refused", drop=True, hint="behind a pooler set DB_STATEMENT_CACHE_SIZE to 0"),
-    "25006": Fault("gone", drop=True, all=True, retry_after_s=5.0),  # read only: not the primary
+CODES: Mapping[str, DatabaseFault] = {
+    "08P01": DatabaseFault(
+        "refused", drop=True, hint="behind a pooler set DB_STATEMENT_CACHE_SIZE to 0"
+    ),
+    "25006": DatabaseFault(
+        "gone", drop=True, all=True, retry_after_s=5.0
+    ),  # read only: not the primary
     "25P03": _UNSURE,  # idle in transaction for too long
     "25P04": _UNSURE,  # transaction took too long for the server's own limit
     "26000": _POOLER,  # a prepared statement is on another server connection
-    "40001": Fault("again"),  # serialization failure, conflict with recovery
+    "40001": DatabaseFault("again"),  # serialization failure, conflict with recovery
     "40003": _UNSURE,  # it is not known whether the statement completed
-    "40P01": Fault("again"),  # deadlock detected
+    "40P01": DatabaseFault("again"),  # deadlock detected
     "42501": _REFUSED,  # insufficient privilege: it was taken away
     "42P05": _POOLER,  # a prepared statement of another client
-    "53200": Fault("busy", drop=True),  # out of memory: that of a backend ends with it
-    "53300": Fault("busy"),  # too many connections
-    "55006": Fault("busy"),  # object in use
-    "55P03": Fault("busy"),  # lock not available: a lock_timeout of the server's or the role's
-    "57014": Fault("late"),  # query cancelled: by our limit of time, or by an administrator
-    "57P04": Fault("refused", drop=True, retry_after_s=5.0),  # the database was dropped
-    "XX001": Fault("refused", drop=True, retry_after_s=5.0),  # data corrupted
-    "XX002": Fault("refused", drop=True, retry_after_s=5.0),  # index corrupted
+    "53200": DatabaseFault("busy", drop=True),  # out of memory: that of a backend ends with it
+    "53300": DatabaseFault("busy"),  # too many connections
+    "55006": DatabaseFault("busy"),  # object in use
+    "55P03": DatabaseFault(
+        "busy"
+    ),  # lock not available: a lock_timeout of the server's or the role's
+    "57014": DatabaseFault("late"),  # query cancelled: by our limit of time, or by an administrator
+    "57P04": DatabaseFault("refused", drop=True, retry_after_s=5.0),  # the database was dropped
+    "XX001": DatabaseFault("refused", drop=True, retry_after_s=5.0),  # data corrupted
+    "XX002": DatabaseFault("refused", drop=True, retry_after_s=5.0),  # index corrupted
 }
 
 
-def fault(error: BaseException) -> Fault | None:
+def fault(error: BaseException) -> DatabaseFault | None:
     """What `error` means; None: it is no matter of the server's state, or not of a database."""
     if isinstance(error, asyncpg.InvalidCachedStatementError):  # a plan from before a migration
         return _GONE
@@ -95,7 +103,7 @@ def fault(error: BaseException) -> Fault | None:
     if isinstance(error, asyncpg.InternalClientError):  # the driver lost count of what was going on
         return _GONE
     if isinstance(error, TimeoutError):
-        return Fault("late", drop=True)
+        return DatabaseFault("late", drop=True)
     if isinstance(error, ssl.SSLCertVerificationError):
         return _REFUSED
     if isinstance(error, OSError):  # refused, reset, no such host, TLS

@@ -23,7 +23,7 @@ class Unsuitable(FourfoldError):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RequirementCheck:
     """`wrong` keeps the server from starting; a `note` is worth knowing. `sentence` says what to
     do about it."""
 
@@ -38,11 +38,13 @@ async def check(connection: Connection, schema: str, tables: Iterable[str]) -> N
         raise Unsuitable("the database cannot be used: " + "; ".join(wrong))
 
 
-async def examine(connection: Connection, schema: str, tables: Iterable[str]) -> list[Finding]:
+async def examine(
+    connection: Connection, schema: str, tables: Iterable[str]
+) -> list[RequirementCheck]:
     """What is wrong or worth knowing. `tables`: names that our migrations make. Changes nothing."""
     server = await connection.fetchrow(_SERVER)
     if said := version_finding(server["number"], server["version"]):
-        return [Finding("wrong", said)]
+        return [RequirementCheck("wrong", said)]
     row = await connection.fetchrow(_DATABASE, schema)
     extensions = await connection.fetch(_EXTENSIONS, list(EXTENSIONS))
     held = await connection.fetch(_TABLES, schema, [*tables, "schema_migrations"])
@@ -108,29 +110,33 @@ where n.nspname = $1 and c.relname = any($2) and c.relkind in ('r', 'p', 'v', 'm
 order by c.relname collate "C\""""
 
 
-def _server(server: Mapping[str, Any], row: Mapping[str, Any], schema: str) -> Iterator[Finding]:
+def _server(
+    server: Mapping[str, Any], row: Mapping[str, Any], schema: str
+) -> Iterator[RequirementCheck]:
     if row["standby"]:
-        yield Finding("wrong", "it is a standby, which takes no writes: give the primary's address")
+        yield RequirementCheck(
+            "wrong", "it is a standby, which takes no writes: give the primary's address"
+        )
     elif row["fixed"]:
-        yield Finding("wrong", "it is read only: see default_transaction_read_only")
+        yield RequirementCheck("wrong", "it is read only: see default_transaction_read_only")
     if row["encoding"] != "UTF8":
-        yield Finding(
+        yield RequirementCheck(
             "wrong",
             f"database {row['database']!r} has the encoding {row['encoding']}, which cannot hold"
             " all texts: create one with `encoding 'UTF8' template template0`",
         )
     first = re.match(r'\s*"?((?:[^",]|"")*)"?', row["path"] or "")
     if first is None or first[1].replace('""', '"') != schema:
-        yield Finding(
+        yield RequirementCheck(
             "wrong",
             f"the session's search_path ({row['path']}) does not begin with {schema!r}: a pooler"
             " drops what is set at connect; set DB_STATEMENT_CACHE_SIZE to 0",
         )
     if row["synchronous"] == "off" or row["fsync"] == "off":
         what = "fsync" if row["fsync"] == "off" else "synchronous_commit"
-        yield Finding("note", f"{what} is off: a crash of its machine may lose writes")
+        yield RequirementCheck("note", f"{what} is off: a crash of its machine may lose writes")
     if row["version_then"] != row["version_now"]:
-        yield Finding(
+        yield RequirementCheck(
             "note",
             f"its collation was made by version {row['version_then']} of a library that is now"
             f" {row['version_now']}: reindex it and `alter database ... refresh collation version`",
@@ -139,74 +145,76 @@ def _server(server: Mapping[str, Any], row: Mapping[str, Any], schema: str) -> I
 
 def _rights(
     row: Mapping[str, Any], schema: str, held: Iterable[Mapping[str, Any]]
-) -> Iterator[Finding]:
+) -> Iterator[RequirementCheck]:
     role = row["role"]
     if not row["made"]:
         if not row["may_make"]:
-            yield Finding(
+            yield RequirementCheck(
                 "wrong",
                 f"there is no schema {schema!r} and role {role!r} may not create it:"
                 f' `create schema "{schema}" authorization "{role}"`',
             )
     elif not (row["may_use"] and row["may_fill"]):
-        yield Finding(
+        yield RequirementCheck(
             "wrong",
             f"role {role!r} may not create tables in schema {schema!r}:"
             f' `grant usage, create on schema "{schema}" to "{role}"`',
         )
     others = sorted({each["owner"] for each in held if not each["ours"]})
     if others:
-        yield Finding(
+        yield RequirementCheck(
             "wrong",
             f"tables of schema {schema!r} belong to role {others[0]!r}:"
             f' `grant "{others[0]}" to "{role}"`, or connect as that role',
         )
 
 
-def _extension(each: Mapping[str, Any], row: Mapping[str, Any], schema: str) -> Iterator[Finding]:
+def _extension(
+    each: Mapping[str, Any], row: Mapping[str, Any], schema: str
+) -> Iterator[RequirementCheck]:
     name, where = each["name"], each["schema"]
     if where is None:
         if not each["available"]:
-            yield Finding(
+            yield RequirementCheck(
                 "wrong",
                 f"the extension {name} is not on its machine: install PostgreSQL's contrib package",
             )
         elif not (row["super"] or (each["trusted"] and row["may_make"])):
-            yield Finding(
+            yield RequirementCheck(
                 "wrong",
                 f"role {row['role']!r} may not create the extension {name}: let an administrator"
                 f" run `create extension {name} with schema public`",
             )
         elif not row["may_use_public"]:
-            yield Finding(
+            yield RequirementCheck(
                 "wrong", f"role {row['role']!r} cannot use the schema public, where {name} belongs"
             )
     elif where not in (schema, "public", "pg_catalog"):
-        yield Finding(
+        yield RequirementCheck(
             "wrong",
             f"the extension {name} is in the schema {where!r}, where it is not found:"
             f" `alter extension {name} set schema public`",
         )
     elif where == "public" and not row["may_use_public"]:
-        yield Finding(
+        yield RequirementCheck(
             "wrong",
             f"role {row['role']!r} cannot use the schema public, where the extension {name} is:"
             f' `grant usage on schema public to "{row["role"]}"`',
         )
 
 
-def _tables(held: Iterable[Mapping[str, Any]], schema: str) -> Iterator[Finding]:
+def _tables(held: Iterable[Mapping[str, Any]], schema: str) -> Iterator[RequirementCheck]:
     names = {each["name"]: each for each in held}
     record = names.pop("schema_migrations", None)
     if record is not None and not record["numbered"]:
-        yield Finding(
+        yield RequirementCheck(
             "wrong",
             f"schema {schema!r} has a table schema_migrations of another program:"
             " set DATABASE_SCHEMA to a schema of our own",
         )
     elif record is None and names:
         shown = ", ".join(sorted(names)[:3])
-        yield Finding(
+        yield RequirementCheck(
             "wrong",
             f"schema {schema!r} has tables of another program ({shown}):"
             " set DATABASE_SCHEMA to a schema of our own",

@@ -12,12 +12,12 @@ from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.heads import BankHead
 from retrieval.store.segments.format import pack, unpack
-from retrieval.store.segments.merge import Part, within
+from retrieval.store.segments.merge import SegmentPart, within
 from retrieval.types import Ints, Longs
 
 
 @dataclass(frozen=True, slots=True)
-class EntityRow:
+class EntityChange:
     """An entity as replicas know it; `merged_into` is the number of the entity it now is."""
 
     entity_no: int
@@ -42,7 +42,7 @@ class Delta:
     segments: Mapping[str, Sequence[tuple[int, int, bytes]]]
     tombstones: Ints
     died_at: Longs
-    entities: Sequence[EntityRow]
+    entities: Sequence[EntityChange]
     tags: Sequence[tuple[int, str]]
 
 
@@ -116,7 +116,7 @@ async def load(
         tombstones=np.fromiter((row["a"] for row in dead), np.int32, len(dead)),
         died_at=np.fromiter((row["b"] for row in dead), np.int64, len(dead)),
         entities=[
-            EntityRow(row["a"], row["id"].bytes, row["name"], row["b"])
+            EntityChange(row["a"], row["id"].bytes, row["name"], row["b"])
             for row in sorted(parts.get("entity", ()), key=lambda row: row["a"])
         ],
         tags=[(row["a"], row["name"]) for row in sorted(tags, key=lambda row: row["a"])],
@@ -160,6 +160,6 @@ def cut(
         if first >= begin and first + count <= end:
             kept.append((first, count, payload))
         elif max(first, begin) < min(first + count, end):
-            rest = within(kind, Part(first, count, unpack(payload)), begin, end)
+            rest = within(kind, SegmentPart(first, count, unpack(payload)), begin, end)
             kept.append((rest.first, rest.count, pack(rest.arrays)))
     return kept

@@ -27,7 +27,7 @@ _LISTS = ("tag", "entity", "source")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SegmentPart:
     """One segment: `count` memories from ordinal `first` on."""
 
     first: int
@@ -39,7 +39,7 @@ class Part:
         return self.first + self.count
 
 
-def join(kind: str, parts: Sequence[Part]) -> Part:
+def join(kind: str, parts: Sequence[SegmentPart]) -> SegmentPart:
     """One segment out of several, ascending and not overlapping. Ordinals stay what they are.
 
     Between the parts there may be ordinals without rows only for kinds without a row per memory
@@ -55,10 +55,10 @@ def join(kind: str, parts: Sequence[Part]) -> Part:
         "vectors": _join_rows,
         "postings": _join_postings,
     }[family](parts)
-    return Part(first, end - first, arrays)
+    return SegmentPart(first, end - first, arrays)
 
 
-def take(kind: str, part: Part, renumber: Ints) -> Part:
+def take(kind: str, part: SegmentPart, renumber: Ints) -> SegmentPart:
     """The rows of `part` whose memories keep an ordinal, under their new ordinals.
 
     renumber: int32, indexed by old ordinal, -1 for what goes; ascending where it is not -1.
@@ -77,10 +77,10 @@ def take(kind: str, part: Part, renumber: Ints) -> Part:
         arrays = {"vectors": part.arrays["vectors"][rows]}
     else:
         arrays = _take_postings(part.arrays, rows, part.count)
-    return Part(first, count, arrays)
+    return SegmentPart(first, count, arrays)
 
 
-def within(kind: str, part: Part, begin: int, end: int) -> Part:
+def within(kind: str, part: SegmentPart, begin: int, end: int) -> SegmentPart:
     """What `part` holds of ordinals [begin, end), which it reaches into; they stay what they are.
 
     A link belongs to the newer of its ends, and an end below `begin` is no reason to lose it.
@@ -91,13 +91,13 @@ def within(kind: str, part: Part, begin: int, end: int) -> Part:
     if kind == "links":
         newer = np.maximum(part.arrays["source"], part.arrays["target"])
         inside = (newer >= first) & (newer < last)
-        return Part(first, last - first, {k: v[inside] for k, v in part.arrays.items()})
+        return SegmentPart(first, last - first, {k: v[inside] for k, v in part.arrays.items()})
     renumber = np.full(part.end, -1, np.int32)
     renumber[first:last] = np.arange(first, last)
     return take(kind, part, renumber)
 
 
-def _join_rows(parts: Sequence[Part]) -> dict[str, Array]:
+def _join_rows(parts: Sequence[SegmentPart]) -> dict[str, Array]:
     return {name: np.concatenate([part.arrays[name] for part in parts]) for name in parts[0].arrays}
 
 
@@ -108,11 +108,11 @@ def completed(arrays: Arrays) -> dict[str, Array]:
     return {**arrays, **none}
 
 
-def _join_columns(parts: Sequence[Part]) -> dict[str, Array]:
+def _join_columns(parts: Sequence[SegmentPart]) -> dict[str, Array]:
     pointers = {f"{name}_ptr" for name in _LISTS}
     every = {name for part in parts for name in part.arrays}
     if any(name in every for name in OPTIONAL):
-        parts = [Part(part.first, part.count, completed(part.arrays)) for part in parts]
+        parts = [SegmentPart(part.first, part.count, completed(part.arrays)) for part in parts]
     joined = {
         name: np.concatenate([part.arrays[name] for part in parts])
         for name in parts[0].arrays
@@ -148,7 +148,7 @@ def _take_links(arrays: Arrays, renumber: Ints) -> dict[str, Array]:
     }
 
 
-def _join_postings(parts: Sequence[Part]) -> dict[str, Array]:
+def _join_postings(parts: Sequence[SegmentPart]) -> dict[str, Array]:
     term = np.concatenate(
         [np.repeat(part.arrays["term"], np.diff(part.arrays["ptr"])) for part in parts]
     )

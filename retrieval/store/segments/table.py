@@ -20,7 +20,7 @@ from retrieval.store import banks, mental_models
 from retrieval.store.database.pool import Connection, Pool, write
 from retrieval.store.heads import BankHead
 from retrieval.store.segments.format import pack, unpack
-from retrieval.store.segments.merge import Part, join, take
+from retrieval.store.segments.merge import SegmentPart, join, take
 from retrieval.types import Floats, Ints
 
 MERGE_FAN = 6
@@ -144,7 +144,10 @@ async def _merge_step(connection: Connection, bank: int) -> int:
         firsts,
     )
     parts = sorted(
-        (Part(row["first_ordinal"], row["count"], unpack(row["payload"])) for row in payloads),
+        (
+            SegmentPart(row["first_ordinal"], row["count"], unpack(row["payload"]))
+            for row in payloads
+        ),
         key=lambda part: part.first,
     )
     if not parts:  # the bank went away
@@ -274,7 +277,10 @@ async def _renumber_segments(connection: Connection, held: BankHead, renumber: I
             kind,
         )
         parts = sorted(
-            (Part(row["first_ordinal"], row["count"], unpack(row["payload"])) for row in rows),
+            (
+                SegmentPart(row["first_ordinal"], row["count"], unpack(row["payload"]))
+                for row in rows
+            ),
             key=lambda part: part.first,
         )
         for part in parts:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from serve.cli.sources import chats, graphiti, langgraph, markdown, mem0
-from serve.cli.sources.records import Options, Record
+from serve.cli.sources.records import ReadOptions, Record
 
-Reader: TypeAlias = Callable[[Path, Options], Iterator[Record]]
+Reader: TypeAlias = Callable[[Path, ReadOptions], Iterator[Record]]
 
 READERS: Mapping[str, Reader] = {
     "mem0": mem0.read,

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from serve.cli.sources.records import (
-    Bad,
-    Document,
+    BadRecord,
     LeftOut,
-    Options,
+    ReadOptions,
     Record,
+    SourceDocument,
     files,
     given,
     id_of,
@@ -22,14 +22,18 @@ from serve.cli.sources.records import (
 )
 
 
-def chatgpt(path: Path, options: Options) -> Iterator[Record]:
+def chatgpt(path: Path, options: ReadOptions) -> Iterator[Record]:
     """The branch that is shown: from current_node up. System, tools and hidden turns are left
     out."""
     for name, file in files(path, ".json", of="conversations"):
         for one in objects(name, file):
             mapping = one.get("mapping") if isinstance(one, Mapping) else None
             if not isinstance(mapping, Mapping):
-                yield one if isinstance(one, Bad) else Bad(one, "no conversation with a mapping")
+                yield (
+                    one
+                    if isinstance(one, BadRecord)
+                    else BadRecord(one, "no conversation with a mapping")
+                )
                 continue
             branch, rest = _branch(mapping, one.get("current_node"))
             yield from [LeftOut("another branch")] * rest
@@ -81,13 +85,17 @@ def _turn(message: Mapping[str, Any]) -> tuple[str | None, list[LeftOut]]:
     return (f"{role}: {' '.join(said)}" if said else None), left
 
 
-def claude(path: Path, options: Options) -> Iterator[Record]:
+def claude(path: Path, options: ReadOptions) -> Iterator[Record]:
     """Every turn, with the texts that were attached to it."""
     for source, file in files(path, ".json", ".jsonl", of="conversations"):
         for one in objects(source, file):
             turns = one.get("chat_messages") if isinstance(one, Mapping) else None
             if not isinstance(turns, list):
-                yield one if isinstance(one, Bad) else Bad(one, "no conversation with messages")
+                yield (
+                    one
+                    if isinstance(one, BadRecord)
+                    else BadRecord(one, "no conversation with messages")
+                )
                 continue
             lines = []
             for turn in turns:
@@ -127,8 +135,8 @@ def _document(kind: str, id: str | None, title: Any, time: Any, lines: Sequence[
     if not lines:
         return LeftOut("conversation without turns")
     if id is None:
-        return Bad(title, "a conversation without an id")
-    return Document(
+        return BadRecord(title, "a conversation without an id")
+    return SourceDocument(
         given(
             document_id=f"{kind}:{id}",
             content="\n".join(lines),

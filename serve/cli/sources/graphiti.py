@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from serve.cli.sources.records import (
-    Bad,
-    Document,
+    BadRecord,
     LeftOut,
     Memory,
-    Options,
+    ReadOptions,
     Record,
+    SourceDocument,
     files,
     given,
     id_of,
@@ -26,7 +26,7 @@ _EDGES = ("edges", "facts")
 _EPISODES = ("episodes", "episodic_nodes")
 
 
-def read(path: Path, options: Options) -> Iterator[Record]:
+def read(path: Path, options: ReadOptions) -> Iterator[Record]:
     names: dict[str, str] = {}
     for node in _members(path, _NODES):
         if not isinstance(node, Mapping):
@@ -38,7 +38,7 @@ def read(path: Path, options: Options) -> Iterator[Record]:
         if summary is not None and not options.summaries:
             yield LeftOut("summary of an entity")
         elif summary is not None and (name is None or id is None):
-            yield Bad(node, "a summary of nobody")
+            yield BadRecord(node, "a summary of nobody")
         elif summary is not None:
             yield Memory(
                 given(
@@ -80,10 +80,10 @@ def _group(one: Mapping[str, Any]) -> list[str]:
 
 def _episode(one: Any) -> Record:
     if not isinstance(one, Mapping) or (text := text_of(one.get("content"))) is None:
-        return one if isinstance(one, Bad) else Bad(one, "an episode without content")
+        return one if isinstance(one, BadRecord) else BadRecord(one, "an episode without content")
     if (id := _uuid(one) or text_of(one.get("name"))) is None:
-        return Bad(one, "an episode without a uuid")
-    return Document(
+        return BadRecord(one, "an episode without a uuid")
+    return SourceDocument(
         given(
             document_id=f"graphiti:{id}",
             content=text,
@@ -98,7 +98,7 @@ def _episode(one: Any) -> Record:
 
 def _fact(one: Any, names: Mapping[str, str]) -> Record:
     if (id := _uuid(one)) is None:
-        return one if isinstance(one, Bad) else Bad(one, "an edge without a uuid")
+        return one if isinstance(one, BadRecord) else BadRecord(one, "an edge without a uuid")
     if (text := text_of(one.get("fact"))) is None:
         return LeftOut("edge without a fact")
     ends = [names.get(str(one.get(f"{end}_node_uuid"))) for end in ("source", "target")]

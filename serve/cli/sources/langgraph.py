@@ -13,10 +13,10 @@ from typing import Any
 import orjson
 
 from serve.cli.sources.records import (
-    Bad,
+    BadRecord,
     LeftOut,
     Memory,
-    Options,
+    ReadOptions,
     Record,
     files,
     given,
@@ -31,7 +31,7 @@ from serve.cli.sources.records import (
 _PLACES = ("content", "text", "memory", "content.content", "content.text")
 
 
-def read(path: Path, options: Options) -> Iterator[Record]:
+def read(path: Path, options: ReadOptions) -> Iterator[Record]:
     if options.dsn is not None:
         with closing(_table(options.dsn)) as rows:
             for one in rows:
@@ -69,12 +69,12 @@ def _table(dsn: str) -> Generator[Any, None, None]:
             raise ValueError(f"the table `store` cannot be read: {said(done)}")
 
 
-def _record(one: Any, options: Options) -> Record:
-    if isinstance(one, Bad):
+def _record(one: Any, options: ReadOptions) -> Record:
+    if isinstance(one, BadRecord):
         return one
     key = id_of(one.get("key")) if isinstance(one, Mapping) else None
     if key is None:
-        return Bad(one, "no object with a key")
+        return BadRecord(one, "no object with a key")
     space = one.get("namespace", one.get("prefix"))
     parts = space.split(".") if isinstance(space, str) else map(id_of, listed(space))
     expires = time_of(one.get("expires_at"))
@@ -87,7 +87,7 @@ def _record(one: Any, options: Options) -> Record:
         if text is None and (found := text_of(_at(value, candidate))) is not None:
             text, place = found, candidate
     if text is None:
-        return Bad(one, f"no text at {', '.join(places)}")
+        return BadRecord(one, f"no text at {', '.join(places)}")
     top = place.partition(".")[0]
     rest = {k: v for k, v in value.items() if k != top} if isinstance(value, Mapping) else {}
     namespace = "/".join(part for part in parts if part)

@@ -10,11 +10,11 @@ from typing import Any
 import yaml
 
 from serve.cli.sources.records import (
-    Bad,
-    Document,
+    BadRecord,
     LeftOut,
-    Options,
+    ReadOptions,
     Record,
+    SourceDocument,
     given,
     id_of,
     listed,
@@ -35,7 +35,7 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-def read(path: Path, options: Options) -> Iterator[Record]:
+def read(path: Path, options: ReadOptions) -> Iterator[Record]:
     root = path if path.is_dir() else path.parent
     for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
         if not file.is_file():
@@ -57,7 +57,7 @@ def _document(file: Path, name: str) -> Record:
     except UnicodeDecodeError:
         return LeftOut("not UTF-8")
     except OSError as error:
-        return Bad(name, f"it cannot be read: {error.strerror}")
+        return BadRecord(name, f"it cannot be read: {error.strerror}")
     if "\0" in text:
         return LeftOut("binary")
     front, body = _front(text)
@@ -69,7 +69,7 @@ def _document(file: Path, name: str) -> Record:
     if isinstance(said, date):
         said = said.isoformat()
     written = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat()
-    return Document(
+    return SourceDocument(
         given(
             document_id=name,
             content=body,

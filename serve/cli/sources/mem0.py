@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from serve.cli.sources.records import (
-    Bad,
+    BadRecord,
     LeftOut,
     Memory,
-    Options,
+    ReadOptions,
     Record,
     files,
     given,
@@ -39,7 +39,7 @@ class _Names:
     category: Mapping[str, str] = field(default_factory=dict)
 
 
-def read(path: Path, options: Options) -> Iterator[Record]:
+def read(path: Path, options: ReadOptions) -> Iterator[Record]:
     names = _Names(
         _named(path, "user", "user_id"), _named(path, "apps"), _named(path, "categories")
     )
@@ -68,17 +68,17 @@ def _named(path: Path, key: str, by: str = "name") -> dict[str, str]:
 
 
 def _record(one: Any, names: _Names) -> Record:
-    if isinstance(one, Bad):
+    if isinstance(one, BadRecord):
         return one
     id = id_of(one.get("id")) if isinstance(one, Mapping) else None
     if id is None:
-        return Bad(one, "no object with an id")
+        return BadRecord(one, "no object with an id")
     text = text_of(one.get("memory")) or text_of(one.get("content")) or text_of(one.get("text"))
     state = str(one.get("state") or "active").lower()
     if state == "deleted" or one.get("deleted_at"):
         return LeftOut("deleted")
     if text is None:
-        return Bad(one, "no text in memory, content or text")
+        return BadRecord(one, "no text in memory, content or text")
     scopes = {}
     for kind, fields_of in _TAGS:
         for value in (id_of(one.get(name)) for name in fields_of):

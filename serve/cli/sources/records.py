@@ -32,7 +32,7 @@ _BROKEN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ReadOptions:
     """`text_path`: where a text lies inside a value (`a.b`); None: the usual places. `summaries`:
     take summaries of entities, too. `dsn`: a database in the place of a file."""
 
@@ -52,7 +52,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class SourceDocument:
     """An item of a retain."""
 
     fields: Mapping[str, Any]
@@ -67,14 +67,14 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Bad:
+class BadRecord:
     """Something that cannot be read; `raw` goes into FILE.rejected."""
 
     raw: Any
     why: str
 
 
-Record: TypeAlias = Memory | Document | LeftOut | Bad
+Record: TypeAlias = Memory | SourceDocument | LeftOut | BadRecord
 
 
 def given(**values: Any) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def objects(name: str, file: IO[bytes], *keys: str, listed: bool = True) -> Iter
                         yield orjson.loads(line)
                     except orjson.JSONDecodeError as error:
                         raw = line.decode("utf-8", "replace").rstrip("\n")
-                        yield Bad(raw, f"no JSON: {error}")
+                        yield BadRecord(raw, f"no JSON: {error}")
             return
         try:
             yield from _items(stream, keys, listed)

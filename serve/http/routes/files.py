@@ -19,7 +19,7 @@ from starlette.responses import Response
 from retrieval.errors import InvalidInput
 from retrieval.ingest.files import operation
 from retrieval.ingest.files.detection import LOOKED_AT, Kind, Unread, detect, missing
-from retrieval.ingest.files.operation import Upload
+from retrieval.ingest.files.operation import FileToRetain
 from serve import metrics
 from serve.http.bodies import Bodies
 from serve.http.errors import TooLarge, json_response, wrong_at
@@ -145,7 +145,7 @@ def _wrong(sentence: str, *where: str | int) -> RequestValidationError:
     return RequestValidationError([{"type": "value_error", "loc": where, "msg": sentence}])
 
 
-async def _uploads(form: FormData, most: int) -> list[Upload]:
+async def _uploads(form: FormData, most: int) -> list[FileToRetain]:
     found = form.getlist("files")
     files = [file for file in found if isinstance(file, UploadFile)]
     if not files or len(files) < len(found):
@@ -173,7 +173,9 @@ async def _uploads(form: FormData, most: int) -> list[Upload]:
             raise HTTPException(
                 501, f"{name}: reading {kind} needs the extra: pip install 'fourfold[files]'"
             )
-        uploads.append(Upload(file.file, name, file.size or 0, kind, one, file.content_type or ""))
+        uploads.append(
+            FileToRetain(file.file, name, file.size or 0, kind, one, file.content_type or "")
+        )
     return uploads
 
 

@@ -15,7 +15,7 @@ from retrieval.errors import InvalidInput
 from retrieval.ingest.documents.planning import strategy
 from retrieval.ingest.extract import preview
 from retrieval.ingest.extract.by_model import Job
-from retrieval.ingest.extract.section import Section
+from retrieval.ingest.extract.section import ContentSection
 from retrieval.store import banks, llm_calls
 from serve.admission.controller import AdmissionController
 from serve.http.errors import json_response
@@ -59,7 +59,7 @@ async def dry_run_extract(
     deadline = time.monotonic() + services.settings.recall.recall_timeout_s
     job = Job(tenant, bank_id, body.agent_name or bank_id, turn="reflect", deadline=deadline)
     async with waiting_for_models(services).enter(tenant, deadline):
-        section = Section(timestamp, body.context or None)
+        section = ContentSection(timestamp, body.context or None)
         found = await preview.dry_run(settings, services.llm.extractor, job, body.content, section)
     return json_response(found)
 

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
 
 from retrieval.errors import FourfoldError
-from retrieval.llm.asking import Usage
+from retrieval.llm.asking import ModelUsage
 from retrieval.reflect.query import Event, ReflectQuery, ReflectResult, ToolRecord
 from serve import metrics
 from serve.http import errors
@@ -143,7 +143,7 @@ async def _events(
 def _event(event: Event, outputs: bool) -> bytes:
     if isinstance(event, ToolRecord):
         return _sent("tool", wire.tool(event, outputs=outputs))
-    assert isinstance(event, Usage)
+    assert isinstance(event, ModelUsage)
     return _sent("usage", event.wire())
 
 

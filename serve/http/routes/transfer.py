@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from retrieval.errors import InvalidInput, NotFound
 from retrieval.lifecycle.transfer import jobs
-from retrieval.lifecycle.transfer.archive import Include
+from retrieval.lifecycle.transfer.archive import ArchiveContents
 from retrieval.lifecycle.transfer.exporting import Wanted
 from retrieval.lifecycle.transfer.jobs import ImportRequest
 from retrieval.store import stored_files as files
@@ -58,7 +58,7 @@ async def export_bank(
 ) -> Response:
     """Queues an archive of the bank, of one moment. Its operation says where it can be fetched."""
     _may_export(services)
-    include = Include(include_data, include_bank_config, include_history)
+    include = ArchiveContents(include_data, include_bank_config, include_history)
     if not (include_data or include_bank_config or include_history):
         raise InvalidInput("include_data, include_bank_config and include_history are all false")
     if document_id and (include_bank_config or include_history or not include_data):
@@ -111,8 +111,8 @@ async def import_bank(
     """Takes an archive in: as a bank of its own (restore), or beside what this bank holds (merge).
     The operation belongs to this bank, which may be missing where it is itself made."""
     _may_import(services)
-    include = Include(include_data, include_bank_config, include_history)
-    if mode == "merge" and include != Include():
+    include = ArchiveContents(include_data, include_bank_config, include_history)
+    if mode == "merge" and include != ArchiveContents():
         raise InvalidInput("a merge takes documents alone: leave the include flags out", "mode")
     asked = ImportRequest(
         _mode(mode), target_bank_id, _rule(document_conflict, "document_conflict"), include
@@ -159,7 +159,7 @@ async def clone_bank(
     """Queues a copy of the bank as it is when the copy is made; nothing is embedded again."""
     _may_export(services)
     _may_import(services)
-    include = Include(include_data, include_bank_config, include_history)
+    include = ArchiveContents(include_data, include_bank_config, include_history)
     made = await jobs.submit_clone(services.pool, tenant, bank_id, target_bank_id, include)
     return json_response(made, 202)
 
@@ -182,7 +182,7 @@ async def export_documents(
             "document_id",
         )
     wanted = Wanted(
-        Include(True, False, False),
+        ArchiveContents(True, False, False),
         documents=document_id or None,
         observations=include_observations,
         knowledge_base=include_knowledge_base,

@@ -20,7 +20,7 @@ router = Router(tags=["webhooks"])
 _WEBHOOK = f"{BANK}/webhooks/{{webhook_id}}"
 
 
-def _of(services: Services) -> registry.Webhooks:
+def _of(services: Services) -> registry.WebhookRegistry:
     if services.webhooks is None:
         raise NotFound("this process has no webhooks")
     return services.webhooks

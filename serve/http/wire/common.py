@@ -23,7 +23,6 @@ from pydantic import (
 from retrieval import zones
 
 _INT_MAX = 2**31 - 1
-Number = Annotated[float, Field(allow_inf_nan=False)]
 Int = Annotated[int, Field(ge=-_INT_MAX, le=_INT_MAX)]
 Natural = Annotated[int, Field(ge=0, le=_INT_MAX)]
 Limit = Annotated[int, Field(ge=-1, le=_INT_MAX)]
@@ -31,6 +30,12 @@ Limit = Annotated[int, Field(ge=-1, le=_INT_MAX)]
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+
+
+def not_blank(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be blank")
+    return value
 
 
 def _written(value: Any) -> Any:

@@ -6,16 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from serve.http.wire.common import Body, Int, Name, Tag
+from serve.http.wire.common import Body, Int, Name, Tag, not_blank
 
 CONTENT_MAX = 20_000
 TAGS_MAX = 100
-
-
-def not_blank(value: str) -> str:
-    if not value.strip():
-        raise ValueError("must not be blank")
-    return value
 
 
 def _distinct(value: list[str]) -> list[str]:

@@ -9,16 +9,10 @@ import orjson
 from pydantic import AfterValidator, Field, model_validator
 
 from retrieval.lifecycle.erasure.selection import Selectors
-from serve.http.wire.common import Body, Tag
+from serve.http.wire.common import Body, Tag, not_blank
 
 MOST = 10_000
 """Ids of one kind in one request."""
-
-
-def _said(value: str) -> str:
-    if not value.strip():
-        raise ValueError("must not be blank")
-    return value
 
 
 def _stored(value: dict[str, Any]) -> dict[str, Any]:
@@ -51,7 +45,7 @@ class EraseBody(Body):
     ) = None
     """Values that the metadata must have."""
     text_contains: (
-        Annotated[str, Field(min_length=1, max_length=1_000), AfterValidator(_said)] | None
+        Annotated[str, Field(min_length=1, max_length=1_000), AfterValidator(not_blank)] | None
     ) = None
     """In whatever is stored of a memory, the chunk it was made from included."""
     observations: Literal["delete", "keep_supported"] = "delete"

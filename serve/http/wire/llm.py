@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from retrieval.settings import LABEL_GROUPS, ChunkSize
 from serve.http.wire.common import Body
 from serve.http.wire.writes import Timestamp, text_of
 
@@ -26,8 +27,8 @@ class DryRunBody(Body):
     )
     retain_custom_instructions: str | None = None
     retain_extract_causal_links: bool | None = None
-    retain_chunk_size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    entity_labels: Annotated[list[dict[str, Any]], Field(max_length=50)] | None = None
+    retain_chunk_size: ChunkSize | None = None
+    entity_labels: Annotated[list[dict[str, Any]], Field(max_length=LABEL_GROUPS)] | None = None
     entities_allow_free_form: bool | None = None
     llm_output_language: str | None = None
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StringConstraints
 
 from retrieval.mental.trigger import ID, GivenTrigger, TriggerFields
-from serve.http.wire.common import Body
-from serve.http.wire.directives import Label, OwnTags, not_blank
+from serve.http.wire.common import Body, not_blank
+from serve.http.wire.directives import Label, OwnTags
 
 QUERY_MAX = 20_000
 

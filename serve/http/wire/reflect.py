@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from retrieval.reflect.evidence import FACT_FIELDS, Item
+from retrieval.reflect.evidence import FACT_FIELDS, EvidenceItem
 from retrieval.reflect.query import ReflectQuery, ReflectResult, ToolRecord
 from retrieval.reflect.scope import Scope
-from retrieval.reflect.structured import Shape
+from retrieval.reflect.structured import ResponseSchema
+from retrieval.settings import SearchTokens
 from retrieval.store.edge import clean
 from retrieval.store.tag_groups import tag_groups
 from retrieval.types import Budget, FactType, Filters, TagsMatch
@@ -47,7 +48,7 @@ def _types(value: list[str]) -> list[str]:
 
 
 def _schema(value: dict[str, Any]) -> dict[str, Any]:
-    Shape(value)
+    ResponseSchema(value)
     return value
 
 
@@ -71,7 +72,7 @@ class ReflectBody(Body):
     ) = None
     exclude_mental_models: bool = False
     exclude_mental_model_ids: Annotated[tuple[str, ...], Field(max_length=1_000)] = ()
-    reflect_search_observations_max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    reflect_search_observations_max_tokens: SearchTokens | None = None
     reflect_search_observations_include_entities: bool | None = None
 
     @model_validator(mode="after")
@@ -161,7 +162,7 @@ def based_on(result: ReflectResult) -> dict[str, Any]:
     }
 
 
-def _fact(item: Item) -> dict[str, Any]:
+def _fact(item: EvidenceItem) -> dict[str, Any]:
     fields = {key: item.fields[key] for key in FACT_FIELDS if key in item.fields}
     return {"id": item.id, "text": item.text, "type": item.fields.get("type"), **fields}
 

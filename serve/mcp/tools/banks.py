@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from serve.mcp.calls import Call, Route
+from serve.mcp.calls import Route, RouteRequest
 from serve.mcp.tool import Effect, Id, Object, Offset, Page, Tool, in_bank
 
 _Name = Annotated[str, Field(min_length=1, max_length=1024)]
@@ -40,7 +40,7 @@ class UpdateBank(Tool):
             raise ValueError("nothing to change: give name, mission or config_updates")
         return self
 
-    def calls(self, bank_id: str) -> Sequence[Call]:
+    def calls(self, bank_id: str) -> Sequence[RouteRequest]:
         # The settings first: they are what may be refused.
         ids, found = {"bank_id": bank_id}, []
         if self.config_updates:

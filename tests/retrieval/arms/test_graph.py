@@ -11,7 +11,7 @@ from retrieval.arms import graph
 from retrieval.arms.affinity import Scale, affinity
 from retrieval.arms.graph import GraphHits, GraphSettings, PathLink
 from retrieval.ranking.score_fusion import fused_scores
-from retrieval.ranking.signals import Pool, windows
+from retrieval.ranking.signals import CandidatePool, windows
 from retrieval.types import Bools, Doubles, Hits, Ints, LinkType
 from tests.retrieval.arms.small_graph import SmallGraph
 
@@ -403,7 +403,7 @@ class TestScenarios:
         support[found.hits.ordinals] = found.support
         window = windows(candidates, bank.previous, bank.next)
         count = len(candidates)
-        pool = Pool(
+        pool = CandidatePool(
             window=window,
             similarity=similarity[np.maximum(window, 0)],
             terms=keyword[np.maximum(window, 0)][None],

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from retrieval.arms import temporal
-from retrieval.bank.filters import Bounds, instants
+from retrieval.bank.filters import WindowBounds
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors.blind import Blind
@@ -19,6 +19,13 @@ pytestmark = pytest.mark.unit
 
 DAY = 86_400_000_000
 MARCH = datetime(2024, 3, 1, tzinfo=UTC)
+
+
+def instants(low: int | None, high: int | None) -> WindowBounds:
+    """A window of UTC."""
+    return WindowBounds(low, high, low, high)
+
+
 WINDOW = instants(
     microseconds(MARCH),
     microseconds(datetime(2024, 5, 31, 23, 59, 59, 999999, tzinfo=UTC)),
@@ -45,7 +52,9 @@ def ids(n: int) -> list[bytes]:
     return [bytes([i + 1]) * 16 for i in range(n)]
 
 
-def search(bank: ResidentBank, window: Bounds = WINDOW, limit: int = 300) -> temporal.TemporalHits:
+def search(
+    bank: ResidentBank, window: WindowBounds = WINDOW, limit: int = 300
+) -> temporal.TemporalHits:
     return temporal.search(
         bank,
         bank.vectors.scan(QUESTION),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from retrieval.arms import temporal
-from retrieval.bank.filters import instants
+from retrieval.bank.filters import WindowBounds
 from retrieval.types import FactType, Floats, Longs
 from tests.bench.temporal import DAY_US, START, arm, bank_of, sorting, vectors_of
 
@@ -29,9 +29,9 @@ def check(
     """The arm's answers by type, with what must hold of them whatever the dates are."""
     bank = bank_of(dates, vectors)
     scan = bank.vectors.scan(QUESTION)
-    answers = arm(bank, scan, instants(*window))
+    answers = arm(bank, scan, WindowBounds(*window, *window))
     for kind, answer, pool in zip(
-        FactType, answers, sorting(bank, scan, instants(*window)), strict=True
+        FactType, answers, sorting(bank, scan, WindowBounds(*window, *window)), strict=True
     ):
         entries = answer.ordinals[: temporal.ENTRY_POINTS]
         assert set(entries.tolist()) <= set(pool.tolist())

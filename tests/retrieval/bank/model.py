@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from retrieval.bank.loader import SegmentRow
 from retrieval.store.heads import BankHead
-from retrieval.store.segments.delta import Delta, EntityRow
+from retrieval.store.segments.delta import Delta, EntityChange
 from retrieval.store.segments.format import pack
 from retrieval.types import NO_TIME, FactType
 
@@ -52,7 +52,7 @@ class Ledger:
     segments: dict[str, list[SegmentRow]] = field(default_factory=dict)
     tombstones: list[tuple[int, int]] = field(default_factory=list)
     """(ordinal, version)."""
-    entities: dict[int, EntityRow] = field(default_factory=dict)
+    entities: dict[int, EntityChange] = field(default_factory=dict)
     entity_versions: dict[int, int] = field(default_factory=dict)
     tags: dict[int, str] = field(default_factory=dict)
 
@@ -63,7 +63,7 @@ class Ledger:
         self,
         memories: Sequence[Memory] = (),
         dead: Sequence[int] = (),
-        entities: Sequence[EntityRow] = (),
+        entities: Sequence[EntityChange] = (),
         tags: Mapping[int, str] | None = None,
     ) -> BankHead:
         first, version = len(self.memories), self.head.version + 1

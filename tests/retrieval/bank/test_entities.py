@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from retrieval.bank.entities import Entities
-from retrieval.store.segments.delta import EntityRow
+from retrieval.store.segments.delta import EntityChange
 from retrieval.types import Ints
 
 pytestmark = pytest.mark.unit
@@ -18,7 +18,7 @@ NONE = np.empty(0, np.int32)
 
 def entities(*names: str, merged: dict[int, int] | None = None) -> Entities:
     rows = [
-        EntityRow(n, n.to_bytes(16, "big"), name, (merged or {}).get(n))
+        EntityChange(n, n.to_bytes(16, "big"), name, (merged or {}).get(n))
         for n, name in enumerate(names)
     ]
     return Entities.empty().extended(rows, np.empty(0, np.int64), NONE, np.empty(0, np.bool_))
@@ -78,20 +78,20 @@ def test_later_names_renames_and_merges_are_known_and_older_snapshots_keep_their
     before = entities("Alice", "Bob")
     assert before.find("Alice and Carol").tolist() == [0]
 
-    def extended(known: Entities, *rows: EntityRow) -> Entities:
+    def extended(known: Entities, *rows: EntityChange) -> Entities:
         return known.extended(rows, np.empty(0, np.int64), NONE, np.empty(0, np.bool_))
 
-    more = extended(before, EntityRow(2, b"c" * 16, "Carol", None))
+    more = extended(before, EntityChange(2, b"c" * 16, "Carol", None))
     assert more.find("Alice and Carol").tolist() == [0, 2]
     for number in range(3, 40):  # many small additions keep the lexicon small
-        more = extended(more, EntityRow(number, b"x" * 16, f"Name {number}", None))
+        more = extended(more, EntityChange(number, b"x" * 16, f"Name {number}", None))
     assert more.find("Name 17 of Carol").tolist() == [17, 2]
     assert len(more._lexicon.tiers or ()) < 8
-    renamed = extended(more, EntityRow(1, b"b" * 16, "Robert", None))
+    renamed = extended(more, EntityChange(1, b"b" * 16, "Robert", None))
     assert renamed.find("Bob and Robert").tolist() == [1]
-    merged = extended(renamed, EntityRow(2, b"c" * 16, "Carol", 0))
+    merged = extended(renamed, EntityChange(2, b"c" * 16, "Carol", 0))
     assert merged.find("Carol").tolist() == [0]
-    parted = extended(merged, EntityRow(2, b"c" * 16, "Carol", None))
+    parted = extended(merged, EntityChange(2, b"c" * 16, "Carol", None))
     assert parted.find("Carol").tolist() == [2]
     assert before.find("Carol or Bob").tolist() == [1]
 
@@ -99,11 +99,11 @@ def test_later_names_renames_and_merges_are_known_and_older_snapshots_keep_their
 def test_mentions_and_counts_follow_merges_and_deaths() -> None:
     mentions: Ints = np.array([0, 1, 1, 2, 0], np.int32)
     counts = np.array([2, 1, 1, 1])
-    rows = [EntityRow(n, bytes(16), f"N{n}", None) for n in range(3)]
+    rows = [EntityChange(n, bytes(16), f"N{n}", None) for n in range(3)]
     live = np.ones(4, np.bool_)
     known = Entities.empty().extended(rows, counts, mentions, live)
     assert known.df.tolist() == [2, 2, 1]
-    merged = known.extended([EntityRow(0, bytes(16), "N0", 1)], counts[:0], NONE, live)
+    merged = known.extended([EntityChange(0, bytes(16), "N0", 1)], counts[:0], NONE, live)
     assert merged.df.tolist() == [0, 3, 1]
     assert merged.units_of(np.array([0, 2], np.int32))[1].tolist() == [0, 1, 3, 2]
     assert merged.of_units(np.array([0], np.int32))[1].tolist() == [1]

@@ -18,7 +18,7 @@ from retrieval.bank.loader import next_snapshot
 from retrieval.bank.resident import ResidentBank
 from retrieval.bank.vectors.flat import FlatBackend
 from retrieval.store.heads import BankHead
-from retrieval.store.segments.delta import Delta, EntityRow
+from retrieval.store.segments.delta import Delta, EntityChange
 from retrieval.types import NO_TIME, FactType, LinkType
 from tests.bench import packs
 from tests.retrieval.bank.model import DIMENSION, Ledger, Memory, vector
@@ -201,7 +201,7 @@ def test_any_sequence_of_writes_equals_a_load_from_nothing(data: st.DataObject) 
             used = sorted({e for m in new for e in m.entities} - set(ledger.entities))
             ledger.write(
                 new,
-                entities=[EntityRow(e, _id(900 + e), f"Name {e}", None) for e in used],
+                entities=[EntityChange(e, _id(900 + e), f"Name {e}", None) for e in used],
                 tags={t: f"tag{t}" for m in new for t in m.tags},
             )
         elif action == "delete" and live:

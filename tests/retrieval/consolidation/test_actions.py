@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from retrieval.bank.loader import next_snapshot
 from retrieval.bank.vectors.flat import FlatBackend
 from retrieval.consolidation import prompts
-from retrieval.consolidation.actions import Decided, Reader, same_text
-from retrieval.consolidation.batch import Batch, Shown, Source
+from retrieval.consolidation.actions import ActionReader, Decided, same_text
+from retrieval.consolidation.batch import Batch, Shown, SourceMemory
 from retrieval.ingest.facts import Fact, Mention
-from retrieval.ingest.write.stored import Stored
+from retrieval.ingest.write.stored import StoredMemory
 from retrieval.llm.grounding import has_controls, has_machinery, names_in, negations, numbers
-from retrieval.llm.reading import Unreadable
-from retrieval.store.segments.delta import EntityRow
+from retrieval.llm.reading import NoJson
+from retrieval.store.segments.delta import EntityChange
 from retrieval.types import FactType
 from tests.retrieval.bank.model import Ledger, Memory
 from tests.retrieval.consolidation.hostile import Hostile
@@ -39,7 +39,7 @@ def day(text: str) -> datetime:
 
 
 def stored(place: int, text: str, when: str | None = None, said: str = "2024-06-01",
-           **more: Any) -> Stored:  # fmt: skip
+           **more: Any) -> StoredMemory:  # fmt: skip
     named = [(NAMES.index(name), name) for name in names_in(text, NAMES)]
     fact = Fact(
         UUID(int=place + 1),
@@ -49,12 +49,12 @@ def stored(place: int, text: str, when: str | None = None, said: str = "2024-06-
         mentions=tuple(Mention(name) for _, name in named),
         **more,
     )
-    return Stored(fact, place, named, None)
+    return StoredMemory(fact, place, named, None)
 
 
-def batch(facts: list[Stored], *observations: Shown) -> Batch:
+def batch(facts: list[StoredMemory], *observations: Shown) -> Batch:
     ledger = Ledger()
-    rows = [EntityRow(i, bytes(16), name, None) for i, name in enumerate(NAMES)]
+    rows = [EntityChange(i, bytes(16), name, None) for i, name in enumerate(NAMES)]
     ledger.write([Memory(b"a" * 16)], entities=rows)
     bank = next_snapshot(None, ledger.delta(None), FlatBackend())
     mask = np.zeros(bank.size, np.bool_)
@@ -68,7 +68,8 @@ def observation(text: str, *sources: tuple[str, str], **more: Any) -> Shown:
         occurred_start=known.fact.occurred_start, valid_from=more.get("valid_from"),
     )  # fmt: skip
     return Shown(
-        Stored(made, 0, [], None), tuple(Source(said, day(when)) for said, when in sources)
+        StoredMemory(made, 0, [], None),
+        tuple(SourceMemory(said, day(when)) for said, when in sources),
     )
 
 
@@ -81,8 +82,8 @@ ROME = observation("Ann lives in Rome.", ("Ann lives in Rome.", "2019-03-01"), w
 BATCH = batch(FACTS, ROME)
 
 
-def read(*actions: Any, questions: int = 1) -> tuple[Decided, Reader]:
-    reader = Reader(BATCH, questions=questions)
+def read(*actions: Any, questions: int = 1) -> tuple[Decided, ActionReader]:
+    reader = ActionReader(BATCH, questions=questions)
     return reader.read(json.dumps({"actions": list(actions)}), True), reader
 
 
@@ -149,8 +150,8 @@ def test_what_passes(action: Any) -> None:
 
 def test_invented_things_are_asked_about_once() -> None:
     answer = json.dumps({"actions": [*FINE, create("Ann has 5 cats.", "F2")]})
-    reader = Reader(BATCH)
-    with pytest.raises(Unreadable, match="says 5"):
+    reader = ActionReader(BATCH)
+    with pytest.raises(NoJson, match="says 5"):
         reader.read(answer, False)
     decided = reader.read(answer, False)
     assert len(decided.actions) == 5
@@ -159,7 +160,7 @@ def test_invented_things_are_asked_about_once() -> None:
 
 
 def test_few_good_actions_are_no_answer() -> None:
-    with pytest.raises(Unreadable, match="not shown"):
+    with pytest.raises(NoJson, match="not shown"):
         read(FINE[0], create("Ann lives in Porto.", "F9"))
     decided, _ = read()
     assert (decided.actions, decided.open) == ((), ())
@@ -167,8 +168,8 @@ def test_few_good_actions_are_no_answer() -> None:
 
 @pytest.mark.parametrize("answer", ["", "no", "[]", '{"actions": 1}', '{"facts": []}', "[[[[["])
 def test_no_answer(answer: str) -> None:
-    with pytest.raises(Unreadable):
-        Reader(BATCH).read(answer, True)
+    with pytest.raises(NoJson):
+        ActionReader(BATCH).read(answer, True)
 
 
 def test_an_end_meets_what_holds_since() -> None:
@@ -219,12 +220,12 @@ def test_older_news(text: str, fine: bool) -> None:
     old = batch([stored(0, "Ann lives in Rome in 2019.", "2019-06-01")], porto)
     answer = json.dumps({"actions": [update("O1", text, "F1")]})
     if fine:
-        assert len(Reader(old).read(answer, True).actions) == 1
+        assert len(ActionReader(old).read(answer, True).actions) == 1
     else:
-        with pytest.raises(Unreadable, match="earlier time"):
-            Reader(old).read(answer, True)
-    with pytest.raises(Unreadable, match="before it"):
-        Reader(old).read(json.dumps({"actions": [end("O1", "F1")]}), True)
+        with pytest.raises(NoJson, match="earlier time"):
+            ActionReader(old).read(answer, True)
+    with pytest.raises(NoJson, match="before it"):
+        ActionReader(old).read(json.dumps({"actions": [end("O1", "F1")]}), True)
 
 
 def test_a_correction_names_what_it_corrects() -> None:
@@ -233,7 +234,7 @@ def test_a_correction_names_what_it_corrects() -> None:
     )
     old = batch([stored(0, "In March 2024 Ann moved to Rome, not to Porto.", "2024-03-01")], porto)
     answer = json.dumps({"actions": [update("O1", "Ann lives in Rome.", "F1")]})
-    assert len(Reader(old).read(answer, True).actions) == 1
+    assert len(ActionReader(old).read(answer, True).actions) == 1
 
 
 def asked() -> Asked:
@@ -248,11 +249,11 @@ def test_hostile_answers(seed: int) -> None:
     for _ in range(25):
         answer = hostile(asked())
         text = answer if isinstance(answer, str) else json.dumps(answer)
-        reader = Reader(BATCH)
+        reader = ActionReader(BATCH)
         for last in (False, True):
             try:
                 decided = reader.read(text, last)
-            except Unreadable:
+            except NoJson:
                 continue
             check(decided)
 

@@ -22,7 +22,7 @@ from retrieval.bank.cache import ResidencySettings
 from retrieval.bank.residency import Residency
 from retrieval.ingest.context import WriteContext
 from retrieval.ingest.importing import import_memories
-from retrieval.keyword.analyser import Document
+from retrieval.keyword.analyser import IndexedText
 from retrieval.keyword.analysers import analyser_for
 from retrieval.settings import RetainSettings
 from retrieval.store.database.pool import Pool
@@ -87,7 +87,7 @@ def items(n: int, rng: random.Random) -> list[dict[str, object]]:
 async def baseline(pool: Pool, batch: list[dict[str, object]]) -> None:
     """The same texts analysed, counted and copied into a bare table, nothing else."""
     texts = [str(item["text"]) for item in batch]
-    analyser_for(RetainSettings()).weigh([Document(text) for text in texts])
+    analyser_for(RetainSettings()).weigh([IndexedText(text) for text in texts])
     counts = tokens.counts(texts).tolist()
     async with pool.acquire() as connection, connection.transaction():
         await connection.copy_records_to_table(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.ingest.documents.anchoring import Known, Placed, content_hash, place
+from retrieval.ingest.documents.anchoring import Known, PlacedChunk, content_hash, place
 from retrieval.ingest.documents.chunking import appended, layout
 
 pytestmark = pytest.mark.unit
@@ -21,7 +21,7 @@ def stored(text: str, size: int) -> list[Known]:
     return [Known(i, p.cut.text, p.hash) for i, p in enumerate(placed)]
 
 
-def changed(before: str, after: str, size: int = 300) -> tuple[list[Placed], int]:
+def changed(before: str, after: str, size: int = 300) -> tuple[list[PlacedChunk], int]:
     placed = place(layout(after, size), stored(before, size))
     return placed, sum(p.known is None for p in placed)
 

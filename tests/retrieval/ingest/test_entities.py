@@ -57,7 +57,7 @@ def groups(*names: str) -> set[frozenset[str]]:
 
 
 @pytest.mark.parametrize(
-    ("known", "new", "alone", "with_company", "and_same_day"),
+    ("known", "new", "alone", "cooccurring", "and_same_day"),
     [
         ("Dr Waller", "Dr. Waller", True, True, True),
         ("Alice Chen", "Alice", False, True, True),
@@ -67,16 +67,16 @@ def groups(*names: str) -> set[frozenset[str]]:
     ],
 )
 async def test_evidence(
-    pool: Pool, known: str, new: str, alone: bool, with_company: bool, and_same_day: bool
+    pool: Pool, known: str, new: str, alone: bool, cooccurring: bool, and_same_day: bool
 ) -> None:
-    for company, day, same in (
+    for others, day, same in (
         ([], 30, alone),
-        (["Xanthippe"], 30, with_company),
+        (["Xanthippe"], 30, cooccurring),
         (["Xanthippe"], 0, and_same_day),
     ):
-        found = await told(pool, [fact([known, *company])], [fact([new, *company], day)])
+        found = await told(pool, [fact([known, *others])], [fact([new, *others], day)])
         together = frozenset((known, new)) in found
-        assert together == same, (company, day, found)
+        assert together == same, (others, day, found)
 
 
 async def test_the_same_name_is_the_same_entity(pool: Pool) -> None:
@@ -148,7 +148,7 @@ async def test_banks_do_not_share_entities(pool: Pool) -> None:
     assert await partition(pool, second) == groups("Alice", "Xanthippe")
 
 
-async def test_counts_times_and_company(pool: Pool) -> None:
+async def test_counts_times_and_cooccurrences(pool: Pool) -> None:
     bank = f"bank-{uuid4().hex[:8]}"
     ingest = deps(pool)
     await import_memories(ingest, "default", bank, [fact(["Ann", "Bo"]), fact(["Ann"], 3)])
@@ -306,7 +306,7 @@ async def test_who_is_known_by_one_full_name_is_not_another(pool: Pool) -> None:
 # What a write may cost
 
 
-async def test_the_first_entities_of_a_memory_keep_company(pool: Pool) -> None:
+async def test_the_first_entities_of_a_memory_cooccur(pool: Pool) -> None:
     bank = f"bank-{uuid4().hex[:8]}"
     names = [f"Name{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(90)]
     await import_memories(deps(pool), "default", bank, [fact(names), fact(names)])

@@ -12,10 +12,10 @@ from retrieval.ingest.entities.naming import names
 from retrieval.ingest.extract.by_model import SMALLEST, Chunk, Job, ModelExtractor
 from retrieval.ingest.extract.by_rules import RuleExtractor
 from retrieval.ingest.extract.extraction import Extraction
-from retrieval.ingest.extract.section import Section
+from retrieval.ingest.extract.section import ContentSection
 from retrieval.ingest.facts import ExtractedFact, Mention
 from retrieval.ingest.retain import retain
-from retrieval.llm.asking import Usage
+from retrieval.llm.asking import ModelUsage
 from retrieval.settings import RetainSettings
 from retrieval.store import banks, memories
 from retrieval.store.database.pool import Pool
@@ -65,7 +65,7 @@ async def extract(
         **(settings or {}),
     )
     extraction = Extraction(ModelExtractor(llm), Job(bank_id="b", narrator="Robbie"))
-    part = Section(**{"timestamp": DAY, **section})
+    part = ContentSection(**{"timestamp": DAY, **section})
     (found,) = await extraction.facts([Chunk(chunk, part, own, "d", "chunk 0 of document 'd'")])
     return found, llm, extraction
 
@@ -118,7 +118,7 @@ async def test_modes() -> None:
     assert fact.occurred_start == datetime(2024, 5, 7, tzinfo=UTC)
     (fact,), llm, extraction = await extract(mode="chunks", chunk="As it was said.")
     assert (fact.text, llm.asked) == ("As it was said.", [])
-    assert extraction.outcome.usage == Usage()
+    assert extraction.outcome.usage == ModelUsage()
 
 
 @pytest.mark.unit
@@ -339,7 +339,7 @@ async def test_rules_in_the_place_of_a_model() -> None:
     chunk = Chunk(
         '[{"role": "user", "content": "Hi! Ann Lee moved to Lisbon on 5 May 2023."},'
         ' {"role": "assistant", "content": "I booked a table."}]',
-        Section(DAY),
+        ContentSection(DAY),
         RetainSettings(),
     )
     extraction = Extraction(RuleExtractor(), Job(narrator="Robbie"))
@@ -349,7 +349,7 @@ async def test_rules_in_the_place_of_a_model() -> None:
     assert {"Ann Lee", "Lisbon"} <= {m.name for m in first.mentions}
     assert (first.fact_type, second.fact_type) == (FactType.WORLD, FactType.EXPERIENCE)
     assert (await extraction.facts([chunk])) == [[first, second]]
-    assert extraction.outcome.usage == Usage()
+    assert extraction.outcome.usage == ModelUsage()
 
 
 @pytest.mark.unit
@@ -397,7 +397,7 @@ async def test_dates_that_a_chunk_names_in_full(
     chunk: str, start: tuple[int, int, int] | None
 ) -> None:
     settings = RetainSettings(retain_date_text=True)
-    ((fact,),) = await Extraction().facts([Chunk(chunk, Section(timestamp=DAY), settings)])
+    ((fact,),) = await Extraction().facts([Chunk(chunk, ContentSection(timestamp=DAY), settings)])
     assert fact.occurred_start == (datetime(*start, tzinfo=UTC) if start else None)
     assert (fact.occurred_end is None) == (start is None)
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from retrieval.errors import InvalidInput
-from retrieval.ingest.items import Item, parse
+from retrieval.ingest.items import RetainItem, parse
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
 
-def one(item: dict[str, Any], tags: list[str] | None = None) -> Item:
+def one(item: dict[str, Any], tags: list[str] | None = None) -> RetainItem:
     (found,) = parse([item], tags, NOW, 1)
     return found
 

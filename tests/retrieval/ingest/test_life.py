@@ -398,7 +398,7 @@ async def test_a_cancelled_operation_stops_asking(pool: Pool, bank: str) -> None
         await operation_views.cancel(pool, "default", bank, id)
 
         async def idle() -> bool:
-            return not running._running
+            return not running.running
 
         await until(idle)
         assert len(llm.asked) < 50
@@ -462,10 +462,10 @@ async def test_a_small_tenant_does_not_wait_for_anothers_backlog(pool: Pool) -> 
     try:
 
         async def busy() -> bool:
-            return len(running._running) >= 6
+            return len(running.running) >= 6
 
         await until(busy)
-        assert len(running._running) == 6  # a quarter is left to others
+        assert len(running.running) == 6  # a quarter is left to others
         began = time.monotonic()
         await submit(ingest, "small", "Ann likes tea.", "little")
 

@@ -12,7 +12,7 @@ from retrieval.ingest.entities.nicknames import variants
 from retrieval.ingest.entities.similarity import (
     ACCEPT,
     SAME,
-    Form,
+    NameForm,
     bare,
     cluster,
     likeness,
@@ -27,8 +27,8 @@ pytestmark = pytest.mark.unit
 
 
 def alike(a: str, b: str) -> float:
-    found = likeness(Form.of(a), Form.of(b))
-    assert found == likeness(Form.of(b), Form.of(a))
+    found = likeness(NameForm.of(a), NameForm.of(b))
+    assert found == likeness(NameForm.of(b), NameForm.of(a))
     return found
 
 
@@ -311,7 +311,7 @@ def test_names_that_never_mean_one_thing(a: str, b: str) -> None:
 @pytest.mark.parametrize(
     ("new", "known", "name", "evidence"),
     [
-        # (new, known, likeness, scores by name, with all company, and seen the same day)
+        # (new, known, likeness, scores by name, with all names co-occurring, and seen the same day)
         ("Alice", "Alice Chen", 0.666667, (0.333333, 0.633333, 0.833333)),
         ("Google", "Google Inc", 1.0, (0.5, 0.8, 1.0)),
         ("Bob", "Robert", 0.444444, (0.222222, 0.522222, 0.722222)),
@@ -373,7 +373,7 @@ def clustered(
     apart: set[frozenset[str]] | None = None,
     evidence: tuple[float, float] = (0, 1),
 ) -> dict[str, str]:
-    forms = {name: Form.of(name) for name in names}
+    forms = {name: NameForm.of(name) for name in names}
     kept = apart or set()
     return cluster(
         forms, counts or {}, lambda a, b: frozenset((a, b)) in kept, 0.5, lambda a, b: evidence
@@ -414,8 +414,8 @@ def test_clusters_do_not_depend_on_the_order(names: list[str], random: Random) -
 
 
 @given(st.text(max_size=20), st.text(max_size=20), st.floats(0, 1), st.floats(0, 1))
-def test_scores_are_shares(a: str, b: str, company: float, seen: float) -> None:
-    assert 0 <= score(alike(a, b), company, seen) <= 1 + 1e-9
+def test_scores_are_shares(a: str, b: str, cooccurrence: float, seen: float) -> None:
+    assert 0 <= score(alike(a, b), cooccurrence, seen) <= 1 + 1e-9
     assert bare(bare(a)) == bare(a)
     assert alike(a, a) == SAME
 

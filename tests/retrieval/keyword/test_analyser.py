@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.errors import InvalidInput
-from retrieval.keyword.analyser import Analyser, Document, term_hash
+from retrieval.keyword.analyser import Analyser, IndexedText, term_hash
 from retrieval.text.language import Words
 
 pytestmark = pytest.mark.unit
@@ -24,7 +24,7 @@ ENGLISH = Analyser()
 
 def matches(text: str, query: str, analyser: Analyser = ENGLISH) -> bool:
     """Whether a memory with this text scores at all for this query."""
-    segment = analyser.weigh([Document(text)])
+    segment = analyser.weigh([IndexedText(text)])
     return bool(np.isin(analyser.query(query).terms, segment["term"]).any())
 
 
@@ -114,7 +114,7 @@ def test_stop_words_score_only_when_alone() -> None:
 
 
 def test_a_stem_never_counts_as_a_stop_word() -> None:
-    segment = ENGLISH.weigh([Document("old wills"), Document("they will")])
+    segment = ENGLISH.weigh([IndexedText("old wills"), IndexedText("they will")])
     assert segment["length"].tolist() == [2.0, 0.0]
 
 
@@ -126,7 +126,7 @@ def test_query_counts_repeated_terms() -> None:
 
 def test_signals_weigh_less_and_context_as_text() -> None:
     analyser = Analyser(signal_weight=0.5)
-    segment = analyser.weigh([Document("kiln", "pottery kiln", "Marta March 4 2024 kiln")])
+    segment = analyser.weigh([IndexedText("kiln", "pottery kiln", "Marta March 4 2024 kiln")])
     tf = dict(zip(segment["term"].tolist(), segment["tf"].tolist(), strict=True))
 
     def at(term: str) -> float:
@@ -137,7 +137,9 @@ def test_signals_weigh_less_and_context_as_text() -> None:
 
 
 def test_segment_shape() -> None:
-    segment = ENGLISH.weigh([Document("a kiln"), Document(""), Document("kiln kiln glaze")])
+    segment = ENGLISH.weigh(
+        [IndexedText("a kiln"), IndexedText(""), IndexedText("kiln kiln glaze")]
+    )
     assert {name: array.dtype.str for name, array in segment.items()} == {
         "term": "<u8", "ptr": "<i4", "document": "<i4", "tf": "<f4", "length": "<f4",
     }  # fmt: skip
@@ -182,7 +184,7 @@ def test_unknown_options_are_refused(language: str, segmenter: str) -> None:
 @given(st.text(max_size=80))
 def test_any_text_is_analysed_and_finds_itself(text: str) -> None:
     query = ENGLISH.query(text)
-    segment = ENGLISH.weigh([Document(text)])
+    segment = ENGLISH.weigh([IndexedText(text)])
     assert np.isin(query.terms, segment["term"]).all()
     assert (query.weights > 0).all()
     assert np.isfinite(segment["tf"]).all()
@@ -192,9 +194,11 @@ def test_threads_agree() -> None:
     analyser = Analyser("auto")
     texts = [f"Kilns and häuser {i} of type{i}Name, 清关申报{i}, кошки" for i in range(300)]
     with ThreadPoolExecutor(4) as pool:
-        many = list(pool.map(lambda text: analyser.weigh([Document(text)])["term"].tolist(), texts))
+        many = list(
+            pool.map(lambda text: analyser.weigh([IndexedText(text)])["term"].tolist(), texts)
+        )
     fresh = Analyser("auto")
-    assert many == [fresh.weigh([Document(text)])["term"].tolist() for text in texts]
+    assert many == [fresh.weigh([IndexedText(text)])["term"].tolist() for text in texts]
 
 
 @pytest.mark.parametrize(
@@ -217,18 +221,18 @@ def test_long_words_cost_little(text: str) -> None:
     begin = time.process_time()
     for language in ("english", "auto"):
         analyser = Analyser(language)
-        analyser.weigh([Document(text)])
+        analyser.weigh([IndexedText(text)])
         analyser.query(text)
     assert time.process_time() - begin < 2.0
 
 
 def test_a_long_text_without_white_space_is_read_in_parts() -> None:
     sentences = "昨天我在港口看到一艘船。" * 3_000
-    apart = ENGLISH.weigh([Document(sentences.replace("。", "。 "))])
-    joined = ENGLISH.weigh([Document(sentences)])
+    apart = ENGLISH.weigh([IndexedText(sentences.replace("。", "。 "))])
+    joined = ENGLISH.weigh([IndexedText(sentences)])
     assert joined["term"].tolist() == apart["term"].tolist()
     assert joined["tf"].tolist() == apart["tf"].tolist()
-    endless = ENGLISH.weigh([Document("船港" * 20_000)])
+    endless = ENGLISH.weigh([IndexedText("船港" * 20_000)])
     assert endless["tf"].sum() >= 39_990
 
 
@@ -241,6 +245,6 @@ def test_a_word_that_one_character_folds_to_is_read_once(monkeypatch: pytest.Mon
         return stems(words, accented)
 
     monkeypatch.setattr(Words, "stems", noted)
-    segment = ENGLISH.weigh([Document("\ufdfa" * 500)])
+    segment = ENGLISH.weigh([IndexedText("\ufdfa" * 500)])
     assert len(read) <= 8
     assert segment["tf"].sum() >= 1_500  # and yet each is counted

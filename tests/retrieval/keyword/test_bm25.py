@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrieval.keyword import bm25
-from retrieval.keyword.analyser import Analyser, Document, Query
-from retrieval.keyword.postings import Postings, decode, encode, merge
+from retrieval.keyword.analyser import Analyser, IndexedText, Query
+from retrieval.keyword.postings import Postings, merge
+from retrieval.store.segments.format import pack, unpack
 from retrieval.types import FactType
 from tests.retrieval.keyword.oracle import oracle, ranked
 
@@ -44,9 +45,9 @@ class Bank:
 
     def add(self, added: list[str], at: int | None = None) -> None:
         first = self.postings.end if at is None else at
-        payload = encode(ANALYSER, [Document(text) for text in added])
+        payload = pack(ANALYSER.weigh([IndexedText(text) for text in added]))
         self.payloads.append(payload)
-        self.postings = self.postings.append(decode(payload), first)
+        self.postings = self.postings.append(unpack(payload), first)
         for i, text in enumerate(added):
             self.documents[first + i] = Counter(text.split())
 
@@ -118,7 +119,7 @@ def test_equals_the_oracle(
 def test_merged_segments_score_the_same_to_the_bit(
     batches: list[list[str]], dead: list[bool], query: str
 ) -> None:
-    segments = [decode(encode(ANALYSER, [Document(t) for t in batch])) for batch in batches]
+    segments = [ANALYSER.weigh([IndexedText(t) for t in batch]) for batch in batches]
     one_by_one = Postings.empty()
     for segment in segments:
         one_by_one = one_by_one.append(segment, one_by_one.end)
@@ -135,8 +136,8 @@ def test_dense_and_sparse_sums_are_equal() -> None:
     rng = np.random.default_rng(1)
     document = np.sort(rng.integers(0, 500, 900)).astype(np.int32)
     impact = rng.random(900, np.float32)
-    dense = bm25._summed(document, impact, 500, 1, ())
-    sparse = bm25._summed(document, impact, 1_000_000, 1, ())
+    dense = bm25.summed(document, impact, 500, 1, ())
+    sparse = bm25.summed(document, impact, 1_000_000, 1, ())
     assert dense.ordinals.tolist() == sparse.ordinals.tolist()
     assert dense.scores.tolist() == sparse.scores.tolist()
 
@@ -193,7 +194,7 @@ def test_appends_stay_few_and_in_order() -> None:
         bank.add([f"wax {WORDS[i % 12]}"])
     assert len(bank.postings.tiers) <= 8
     with pytest.raises(ValueError, match="already there"):
-        bank.postings.append(decode(bank.payloads[0]), 5)
+        bank.postings.append(unpack(bank.payloads[0]), 5)
 
 
 def test_empty() -> None:

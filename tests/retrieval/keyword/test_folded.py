@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.keyword.analyser import Analyser, Document
+from retrieval.keyword.analyser import Analyser, IndexedText
 
 pytestmark = pytest.mark.unit
 
@@ -128,7 +128,9 @@ DIFFERENT = [
 def found(analyser: Analyser, text: str, query: str) -> bool:
     """Whether every term of the query is among those of the text."""
     terms = analyser.query(query).terms
-    return len(terms) > 0 and bool(np.isin(terms, analyser.weigh([Document(text)])["term"]).any())
+    return len(terms) > 0 and bool(
+        np.isin(terms, analyser.weigh([IndexedText(text)])["term"]).any()
+    )
 
 
 @pytest.mark.parametrize(("text", "query"), SAME, ids=ascii)

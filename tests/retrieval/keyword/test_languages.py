@@ -7,7 +7,7 @@ import pytest
 
 from retrieval.errors import InvalidInput
 from retrieval.keyword import bm25
-from retrieval.keyword.analyser import Analyser, Document
+from retrieval.keyword.analyser import Analyser, IndexedText
 from retrieval.keyword.postings import Postings
 from retrieval.text.language import guess
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 
 def search(analyser: Analyser, texts: list[str], query: str) -> list[int]:
     """Indices of the matching texts, best first."""
-    postings = Postings.empty().append(analyser.weigh([Document(text) for text in texts]), 0)
+    postings = Postings.empty().append(analyser.weigh([IndexedText(text) for text in texts]), 0)
     matches = bm25.scores(postings, analyser.query(query))
     best = bm25.best(matches.ordinals, matches.scores, len(texts))
     return [int(ordinal) for ordinal in best.ordinals]
@@ -160,5 +160,5 @@ def test_jieba_says_what_is_missing_or_cuts_words() -> None:
     assert search(analyser, CHINESE, "茶") == [1]
     assert "库钥" not in analyser.terms(CHINESE[2])
     assert not np.isin(
-        analyser.query("库钥").terms, analyser.weigh([Document(CHINESE[2])])["term"]
+        analyser.query("库钥").terms, analyser.weigh([IndexedText(CHINESE[2])])["term"]
     ).all()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.mental import delta, document
-from retrieval.mental.delta import Fact, Material
+from retrieval.mental.delta import Material, ShownFact
 from retrieval.mental.document import Block, Document
 
 pytestmark = pytest.mark.unit
@@ -68,7 +68,7 @@ def test_what_is_rendered_reads_the_same(parts: list[str]) -> None:
 
 @pytest.mark.parametrize("stored", [None, {}, {"sections": 5}, {"sections": [{}], "next_id": 1}])
 def test_what_cannot_be_read(stored: Any) -> None:
-    with pytest.raises(document.Unreadable):
+    with pytest.raises(document.BadDocument):
         document.of(stored)
 
 
@@ -102,15 +102,15 @@ TEA, FIVE, ROME = (
 )
 HOME = BASE.sections[1].id
 FACTS = {
-    "F1": Fact("F1", "m1", "Ann moved to Porto.", "2024-05-01T00:00:00+00:00"),
-    "F2": Fact("F2", "m2", "Ann lived in Bern.", "2019-01-01T00:00:00+00:00"),
+    "F1": ShownFact("F1", "m1", "Ann moved to Porto.", "2024-05-01T00:00:00+00:00"),
+    "F2": ShownFact("F2", "m2", "Ann lived in Bern.", "2019-01-01T00:00:00+00:00"),
 }
 SHOWN = Material(FACTS, names=("Ann", "Rome", "Porto", "Bern", "Paris"))
 
 
 def edited(
     edit: dict[str, Any], base: Document = BASE, material: Material = SHOWN
-) -> delta.Applied:
+) -> delta.EditedDocument:
     return delta.apply(base, [edit], material)
 
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from retrieval.arms.affinity import Scale
 from retrieval.ranking.scoring_model import GATES, ScoringModel
-from retrieval.ranking.signals import CONTEXT, SIGNALS, Pool
+from retrieval.ranking.signals import CONTEXT, SIGNALS, CandidatePool
 
 SCALE = Scale(0.2, 0.1, 8.0)
 
 
-def pool(n: int, **given: Any) -> Pool:
+def pool(n: int, **given: Any) -> CandidatePool:
     window = np.full((n, 5), -1, np.int32)
     window[:, 0] = np.arange(n)
     inputs: dict[str, Any] = {
@@ -32,7 +32,7 @@ def pool(n: int, **given: Any) -> Pool:
         "asks": np.zeros((n, 2), np.bool_),
     }
     inputs.update(given)
-    return Pool(**inputs)
+    return CandidatePool(**inputs)
 
 
 def matrix(n: int, rows: dict[tuple[int, int], float], fill: float = 0.0) -> np.ndarray[Any, Any]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from retrieval.arms.affinity import Scale
 from retrieval.ranking.score_fusion import PARTS, fused_scores
-from retrieval.ranking.signals import Pool
+from retrieval.ranking.signals import CandidatePool
 from tests.retrieval.ranking.pools import SCALE, matrix, plain, pool
 
 pytestmark = pytest.mark.unit
@@ -125,11 +125,13 @@ def test_lies_in_zero_to_one_and_is_the_sum_of_its_parts_whatever_comes(
     likely = found.score > 1e-300
     assert found.parts.sum(axis=1)[likely] == pytest.approx(np.log(found.score[likely]), abs=1e-9)
     order = rng.permutation(n)
-    again = fused_scores(Pool(**{f.name: mixed(f.name, given, order) for f in fields(Pool)}))
+    again = fused_scores(
+        CandidatePool(**{f.name: mixed(f.name, given, order) for f in fields(CandidatePool)})
+    )
     assert again.score == pytest.approx(found.score[order], rel=1e-7)
 
 
-def mixed(name: str, given: Pool, order: Any) -> Any:
+def mixed(name: str, given: CandidatePool, order: Any) -> Any:
     value = getattr(given, name)
     if name == "terms":
         return value[:, order]

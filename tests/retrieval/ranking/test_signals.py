@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 
 from retrieval.arms.affinity import Scale, affinity
-from retrieval.ranking.signals import CONTEXT, SIGNALS, Pool, signals, windows
+from retrieval.ranking.signals import CONTEXT, SIGNALS, CandidatePool, signals, windows
 from retrieval.types import Doubles, Ints
 from tests.retrieval.ranking.pools import SCALE, matrix, pool
 
 pytestmark = pytest.mark.unit
 
 
-def signal(given: Pool, name: str) -> Doubles:
+def signal(given: CandidatePool, name: str) -> Doubles:
     return signals(given)[0][:, SIGNALS.index(name)]
 
 
-def context(given: Pool, name: str) -> float:
+def context(given: CandidatePool, name: str) -> float:
     return float(signals(given)[1][CONTEXT.index(name)])
 
 

@@ -242,14 +242,15 @@ def test_proximity() -> None:
 )
 def test_combined(ce: float, recency: float, near: float, proven: float, want: float) -> None:
     args = (np.array([v]) for v in (ce, recency, near, proven))
-    assert scoring.combine(*args)[0] == pytest.approx(want, abs=1e-6)
+    assert scoring.steps(*args)[-1][1][0] == pytest.approx(want, abs=1e-6)
 
 
 def test_passthrough_keeps_the_order_under_boosts() -> None:
     assert scoring.passthrough(5) == pytest.approx([1.0, 0.775, 0.55, 0.325, 0.1])
     assert scoring.passthrough(1).tolist() == [1.0]
     half = np.full(4, 0.5)
-    got = scoring.combine(scoring.passthrough(4), np.array([0.1, 1, 0.5, 1]), half, half)
+    recent = np.array([0.1, 1, 0.5, 1])
+    _, got = scoring.steps(scoring.passthrough(4), recent, half, half)[-1]
     assert got == pytest.approx([0.92, 0.77, 0.40, 0.11])
 
 

@@ -21,9 +21,9 @@ from retrieval.bank.vectors.flat import FlatBackend
 from retrieval.keyword.analyser import Query
 from retrieval.ranking import score_fusion
 from retrieval.ranking.shortlist import Question, Shortlist
-from retrieval.ranking.weights import Ranked, RerankScores, rank
+from retrieval.ranking.weights import Ranked, RerankerOutput, rank
 from retrieval.recall import explain, search
-from retrieval.recall.search import Plan
+from retrieval.recall.search import SearchPlan
 from retrieval.settings import RecallSettings
 from retrieval.types import (
     DAY_US,
@@ -85,7 +85,7 @@ def run(
     ledger.write(given)
     bank = next_snapshot(None, ledger.delta(None), FlatBackend())
     asked = Query(np.array([1], np.uint64), np.ones(1, np.float32))
-    plan = Plan(
+    plan = SearchPlan(
         query,
         settings,
         Question(query.text, window),
@@ -96,11 +96,11 @@ def run(
         metadata=None,
         semantic_floor=0.5,
     )
-    return search.run(bank, plan)
+    return search.searched(bank, plan).shortlist
 
 
 def by_fused(shortlist: Shortlist) -> Ranked:
-    return rank(QUERY, shortlist, RerankScores(None, "unknown", "fused"), SETTINGS)
+    return rank(QUERY, shortlist, RerankerOutput(None, "unknown", "fused"), SETTINGS)
 
 
 @pytest.fixture(autouse=True)
@@ -237,7 +237,7 @@ def made_of(*sources: int, **more: Any) -> dict[str, Any]:
 
 
 def served(shortlist: Shortlist, query: RecallQuery = QUERY) -> list[int]:
-    order = rank(query, shortlist, RerankScores(None, "unknown", "fused"), SETTINGS).order
+    order = rank(query, shortlist, RerankerOutput(None, "unknown", "fused"), SETTINGS).order
     found: list[int] = shortlist.found.ordinals[order].tolist()
     return found
 

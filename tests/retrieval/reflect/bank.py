@@ -42,7 +42,7 @@ def memory(text: str, kind: FactType = FactType.WORLD, **fields: Any) -> MemoryR
 
 
 class Bank:
-    """`Stored` and `Recaller` of one bank. `names`: its entities; `passages`: texts of chunks;
+    """`StoredReads` and `Recaller` of one bank. `names`: its entities; `passages`: texts of chunks;
     `fails`: what its searches raise."""
 
     def __init__(

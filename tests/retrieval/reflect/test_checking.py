@@ -8,7 +8,7 @@ import pytest
 
 from retrieval.reflect import checking, citing
 from retrieval.reflect.declining import declines
-from retrieval.reflect.evidence import Evidence
+from retrieval.reflect.evidence import EvidenceSet
 from tests.retrieval.reflect.bank import NOW
 
 pytestmark = pytest.mark.unit
@@ -17,8 +17,8 @@ SAID = datetime(2024, 6, 1, 9, tzinfo=UTC)
 NAMES = {"Ann", "Bob", "Lisbon", "Porto", "Siemens"}
 
 
-def evidence(*texts: str) -> Evidence:
-    found = Evidence()
+def evidence(*texts: str) -> EvidenceSet:
+    found = EvidenceSet()
     for n, text in enumerate(texts):
         names = [name for name in sorted(NAMES) if name in text]
         found.memory(

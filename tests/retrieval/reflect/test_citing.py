@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from retrieval.reflect.citing import parse
-from retrieval.reflect.evidence import Evidence, Item
+from retrieval.reflect.evidence import EvidenceItem, EvidenceSet
 
 pytestmark = pytest.mark.unit
 
 
 @pytest.fixture
-def evidence() -> Evidence:
-    found = Evidence()
+def evidence() -> EvidenceSet:
+    found = EvidenceSet()
     for n in range(1, 4):
         found.memory({"id": f"0000000{n}-0000-4000-8000-000000000000", "text": "x",
                       "type": "world"}, n)  # fmt: skip
@@ -20,7 +20,7 @@ def evidence() -> Evidence:
     return found
 
 
-def handles(items: tuple[Item, ...]) -> str:
+def handles(items: tuple[EvidenceItem, ...]) -> str:
     return " ".join(item.handle for item in items)
 
 
@@ -49,14 +49,14 @@ def handles(items: tuple[Item, ...]) -> str:
         ("Ann moved\n[F1]\n\nBo [F2]", "Ann moved\n\n\nBo", ["", "F1 F2"]),
     ],
 )
-def test_handles(evidence: Evidence, written: str, text: str, cited: list[str]) -> None:
+def test_handles(evidence: EvidenceSet, written: str, text: str, cited: list[str]) -> None:
     answer = parse(written, evidence)
     assert answer.text == text
     assert [handles(one.items) for one in answer.sentences] == cited
     assert all(text[one.start : one.end] == one.text for one in answer.sentences)
 
 
-def test_titles(evidence: Evidence) -> None:
+def test_titles(evidence: EvidenceSet) -> None:
     answer = parse(
         "## Ann\n\n**Moves**\n\nShe moved:\n- to Porto [F1]\n\n| who | where |\n|---|---|\n"
         "| Bo | Rome [F2] |",
@@ -67,7 +67,7 @@ def test_titles(evidence: Evidence) -> None:
     ]  # fmt: skip
 
 
-def test_sentences_go(evidence: Evidence) -> None:
+def test_sentences_go(evidence: EvidenceSet) -> None:
     answer = parse("A is. [F1] B is. C is. [F2]\n\n- D is.\n- E is. [F3]\n", evidence)
     gone = [one for one in answer.sentences if not one.items]
     left = answer.without(gone)

@@ -14,9 +14,9 @@ import pytest
 
 from retrieval import errors
 from retrieval.reflect import checking
-from retrieval.reflect.query import Form, ReflectQuery
+from retrieval.reflect.query import ReflectQuery, TextForm
 from retrieval.reflect.scope import Scope
-from retrieval.reflect.seams import Directive
+from retrieval.store.directives import Directive
 from retrieval.types import Budget, FactType, Filters, TagsMatch
 from tests.retrieval.reflect.bank import (
     NOW,
@@ -203,7 +203,7 @@ async def test_disposition_and_missions(bank: Bank) -> None:
     assert "Your mission: Help Ann." in llm.asked[0].system
     bank.config = {"disposition_skepticism": 1, "reflect_mission": "Help Bob."}
     llm = Scripted(lisbon)
-    await bank.reflect(llm, form=Form.DOCUMENT)
+    await bank.reflect(llm, form=TextForm.DOCUMENT)
     assert "at face value" in llm.asked[0].system
     assert "Help Bob" in llm.asked[0].system
     assert "Write a document" in llm.asked[0].system

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from retrieval.llm.reading import Unreadable
-from retrieval.reflect.structured import Shape
+from retrieval.llm.reading import NoJson
+from retrieval.reflect.structured import ResponseSchema
 
 pytestmark = pytest.mark.unit
 
@@ -40,11 +40,11 @@ def of(**properties: Any) -> dict[str, Any]:
 )  # fmt: skip
 def test_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="response_schema"):
-        Shape(schema)
+        ResponseSchema(schema)
 
 
 def test_references_are_written_out() -> None:
-    shape = Shape(
+    shape = ResponseSchema(
         {
             **of(home={"$ref": "#/$defs/Place"}, all={"type": "array",
                                                     "items": {"$ref": "#/$defs/Place"}}),
@@ -56,16 +56,16 @@ def test_references_are_written_out() -> None:
     assert shape.read('{"home": {"city": "Rome"}, "all": []}') == {
         "home": {"city": "Rome"}, "all": [],
     }  # fmt: skip
-    with pytest.raises(Unreadable, match="city"):
+    with pytest.raises(NoJson, match="city"):
         shape.read('{"home": {"city": 7}}')
-    with pytest.raises(Unreadable, match="home"):
+    with pytest.raises(NoJson, match="home"):
         shape.read("{}")
 
 
 def test_a_patterns_time_is_bounded() -> None:
-    shape = Shape(of(a={"type": "string", "pattern": r"^(a|a)*$"}))
+    shape = ResponseSchema(of(a={"type": "string", "pattern": r"^(a|a)*$"}))
     assert shape.read('{"a": "aa"}') == {"a": "aa"}
-    with pytest.raises(Unreadable):
+    with pytest.raises(NoJson):
         shape.read(f'{{"a": "{"a" * 40}!"}}')
     with pytest.raises(ValueError, match="response_schema"):
-        Shape(of(a={"type": "string", "pattern": "("}))
+        ResponseSchema(of(a={"type": "string", "pattern": "("}))

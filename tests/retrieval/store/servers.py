@@ -27,7 +27,7 @@ from retrieval.store.database.pool import Pool, PoolSettings, open_pool
 from retrieval.store.heads import BankHead
 from retrieval.store.segments import delta as deltas
 from retrieval.store.segments.format import unpack
-from retrieval.store.segments.merge import Part
+from retrieval.store.segments.merge import SegmentPart
 from retrieval.types import Floats, Ints
 
 QUICK = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB"}
@@ -133,9 +133,11 @@ class ExactNeighbours:
         return row.astype(np.int32), ordinals.astype(np.int32), similar[row, ordinals]
 
 
-def unpacked(delta: deltas.Delta, kind: str) -> list[Part]:
+def unpacked(delta: deltas.Delta, kind: str) -> list[SegmentPart]:
     """The delta's segments of one kind, as arrays."""
-    return [Part(first, count, unpack(payload)) for first, count, payload in delta.segments[kind]]
+    return [
+        SegmentPart(first, count, unpack(payload)) for first, count, payload in delta.segments[kind]
+    ]
 
 
 class Replica:

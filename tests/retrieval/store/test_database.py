@@ -123,14 +123,16 @@ async def test_statement_errors_are_not_hidden(pool: Pool) -> None:
 async def test_keys_lead_to_their_tenant(pool: Pool) -> None:
     tenant = f"t-{uuid4().hex[:6]}"
     key = await tenants.create_key(pool, tenant, "laptop")
-    assert await tenants.tenant_of(pool, key) == tenant
-    assert await tenants.tenant_of(pool, "ff_unknown") is None
-    assert await tenants.tenant_of(pool, None) is None
+    found = await tenants.access(pool, key)
+    assert found is not None
+    assert found.tenant == tenant
+    assert await tenants.access(pool, "ff_unknown") is None
+    assert await tenants.access(pool, None) is None
     (shown,) = await tenants.list_keys(pool, tenant)
     assert (shown.label, shown.revoked_at) == ("laptop", None)
     assert key not in str(await pool.fetch("select * from api_keys"))
     await tenants.revoke_key(pool, shown.key_id)
-    assert await tenants.tenant_of(pool, key) is None
+    assert await tenants.access(pool, key) is None
     assert (await tenants.list_keys(pool, tenant))[0].revoked_at is not None
     with pytest.raises(NotFound):
         await tenants.revoke_key(pool, "ff_unknown")

@@ -95,10 +95,11 @@ async def test_a_key_of_an_earlier_version_goes_on(pool: Pool) -> None:
 async def test_two_keys_are_valid_while_one_takes_the_others_place(pool: Pool) -> None:
     tenant = some()
     old, new = [await tenants.create_key(pool, tenant) for _ in range(2)]
-    assert await tenants.tenant_of(pool, old) == await tenants.tenant_of(pool, new) == tenant
+    of_tenant = Access(tenant, frozenset({"read", "write", "admin"}))
+    assert await tenants.access(pool, old) == await tenants.access(pool, new) == of_tenant
     await tenants.revoke_key(pool, old[3:11])
-    assert await tenants.tenant_of(pool, old) is None
-    assert await tenants.tenant_of(pool, new) == tenant
+    assert await tenants.access(pool, old) is None
+    assert await tenants.access(pool, new) == of_tenant
     with pytest.raises(NotFound):
         await tenants.revoke_key(pool, "zzzzzzzz")
 

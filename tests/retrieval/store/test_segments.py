@@ -12,7 +12,7 @@ from retrieval.store import banks
 from retrieval.store.database.pool import Pool
 from retrieval.store.segments import delta as deltas
 from retrieval.store.segments import table as segments
-from retrieval.store.segments.merge import Part, join, within
+from retrieval.store.segments.merge import SegmentPart, join, within
 from tests.retrieval.store.servers import Replica, deps, unpacked
 
 pytestmark = pytest.mark.integration
@@ -212,6 +212,6 @@ async def test_writes_and_upkeep_at_the_same_time(pool: Pool) -> None:
 
 
 def test_parts_that_are_not_adjacent_are_refused() -> None:
-    part = Part(0, 1, {"vectors": np.zeros((1, 2), np.float32)})
+    part = SegmentPart(0, 1, {"vectors": np.zeros((1, 2), np.float32)})
     with pytest.raises(ValueError, match="adjacent"):
-        join("vectors:x", [part, Part(2, 1, part.arrays)])
+        join("vectors:x", [part, SegmentPart(2, 1, part.arrays)])

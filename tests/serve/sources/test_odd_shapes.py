@@ -16,7 +16,7 @@ import pytest
 
 from serve.cli.filling import Filling
 from serve.cli.sources import READERS
-from serve.cli.sources.records import Bad, Document, LeftOut, Memory, Options
+from serve.cli.sources.records import BadRecord, LeftOut, Memory, ReadOptions, SourceDocument
 from tests.serve.sources.server import Server
 
 pytestmark = pytest.mark.unit
@@ -99,9 +99,9 @@ def test_every_odd_part_is_named(tmp_path: Path, kind: str) -> None:
     count = 0
     for content in spoiled(SAMPLES[kind]):
         file.write_text(json.dumps(content))
-        for one in READERS[kind](file, Options(summaries=True)):
-            assert isinstance(one, Memory | Document | Bad | LeftOut)
-            if isinstance(one, Bad | LeftOut):
+        for one in READERS[kind](file, ReadOptions(summaries=True)):
+            assert isinstance(one, Memory | SourceDocument | BadRecord | LeftOut)
+            if isinstance(one, BadRecord | LeftOut):
                 continue
             orjson.dumps(dict(one.fields))
             assert all(value not in (None, "", [], {}) for value in one.fields.values())
@@ -132,7 +132,7 @@ def test_files_that_are_none_of_the_kind(tmp_path: Path, kind: str) -> None:
         file = tmp_path / name
         file.write_bytes(content)
         found, said = everything(kind, file)
-        assert not any(isinstance(one, Memory | Document) for one in found)
+        assert not any(isinstance(one, Memory | SourceDocument) for one in found)
         assert found or name.partition(".")[0] in said or "json" in said
 
 
@@ -140,7 +140,7 @@ def everything(kind: str, file: Path) -> tuple[list[Any], str]:
     """(records, why there are no more)."""
     found: list[Any] = []
     try:
-        found.extend(READERS[kind](file, Options()))
+        found.extend(READERS[kind](file, ReadOptions()))
     except ValueError as error:
         return found, str(error)
     return found, "json" if not found else ""
@@ -150,13 +150,13 @@ def test_what_is_rejected_is_kept_whatever_it_is(tmp_path: Path) -> None:
     file = tmp_path / "all.json"
     odd = {"memory": "nobody's", "n": 2**70, "deep": None}
     file.write_text(json.dumps([odd]))
-    done = Filling(Server(), "b", file, READERS["mem0"], Options()).run()
+    done = Filling(Server(), "b", file, READERS["mem0"], ReadOptions()).run()
     assert (done.memories, done.rejected) == (0, 1)
     (line,) = (tmp_path / "all.json.rejected").read_bytes().splitlines()
     assert json.loads(line)["record"] == odd
     folder = tmp_path / "notes"
     folder.mkdir()
     Path(os.fsdecode(os.fsencode(folder) + b"/\xff.md")).write_text("A name that is no text.")
-    done = Filling(Server(), "b", folder, READERS["markdown"], Options()).run()
+    done = Filling(Server(), "b", folder, READERS["markdown"], ReadOptions()).run()
     assert (done.documents, done.rejected) == (0, 1)
     assert "cannot be sent" in (tmp_path / "notes.rejected").read_text()

@@ -14,18 +14,25 @@ import pytest
 from serve.cli.client import Api, ApiError
 from serve.cli.filling import Filling
 from serve.cli.sources import READERS
-from serve.cli.sources.records import Bad, Document, LeftOut, Memory, Options, Record
+from serve.cli.sources.records import (
+    BadRecord,
+    LeftOut,
+    Memory,
+    ReadOptions,
+    Record,
+    SourceDocument,
+)
 from tests.serve.sources.server import Server
 
 pytestmark = pytest.mark.unit
 
 
 def read(kind: str, path: Path, **options: Any) -> list[Record]:
-    return list(READERS[kind](path, Options(**options)))
+    return list(READERS[kind](path, ReadOptions(**options)))
 
 
 def fields(records: list[Record]) -> list[dict[str, Any]]:
-    return [dict(one.fields) for one in records if isinstance(one, Memory | Document)]
+    return [dict(one.fields) for one in records if isinstance(one, Memory | SourceDocument)]
 
 
 def left(records: list[Record]) -> list[str]:
@@ -55,7 +62,7 @@ def test_mem0(tmp_path: Path) -> None:
         "paused", {"app": "a"}, False,
     )  # fmt: skip
     assert left(found) == ["deleted"]
-    assert sum(isinstance(one, Bad) for one in found) == 2
+    assert sum(isinstance(one, BadRecord) for one in found) == 2
     archive = tmp_path / "export.zip"
     with zipfile.ZipFile(archive, "w") as files:
         files.writestr("memories.json", json.dumps(MEM0[:1]))
@@ -163,7 +170,7 @@ def test_chatgpt(tmp_path: Path) -> None:
     assert sorted(left(found)) == [
         "another branch", "image or file", *["system, tool or hidden turn"] * 2,
     ]  # fmt: skip
-    assert sum(isinstance(one, Bad) for one in found) == 1
+    assert sum(isinstance(one, BadRecord) for one in found) == 1
 
 
 def test_the_files_beside_conversations_are_none(tmp_path: Path) -> None:
@@ -185,7 +192,7 @@ def test_the_files_beside_conversations_are_none(tmp_path: Path) -> None:
                 files.writestr(f"data/{name}", json.dumps(one))
         for place in (folder, archive):
             assert len(found := read(kind, place)) == 1, found
-            assert isinstance(found[0], Document)
+            assert isinstance(found[0], SourceDocument)
 
 
 def test_what_was_spoken_is_said_and_calls_of_tools_are_not(tmp_path: Path) -> None:
@@ -250,7 +257,9 @@ def test_langgraph(tmp_path: Path) -> None:
          "mentioned_at": "2024-01-01T00:00:00+00:00", "metadata": {"n": "2"}},
     ]  # fmt: skip
     assert left(found) == ["expired"]
-    assert [one.why.partition(":")[0] for one in found if isinstance(one, Bad)][1] == "no JSON"
+    assert [one.why.partition(":")[0] for one in found if isinstance(one, BadRecord)][
+        1
+    ] == "no JSON"
     deep = fields(read("langmem", file, text_path="deep.text"))
     assert [one["text"] for one in deep] == ["Bo sails"]
 
@@ -297,7 +306,7 @@ def test_what_another_server_or_bank_has_is_not_here(tmp_path: Path) -> None:
     file.write_text(json.dumps([{"id": "1", "memory": "Ann rows", "user_id": "u"}]))
 
     def sent(server: Server, **more: Any) -> int:
-        Filling(server, "b", file, READERS["mem0"], Options(), **more).run()
+        Filling(server, "b", file, READERS["mem0"], ReadOptions(), **more).run()
         return len(server.memories)
 
     first, second = Server(), Server(url="http://two")
@@ -317,7 +326,7 @@ def test_a_run_resumes_and_sends_what_changed(tmp_path: Path) -> None:
     file.write_text(json.dumps(many))
 
     def filling(api: Api, per: str | None = None) -> Filling:
-        return Filling(api, "b", file, READERS["mem0"], Options(), 4, per)
+        return Filling(api, "b", file, READERS["mem0"], ReadOptions(), 4, per)
 
     with pytest.raises(ApiError):
         filling(Server(dies_after=5)).run()

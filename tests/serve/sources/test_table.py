@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from serve.cli.sources import READERS
-from serve.cli.sources.records import LeftOut, Memory, Options
+from serve.cli.sources.records import LeftOut, Memory, ReadOptions
 
 pytestmark = pytest.mark.integration
 
@@ -37,17 +37,17 @@ async def test_the_table_of_a_store(dsn: str) -> None:
             ],
         )  # fmt: skip
         where = f"{dsn}{'&' if '?' in dsn else '?'}options=-csearch_path%3Dlanggraph_test"
-        found = list(READERS["langgraph"](Path("x"), Options(dsn=where)))
+        found = list(READERS["langgraph"](Path("x"), ReadOptions(dsn=where)))
         texts = {one.fields["text"] for one in found if isinstance(one, Memory)}
         assert texts == {f"Ann\n'{i}' \\ rows" for i in range(2500) if i != 7}
         first = next(one for one in found if isinstance(one, Memory))
         assert first.fields["key"] == "langgraph:u/facts/k0"
         assert first.fields["mentioned_at"].startswith("2024-01-01T00:00:00")
         assert [one.why for one in found if isinstance(one, LeftOut)] == ["expired"]
-        next(iter(READERS["langgraph"](Path("x"), Options(dsn=where))))  # and left off
+        next(iter(READERS["langgraph"](Path("x"), ReadOptions(dsn=where))))  # and left off
         await connection.execute("drop schema langgraph_test cascade")
         with pytest.raises(ValueError, match='relation "store" does not exist'):
-            list(READERS["langmem"](Path("x"), Options(dsn=where)))
+            list(READERS["langmem"](Path("x"), ReadOptions(dsn=where)))
         assert await connection.fetchval("select 1") == 1
     finally:
         await connection.execute("drop schema if exists langgraph_test cascade")

@@ -370,7 +370,7 @@ async def test_the_end_of_a_tenant(person: World) -> None:
     await banks.ensure(person.pool, "u", BANK)
     done = await erase_tenant(person.pool, TENANT)
     assert done == {"banks": 1, "keys": 1}
-    assert await tenants.tenant_of(person.pool, key) is None
+    assert await tenants.access(person.pool, key) is None
     assert await person.saying() == {}
     assert await person.pool.fetchval("select count(*) from banks") == 1
     for table in ("audit_logs", "webhook_deliveries", "llm_usage"):

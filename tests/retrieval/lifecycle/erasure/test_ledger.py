@@ -12,13 +12,13 @@ import pytest
 from retrieval.lifecycle.erasure.ledger import Ledger, entries, replay
 from retrieval.store import banks
 from retrieval.store.database.pool import Pool, write
-from retrieval.store.erasure import Entry
+from retrieval.store.erasure import ErasureEntry
 
 NOW = datetime(2026, 5, 6, 7, 8, tzinfo=UTC)
 
 
-def entry(name: str = "b") -> Entry:
-    return Entry("default", name, NOW, [uuid4()], ["d"])
+def entry(name: str = "b") -> ErasureEntry:
+    return ErasureEntry("default", name, NOW, [uuid4()], ["d"])
 
 
 @pytest.mark.unit
@@ -63,5 +63,5 @@ async def test_a_bank_that_a_restore_brought_back_goes(pool: Pool, tmp_path: Pat
     ledger, name = Ledger(tmp_path / "ledger"), uuid4().hex
     await banks.put(pool, "default", name, {})
     number = (await banks.head(pool, "default", name)).bank
-    await ledger(Entry("default", name, datetime.now(UTC), whole=True, bank=number))
+    await ledger(ErasureEntry("default", name, datetime.now(UTC), whole=True, bank=number))
     assert (await replay(pool, tmp_path / "ledger")).banks == (name,)

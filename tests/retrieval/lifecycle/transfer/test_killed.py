@@ -15,7 +15,7 @@ import pytest
 
 from retrieval.errors import Unavailable
 from retrieval.lifecycle.transfer import jobs
-from retrieval.lifecycle.transfer.archive import Include
+from retrieval.lifecycle.transfer.archive import ArchiveContents
 from retrieval.lifecycle.transfer.jobs import ImportRequest
 from retrieval.store import banks, operation_views
 from retrieval.store.database.pool import Pool
@@ -57,7 +57,7 @@ async def test_killed_at_several_moments(pool: Pool, tmp_path: Path) -> None:
                 "default",
                 target,
                 file,
-                ImportRequest(target=target, include=Include(history=True)),
+                ImportRequest(target=target, include=ArchiveContents(history=True)),
             )
         for moment in (*KILLS, None):
             process = await asyncio.create_subprocess_exec(

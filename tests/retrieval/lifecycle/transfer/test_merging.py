@@ -18,7 +18,7 @@ import pytest
 from retrieval.errors import InvalidInput, NotFound, RateLimited
 from retrieval.ingest.retain import retain
 from retrieval.lifecycle.transfer import jobs
-from retrieval.lifecycle.transfer.archive import BANK, BLOBS, MANIFEST, Include, Manifest
+from retrieval.lifecycle.transfer.archive import BANK, BLOBS, MANIFEST, ArchiveContents, Manifest
 from retrieval.lifecycle.transfer.exporting import Wanted
 from retrieval.lifecycle.transfer.jobs import ImportRequest
 from retrieval.lifecycle.transfer.packing import Packer
@@ -29,7 +29,7 @@ from tests.retrieval.lifecycle.transfer import world
 
 pytestmark = pytest.mark.integration
 
-DOCUMENTS = Wanted(Include(True, False, False), knowledge_base=True, documents_only=True)
+DOCUMENTS = Wanted(ArchiveContents(True, False, False), knowledge_base=True, documents_only=True)
 
 
 KEPT = (
@@ -116,7 +116,7 @@ async def test_single_documents(pool: Pool, tmp_path: Path) -> None:
         await world.fill(context, source, 60)
         archive = tmp_path / "two.zip"
         wanted = Wanted(
-            Include(True, False, False),
+            ArchiveContents(True, False, False),
             documents=["notes/1", "letters/ünï 1"],
             observations=False,
             documents_only=True,
@@ -144,7 +144,7 @@ async def test_the_peers_archive_out_and_in(pool: Pool, tmp_path: Path) -> None:
     async with world.context(pool) as context:
         await world.fill(context, source, 60)
         archive = tmp_path / "peer.zip"
-        wanted = Wanted(Include(), observations=True)
+        wanted = Wanted(ArchiveContents(), observations=True)
         await world.exported(context, source, archive, wanted, format="hindsight")
         with zipfile.ZipFile(archive) as opened:
             manifest = orjson.loads(opened.read(MANIFEST))
@@ -324,7 +324,7 @@ async def test_rows_that_cannot_be(pool: Pool, tmp_path: Path) -> None:
         for name, change in HOSTILE.items():
             target = f"h{uuid4().hex}"
             data = io.BytesIO(await forged(pool, archive, change))
-            asked = ImportRequest(target=target, include=Include(history=True))
+            asked = ImportRequest(target=target, include=ArchiveContents(history=True))
             made = await jobs.submit_import(pool, "default", source, data, asked)
             done = await world.finished(context, source, made)
             assert done["status"] == "failed", name
@@ -361,11 +361,11 @@ async def test_what_is_said_before_anything_is_queued(pool: Pool, tmp_path: Path
         with pytest.raises(InvalidInput, match="a merge goes"):
             await ask(source, mode="merge", target=other)
         with pytest.raises(InvalidInput, match="all false"):
-            await ask(other, target=other, include=Include(False, False, False))
+            await ask(other, target=other, include=ArchiveContents(False, False, False))
         with pytest.raises(InvalidInput, match="cloned into itself"):
-            await jobs.submit_clone(pool, "default", source, source, Include())
+            await jobs.submit_clone(pool, "default", source, source, ArchiveContents())
         with pytest.raises(NotFound):
-            await jobs.submit_clone(pool, "default", other, source, Include())
+            await jobs.submit_clone(pool, "default", other, source, ArchiveContents())
         for _ in range(5):
             await jobs.submit_export(pool, "default", source, Wanted())
         with pytest.raises(RateLimited, match="4 wait"):

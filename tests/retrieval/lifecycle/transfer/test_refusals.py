@@ -13,7 +13,13 @@ from typing import Any
 import orjson
 import pytest
 
-from retrieval.lifecycle.transfer.archive import BANK, MANIFEST, BadArchive, Include, Manifest
+from retrieval.lifecycle.transfer.archive import (
+    BANK,
+    MANIFEST,
+    ArchiveContents,
+    BadArchive,
+    Manifest,
+)
 from retrieval.lifecycle.transfer.packing import Packer
 from retrieval.lifecycle.transfer.unpacking import Unpacker
 
@@ -31,7 +37,14 @@ def packed(
     packer.add({"id": i, "text": f"Memory {i}."} for i in range(rows))
     packer.part("memories")
     manifest = Manifest(
-        "b", AT.isoformat(), 3, "test", Include(), False, tuple(packer.parts), {"memories": rows}
+        "b",
+        AT.isoformat(),
+        3,
+        "test",
+        ArchiveContents(),
+        False,
+        tuple(packer.parts),
+        {"memories": rows},
     ).wire()
     change(manifest)
     packer.close(MANIFEST, manifest)
@@ -120,7 +133,7 @@ def test_our_own_archives_are_no_bombs() -> None:
     packer.alone(BANK, {})
     packer.add({"text": "the same " * 100} for _ in range(10_000))
     packer.part("memories")
-    manifest = Manifest("b", "", 1, "", Include(), False, tuple(packer.parts), {})
+    manifest = Manifest("b", "", 1, "", ArchiveContents(), False, tuple(packer.parts), {})
     packer.close(MANIFEST, manifest.wire())
     read(packer.take()).close()
 
@@ -229,7 +242,7 @@ def test_lines_that_are_no_rows() -> None:
     packer = Packer(AT)
     packer.alone(BANK, {})
     packer.member("memories-00000.ndjson", b'{"a": 1}\n[1]\n', 2)
-    manifest = Manifest("b", "", 1, "", Include(), False, tuple(packer.parts), {})
+    manifest = Manifest("b", "", 1, "", ArchiveContents(), False, tuple(packer.parts), {})
     packer.close(MANIFEST, manifest.wire())
     unpacker = read(packer.take())
     assert unpacker.manifest is not None
@@ -243,7 +256,7 @@ def test_a_line_without_end() -> None:
     packer = Packer(AT)
     packer.alone(BANK, {})
     packer.member("memories-00000.ndjson", orjson.dumps({"a": "x" * (17 << 20)}), 1, dense=True)
-    manifest = Manifest("b", "", 1, "", Include(), False, tuple(packer.parts), {})
+    manifest = Manifest("b", "", 1, "", ArchiveContents(), False, tuple(packer.parts), {})
     packer.close(MANIFEST, manifest.wire())
     unpacker = read(packer.take())
     assert unpacker.manifest is not None

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+from zipfile import ZipFile
 
 import pytest
 
@@ -13,10 +14,9 @@ from retrieval.errors import Conflict, NotFound, Unavailable
 from retrieval.ingest.curation import delete_document
 from retrieval.ingest.importing import import_memories
 from retrieval.lifecycle.transfer import jobs, restoring
-from retrieval.lifecycle.transfer.archive import Include
+from retrieval.lifecycle.transfer.archive import ArchiveContents
 from retrieval.lifecycle.transfer.exporting import Outlet, Wanted, export
 from retrieval.lifecycle.transfer.jobs import ImportRequest
-from retrieval.lifecycle.transfer.unpacking import Unpacker
 from retrieval.settings.transfer import TransferSettings
 from retrieval.store import banks, building, operation_views, operations, planner
 from retrieval.store.database.pool import Pool, read
@@ -52,7 +52,7 @@ async def test_out_and_in_again(pool: Pool, tmp_path: Path, vectors: bool) -> No
         before = await world.contents(pool, source)
         asked = await world.recalls(context, source, world.QUESTIONS)
         archive = tmp_path / "bank.zip"
-        include = Include(history=True)
+        include = ArchiveContents(history=True)
         await world.exported(context, source, archive, Wanted(include, vectors=vectors))
         done = await world.imported(
             context, source, archive, ImportRequest(target=target, include=include)
@@ -90,7 +90,7 @@ async def test_a_bank_without_its_memories_and_the_other_way_round(
         await world.fill(context, source, 60)
         archive = tmp_path / "bank.zip"
         await world.exported(context, source, archive)
-        for include in (Include(True, False, False), Include(False, True, False)):
+        for include in (ArchiveContents(True, False, False), ArchiveContents(False, True, False)):
             target = f"t{uuid4().hex}"
             asked = ImportRequest(target=target, include=include)
             done = await world.imported(context, source, archive, asked)
@@ -162,7 +162,7 @@ async def test_who_dies_in_the_middle_is_gone_on_from(
         before = await world.contents(pool, source)
         archive = tmp_path / "bank.zip"
         await world.exported(context, source, archive)
-        asked = ImportRequest(target=target, include=Include(history=True))
+        asked = ImportRequest(target=target, include=ArchiveContents(history=True))
         with archive.open("rb") as file:
             made = await jobs.submit_import(pool, "default", source, file, asked)
         with pytest.raises(Unavailable, match="still being imported"):
@@ -223,9 +223,8 @@ async def test_what_is_cancelled_or_fails_leaves_nothing(pool: Pool, tmp_path: P
 
         # A bank that is itself the target of what fails tells why, and is not there.
         data = bytearray(await asyncio.to_thread(archive.read_bytes))
-        unpacker = Unpacker(archive)
-        info = unpacker._members["memories-00000.ndjson"]
-        unpacker.close()
+        with ZipFile(archive) as members:
+            info = members.getinfo("memories-00000.ndjson")
         data[info.header_offset + 200] ^= 0xFF
         broken = tmp_path / "broken.zip"
         await asyncio.to_thread(broken.write_bytes, bytes(data))
@@ -251,8 +250,10 @@ async def test_what_is_cancelled_or_fails_leaves_nothing(pool: Pool, tmp_path: P
         assert done["status"] == "completed"
 
 
-@pytest.mark.parametrize("include", [Include(history=True), Include(False, True, False)])
-async def test_a_clone_is_the_bank(pool: Pool, include: Include) -> None:
+@pytest.mark.parametrize(
+    "include", [ArchiveContents(history=True), ArchiveContents(False, True, False)]
+)
+async def test_a_clone_is_the_bank(pool: Pool, include: ArchiveContents) -> None:
     source, target = names()
     async with world.context(pool) as context:
         await world.fill(context, source, 80)

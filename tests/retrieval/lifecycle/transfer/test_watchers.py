@@ -12,11 +12,11 @@ import pytest
 
 from retrieval.errors import InvalidInput
 from retrieval.lifecycle.transfer import jobs, watchers
-from retrieval.lifecycle.transfer.archive import BadArchive, Include
+from retrieval.lifecycle.transfer.archive import ArchiveContents, BadArchive
 from retrieval.lifecycle.transfer.exporting import Wanted
 from retrieval.lifecycle.transfer.jobs import ImportRequest
-from retrieval.lifecycle.webhooks.guard import Guard
-from retrieval.lifecycle.webhooks.registry import MOST, Webhooks
+from retrieval.lifecycle.webhooks.guard import AddressGuard
+from retrieval.lifecycle.webhooks.registry import MOST, WebhookRegistry
 from retrieval.lifecycle.webhooks.vault import Vault
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read, write
@@ -37,8 +37,8 @@ ENTRY = {
 }  # fmt: skip
 
 
-def registry(pool: Pool) -> Webhooks:
-    return Webhooks(pool, Vault(pool), Guard.of(["127.0.0.1"]))
+def registry(pool: Pool) -> WebhookRegistry:
+    return WebhookRegistry(pool, Vault(pool), AddressGuard.of(["127.0.0.1"]))
 
 
 async def watched(pool: Pool, bank: str) -> dict[str, Any]:
@@ -93,7 +93,7 @@ async def test_out_and_in_again(pool: Pool, tmp_path: Path) -> None:
             whole = b"".join(members.read(name) for name in members.namelist())
         for secret in (b"s3cret", b"h1dden", b"p4ram"):
             assert secret not in whole
-        asked = ImportRequest(target=target, include=Include(history=True))
+        asked = ImportRequest(target=target, include=ArchiveContents(history=True))
         done = await world.imported(context, target, archive, asked)
         assert done["status"] == "completed", done
         counts = done["result_metadata"]
@@ -109,7 +109,7 @@ async def test_a_clone_calls_nobody(pool: Pool) -> None:
     source, target = uuid4().hex, uuid4().hex
     async with world.context(pool) as context:
         made = await watched(pool, source)
-        include = Include(history=True)
+        include = ArchiveContents(history=True)
         asked = await jobs.submit_clone(pool, "default", source, target, include)
         done = await world.finished(context, source, asked)
         assert done["status"] == "completed", done
@@ -121,7 +121,7 @@ async def test_without_settings_or_history(pool: Pool, tmp_path: Path) -> None:
     source, archive = uuid4().hex, tmp_path / "a.zip"
     async with world.context(pool) as context:
         await watched(pool, source)
-        await world.exported(context, source, archive, Wanted(Include(bank_config=False)))
+        await world.exported(context, source, archive, Wanted(ArchiveContents(bank_config=False)))
         with zipfile.ZipFile(archive) as members:
             parts = {one["name"] for one in orjson.loads(members.read("manifest.json"))["parts"]}
         assert not any(name.startswith(("webhooks", "history")) for name in parts)

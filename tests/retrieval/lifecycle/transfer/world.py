@@ -27,7 +27,7 @@ from retrieval.ingest.write.stored import load, rewrite
 from retrieval.ingest.write.transaction import Change
 from retrieval.ingest.write.transaction import write as change_bank
 from retrieval.lifecycle.transfer import jobs
-from retrieval.lifecycle.transfer.archive import Include
+from retrieval.lifecycle.transfer.archive import ArchiveContents
 from retrieval.lifecycle.transfer.exporting import Wanted
 from retrieval.lifecycle.transfer.jobs import ImportRequest
 from retrieval.recall.engine import RecallEngine
@@ -349,7 +349,7 @@ async def exported(
     context: WriteContext, bank_id: str, to: Path, wanted: Wanted | None = None, **more: Any
 ) -> dict[str, Any]:
     """Exports a bank into a local file, through the queue; the operation's result."""
-    given = wanted or Wanted(Include(history=True), vectors=True)
+    given = wanted or Wanted(ArchiveContents(history=True), vectors=True)
     asked = await jobs.submit_export(context.pool, TENANT, bank_id, given, **more)
     done = await finished(context, bank_id, asked)
     assert done["status"] == "completed", done
@@ -364,7 +364,7 @@ async def imported(
     context: WriteContext, bank_id: str, archive: Path, asked: ImportRequest | None = None
 ) -> dict[str, Any]:
     """The operation of an import, after it ended."""
-    given = asked or ImportRequest(include=Include(history=True))
+    given = asked or ImportRequest(include=ArchiveContents(history=True))
     with archive.open("rb") as file:
         made = await jobs.submit_import(context.pool, TENANT, bank_id, file, given)
     return await finished(context, bank_id, made)

@@ -14,18 +14,18 @@ import pytest
 
 from retrieval.errors import Conflict, InvalidInput, NotFound
 from retrieval.lifecycle.webhooks.delivery import Deliverer
-from retrieval.lifecycle.webhooks.guard import Guard
-from retrieval.lifecycle.webhooks.registry import MOST, OfAll, Webhooks
+from retrieval.lifecycle.webhooks.guard import AddressGuard
+from retrieval.lifecycle.webhooks.registry import MOST, OfAll, WebhookRegistry
 from retrieval.lifecycle.webhooks.vault import Vault
 from retrieval.store import banks
 from retrieval.store.database.pool import Connection, Pool, read, write
-from retrieval.store.outbox import Event, emit
+from retrieval.store.outbox import OutboxEvent, emit
 from tests.retrieval.lifecycle.webhooks.receiver import Receiver, answer, receiving
 from tests.retrieval.store.servers import database
 
 pytestmark = pytest.mark.integration
 
-OPEN = Guard.of(["127.0.0.1"])
+OPEN = AddressGuard.of(["127.0.0.1"])
 
 
 @pytest.fixture
@@ -40,11 +40,11 @@ async def receiver() -> AsyncIterator[Receiver]:
         yield found
 
 
-def hooks(pool: Pool, guard: Guard = OPEN, *keys: str) -> Webhooks:
-    return Webhooks(pool, Vault(pool, keys), guard)
+def hooks(pool: Pool, guard: AddressGuard = OPEN, *keys: str) -> WebhookRegistry:
+    return WebhookRegistry(pool, Vault(pool, keys), guard)
 
 
-def deliverer(pool: Pool, guard: Guard = OPEN, **options: Any) -> Deliverer:
+def deliverer(pool: Pool, guard: AddressGuard = OPEN, **options: Any) -> Deliverer:
     options = {"waits_s": (0.0, 0.0), **options}
     return Deliverer(pool, Vault(pool), guard, **options)
 
@@ -57,7 +57,7 @@ async def hook(pool: Pool, url: str, **fields: Any) -> dict[str, Any]:
 async def tell(pool: Pool, *ids: str, type: str = "document.deleted", bank: str = "b") -> None:
     async def work(connection: Connection) -> None:
         head = await banks.ensure(connection, "t", bank)
-        await emit(connection, head, [Event(type, {"document_id": id}) for id in ids])
+        await emit(connection, head, [OutboxEvent(type, {"document_id": id}) for id in ids])
 
     await write(pool, work)
 
@@ -233,11 +233,11 @@ async def test_blocked_at_the_attempt_and_for_good(
     )  # fmt: skip
     await hooks(pool).patch("t", "b", made["id"], {"url": receiver.url})
     await tell(pool, "b")
-    assert await deliverer(pool, Guard()).step() == 1
+    assert await deliverer(pool, AddressGuard()).step() == 1
     assert (await shown(pool, made))[0]["status"] == "failed"
     assert not receiver.got
     with pytest.raises(InvalidInput, match=r"127\.0\.0\.1"):
-        await hooks(pool, Guard()).patch("t", "b", made["id"], {"url": receiver.url})
+        await hooks(pool, AddressGuard()).patch("t", "b", made["id"], {"url": receiver.url})
 
 
 async def test_the_checked_address_is_dialled_under_its_name(
@@ -288,7 +288,7 @@ async def test_nothing_is_told_of_what_was_rolled_back(pool: Pool, receiver: Rec
 
     async def work(connection: Connection) -> None:
         head = await banks.head_of(connection, "t", "b")
-        await emit(connection, head, [Event("document.deleted", {"document_id": "x"})])
+        await emit(connection, head, [OutboxEvent("document.deleted", {"document_id": "x"})])
         raise KeyError
 
     with pytest.raises(KeyError):
@@ -315,7 +315,7 @@ async def test_the_webhook_of_all_banks_and_the_end_of_one(pool: Pool, receiver:
     await tell(pool, "a", bank="other")
     assert await deliverer(pool).step() == 0
     with pytest.raises(InvalidInput, match="webhook_url"):
-        await hooks(pool, Guard()).keep(OfAll(receiver.url))
+        await hooks(pool, AddressGuard()).keep(OfAll(receiver.url))
 
 
 async def test_lists_bounds_and_strangers(pool: Pool, receiver: Receiver) -> None:
@@ -354,10 +354,10 @@ async def test_what_its_sender_never_survives_has_failed(pool: Pool, receiver: R
     await tell(pool, "d")
     sender = deliverer(pool)
     for attempt in range(1, 4):  # claimed, and whoever had it is gone
-        (claimed,) = await sender._claim()
+        (claimed,) = await sender.claim()
         assert claimed.attempts == attempt
         await pool.execute("update webhook_deliveries set leased_until = now()")
-    assert await sender._claim() == []
+    assert await sender.claim() == []
     (delivery,) = await shown(pool, made)
     assert (delivery["status"], delivery["attempts"]) == ("failed", 3)
     assert "died" in delivery["last_error"]

@@ -6,7 +6,7 @@ import pytest
 
 from retrieval.errors import InvalidInput
 from retrieval.lifecycle.webhooks import guard
-from retrieval.lifecycle.webhooks.guard import Address, Blocked, Guard, literal
+from retrieval.lifecycle.webhooks.guard import Address, AddressGuard, Blocked, literal
 
 pytestmark = pytest.mark.unit
 
@@ -27,12 +27,12 @@ OPEN = ("8.8.8.8", "1.1.1.1", "[2606:4700:4700::1111]", "example.org", "xn--bche
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_closed_literals(host: str, scheme: str) -> None:
     with pytest.raises(InvalidInput, match="url: "):
-        Guard().read(f"{scheme}://{host}:8080/hook")
+        AddressGuard().read(f"{scheme}://{host}:8080/hook")
 
 
 @pytest.mark.parametrize("host", OPEN)
 def test_open_literals(host: str) -> None:
-    assert Guard().read(f"https://{host}/hook?a=b").port == 443
+    assert AddressGuard().read(f"https://{host}/hook?a=b").port == 443
 
 
 @pytest.mark.parametrize(
@@ -48,11 +48,13 @@ def test_open_literals(host: str) -> None:
 )  # fmt: skip
 def test_what_is_no_address_of_a_receiver(url: str) -> None:
     with pytest.raises(InvalidInput, match="url: "):
-        Guard().read(url)
+        AddressGuard().read(url)
 
 
 def test_what_the_operator_opens() -> None:
-    opened = Guard.of(["127.0.0.1", "10.1.0.0/16", "hooks", ".corp.example", "::1", "fd00::/8"])
+    opened = AddressGuard.of(
+        ["127.0.0.1", "10.1.0.0/16", "hooks", ".corp.example", "::1", "fd00::/8"]
+    )
     for host in ("127.0.0.1", "10.1.2.3", "hooks", "HOOKS.", "a.corp.example", "[::1]", "[fd00::9]",
                  "[::ffff:10.1.2.3]", "2130706433"):  # fmt: skip
         opened.read(f"http://{host}/")
@@ -61,7 +63,7 @@ def test_what_the_operator_opens() -> None:
             opened.read(f"http://{host}/")
     for wrong in ("10.0.0.0/99", "a/b", "."):
         with pytest.raises(ValueError, match="neither"):
-            Guard.of([wrong])
+            AddressGuard.of([wrong])
 
 
 def address(text: str) -> Address:
@@ -82,7 +84,7 @@ async def test_every_resolved_address_is_looked_at(monkeypatch: pytest.MonkeyPat
         return names[host]
 
     monkeypatch.setattr(guard, "_resolved", resolved)
-    closed = Guard()
+    closed = AddressGuard()
     good = await closed.resolve(closed.read("https://good.example/"))
     assert str(good) == "8.8.8.8"
     for name in ("rebound.example", "mapped.example"):
@@ -90,4 +92,6 @@ async def test_every_resolved_address_is_looked_at(monkeypatch: pytest.MonkeyPat
             await closed.resolve(closed.read(f"https://{name}/"))
     with pytest.raises(OSError, match="no address"):
         await closed.resolve(closed.read("https://none.example/"))
-    assert await Guard.of(["rebound.example"]).resolve(closed.read("https://rebound.example/"))
+    assert await AddressGuard.of(["rebound.example"]).resolve(
+        closed.read("https://rebound.example/")
+    )

@@ -10,7 +10,7 @@ import json
 import pytest
 
 from retrieval.lifecycle.webhooks import signing
-from retrieval.store.outbox import BODY_BYTES_MAX, Event, body
+from retrieval.store.outbox import BODY_BYTES_MAX, OutboxEvent, body
 
 pytestmark = pytest.mark.unit
 
@@ -65,11 +65,11 @@ def test_headers_that_are_ours() -> None:
 def test_bodies_have_no_nulls_and_stay_small() -> None:
     from uuid import UUID
 
-    event = Event("retain.completed", {"document_id": "d", "tags": ["t"], "x": None})
+    event = OutboxEvent("retain.completed", {"document_id": "d", "tags": ["t"], "x": None})
     found = json.loads(body("b", event, UUID(int=1), "now"))
     assert "operation_id" not in found
     assert found["data"] == {"document_id": "d", "tags": ["t"]}
-    large = Event("retain.completed", {"document_id": "d", "tags": ["t" * 512] * 600})
+    large = OutboxEvent("retain.completed", {"document_id": "d", "tags": ["t" * 512] * 600})
     packed = body("b", large, UUID(int=1), "now")
     assert len(packed) <= BODY_BYTES_MAX
     assert json.loads(packed)["data"] == {"document_id": "d", "tags": [], "tags_left_out": True}
