@@ -63,7 +63,7 @@ def p99(seen: Seen) -> float:
 def new_key(world: World, tenant: str) -> str:
     """A new key of a tenant."""
     made = subprocess.run(
-        [sys.executable, "-m", "serve.cli", "keys", "create", "--tenant", tenant],
+        [sys.executable, "-m", "serve.cli.main", "keys", "create", "--tenant", tenant],
         env={**os.environ, "FOURFOLD_DATABASE_URL": world.postgres.dsn},
         cwd=ROOT,
         capture_output=True,

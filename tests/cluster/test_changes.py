@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.cluster.common import (
     BANKS,
@@ -148,6 +149,7 @@ def test_an_embedder_of_equal_dimension_is_rolled_in(world: World, tmp_path: Pat
     until(lambda: world.tell("status")["status"] == "RUNNING", START_S)
 
 
+@pytest.mark.parametrize(("protocol", "understood"), [(2, True), (3, False)])
 def test_a_release_beside_this_one(
     world: World, tmp_path: Path, protocol: int, understood: bool
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import psutil
+import pytest
 
 from tests.cluster.common import (
     MARKS,
@@ -40,6 +41,7 @@ def test_replicas_are_apart(world: World) -> None:
         assert set(world.replicas(name).values()) == {"door"}
 
 
+@pytest.mark.parametrize("name", ["Retriever", "Ranges", "Embedder", "Ingest"])
 def test_a_killed_replica(world: World, name: str) -> None:
     count = len(world.replicas(name))
     with load_on(world) as load:
