@@ -15,7 +15,7 @@ pytestmark = MARKS
 
 
 def test_a_tenant_floods(world: World) -> None:
-    """Recalls, lists, writes and wrong keys of one, twenty times as many as the others send."""
+    """Recalls, lists, writes and statistics of one, many times as many as the others send."""
     key = new_key(world, "loud")
     fill(world.url, ["loud-bank"], key)
     stopping = threading.Event()
@@ -36,8 +36,7 @@ def test_a_tenant_floods(world: World) -> None:
                             told = {"memories": [{"key": "k", "text": sentence("loud-bank")}]}
                             answer = http.post(f"{base}/memories/import", json=told)
                         case _:
-                            wrong = bearer(f"wrong-{number}")
-                            answer = http.get(f"{base}/stats", headers=wrong)
+                            answer = http.get(f"{base}/stats")
                     got[answer.status_code] += 1
 
     with load_on(world) as quiet:
@@ -56,6 +55,5 @@ def test_a_tenant_floods(world: World) -> None:
     assert not load.seen.hard
     assert not load.seen.degraded
     assert got.total() > len(load.seen.seconds)
-    assert got[401]
     assert got[200]
     assert meanwhile < NORMAL_S
