@@ -71,7 +71,7 @@ class Attempts:
         loop = asyncio.get_running_loop()
         begin = loop.time()
         self._saved = min(HEDGE_SAVED, self._saved + HEDGED_SHARE)
-        tasks: list[asyncio.Task[T | None]] = [_started(ask(""))]
+        tasks: dict[asyncio.Task[T | None], float] = {_started(ask("")): begin}
         second: asyncio.Task[T | None] | None = None
         hedged = hedge is None
         failed: BaseException | None = None
@@ -81,10 +81,10 @@ class Attempts:
                 if not hedged and spent >= self.hedge_after_s and self._saved >= 1.0:
                     assert hedge is not None
                     hedged, self._saved = True, self._saved - 1.0
-                    tasks.append(_started(hedge(HEDGE)))
+                    tasks[_started(hedge(HEDGE))] = begin
                 if second is None and (failed is not None or spent >= self.limit_s):
                     second = _started(ask(SECOND))
-                    tasks.append(second)
+                    tasks[second] = loop.time()
                 if not tasks:
                     assert failed is not None
                     raise failed
@@ -97,10 +97,12 @@ class Attempts:
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 for task in done:
-                    tasks.remove(task)
+                    since = tasks.pop(task)
                     error = task.exception()
                     if error is None and (answer := task.result()) is not None:
-                        self.took(loop.time() - begin)
+                        # A second attempt's own time: what was waited for one that is gone says
+                        # nothing of those that are there, and would lengthen the limit just then.
+                        self.took(loop.time() - since)
                         return answer
                     if error is not None and not _of_the_replica(error):
                         raise error

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -53,6 +54,20 @@ class Ground:
         return {
             name: node.all_processes["raylet"][0].process.pid for name, node in self._nodes.items()
         }
+
+    def drain(self, name: str, seconds: int) -> dict[str, Any]:
+        """As a node that is to leave: nothing new comes to it, and what it has may end."""
+        said = {
+            "address": self._cluster.address,
+            "node-id": self._nodes[name].node_id,
+            "reason": "DRAIN_NODE_REASON_PREEMPTION",
+            "reason-message": "a test",
+            "deadline-remaining-seconds": seconds,
+        }
+        options = [f"--{option}={value}" for option, value in said.items()]
+        command = [sys.executable, "-m", "ray.scripts.scripts", "drain-node", *options]
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+        return {}
 
     def connect(self, port: int) -> dict[str, Any]:
         import ray

@@ -46,6 +46,8 @@ class World:
         self._ground: subprocess.Popen[str] | None = None
         self._short = Path(tempfile.mkdtemp(prefix="ffc-"))  # Ray's sockets have short names only
         self.raylets: dict[str, int] = {}
+        self.gone: set[str] = set()
+        """Nodes that were killed."""
         self.operator: dict[str, str] = {}
         """Headers of whoever may read /metrics."""
 
@@ -136,6 +138,7 @@ class World:
     def kill_node(self, name: str) -> None:
         """As a lost machine: raylet and workers, at once."""
         raylet = psutil.Process(self.raylets.pop(name))
+        self.gone.add(name)
         for process in [*raylet.children(recursive=True), raylet]:
             with contextlib.suppress(psutil.Error):
                 process.kill()

@@ -176,3 +176,15 @@ async def test_the_router_asks_another_and_leaves_the_silent_one_alone() -> None
     for _ in range(300):  # three seconds of this clock
         await names("t/unrelated")
     assert await names("t/b") == order
+
+
+def test_waits_for_one_that_is_gone_do_not_lengthen_the_limit() -> None:
+    """Else those who wait longest while it is replaced would make all others wait as long."""
+    attempts = _taught()
+
+    async def work(loop: asyncio.AbstractEventLoop) -> None:
+        for _ in range(500):
+            await attempts.read(Replicas(first=(60.0, "a"), second=(1 / 128, "b")))
+
+    play(work)
+    assert attempts.limit_s == LEAST_S
