@@ -255,10 +255,15 @@ class Round:
         self, batch: Batch, decided: Decided, settings: ConsolidationSettings
     ) -> commit.CommitPlan:
         ingest = self.deps.ingest
-        wanted = {a.text for a in decided.actions if a.do in ("create", "update")}
-        shown = {o.stored.fact.text for o in batch.observations}
+        shown = [one.stored.fact.text for one in batch.observations]
+        wanted = {
+            action.text
+            for action in decided.actions
+            if action.do in ("create", "update")
+            and (action.observation is None or action.text != shown[action.observation])
+        }
         same_vectors = batch.bank.head.vector_set == ingest.vector_set
-        fresh = sorted(wanted - shown if same_vectors else wanted | shown)
+        fresh = sorted(wanted if same_vectors else wanted.union(shown))
         vectors: dict[str, Floats] = {}
         made_by = batch.bank.head.vector_set
         if fresh:

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pytest
 
 from retrieval.consolidation import queue
@@ -480,6 +481,36 @@ async def test_an_update_into_a_twin_joins_both(world: World) -> None:
     assert (only["text"], only["proof_count"]) == (near, 3)
     past = await memories.history(world.pool, world.tenant, world.bank, only["id"])
     assert past[0]["previous_text"] == "Ann likes green tea very much indeed."
+
+
+@pytest.mark.parametrize("threshold", [0.8, 1.0])
+async def test_an_update_takes_the_text_of_another_observation(
+    world: World, threshold: float
+) -> None:
+    world.tune(consolidation_dedup_threshold=threshold)
+    world.model.rule = each
+    tea, boats = "Ann likes green tea very much indeed.", "Ann sells boats."
+    await world.add(tea)
+    await world.add(boats)
+    await world.run()
+
+    def answer(asked: Asked) -> Any:
+        _, observations = shown(asked)
+        return {"actions": [update(handle(observations, "boats"), tea, "F1")]}
+
+    world.model.rule = answer
+    await world.add(tea + " Indeed.")
+    await world.run()
+    assert await world.operations(status="failed") == []
+    assert await world.pending() == []
+    found = await world.observations()
+    assert [one["text"] for one in found] == [tea] * (1 if threshold < 1 else 2)
+    head = await banks.head(world.pool, world.tenant, world.bank)
+    bank = await world.residency.open(head)
+    ids = np.array([list(UUID(one["id"]).bytes) for one in found], np.uint8)
+    vectors = bank.vectors.rows(bank.ordinal_of(ids))
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-3)
+    assert vectors @ vectors[0] == pytest.approx(1, abs=1e-3)
 
 
 async def test_ends_and_their_evidence(world: World) -> None:
