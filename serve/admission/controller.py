@@ -1,8 +1,10 @@
 """Admission to a process: how many requests run, how many wait, and whose turn is next.
 
 Fair turns: whoever has fewest requests running goes first, and of those the one that was not called
-for longest. Every tenant has a line of its own, and one place is kept for tenants that have nothing
-running, so a flood waits behind itself. No locks: everything happens on one event loop.
+for longest. Every tenant has a line of its own, one place is kept for tenants that have nothing
+running, and nobody has more than half of the places while others ask, too: a flood waits behind
+itself, and what runs beside somebody's request is not all the flood's. No locks: everything happens
+on one event loop.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ class AdmissionLimits:
 
 
 NO_LIMITS = AdmissionLimits()
+LATELY_S = 1.0
+"""A tenant that asked so long ago is still counted as one that shares the places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class AdmissionController:
     """At most `running_max` requests run; at most `waiting_max` of each tenant wait.
 
     The last places, `kept` of them, are left to tenants with nothing running, where there are more.
+    While another tenant asked within LATELY_S, a tenant has at most half of the places.
     Nobody waits longer than `wait_max_s`; who stands in a line that would take longer, judged by
     the tenant's own visits and its part of the places, is refused at once. `limits` are those of
     each tenant, or give them for one; this process keeps its `share` of them. What goes beyond a
@@ -100,6 +105,7 @@ class AdmissionController:
         self._lines: dict[str, TenantQueue] = {}  # those with somebody waiting
         self._active = 0  # tenants with something running
         self._turns = 0
+        self._asked: list[tuple[TenantQueue, float]] = []  # the last two tenants, the newest first
         self.running = 0
         self.waiting = 0
 
@@ -142,10 +148,23 @@ class AdmissionController:
         self._running_max = running_max
         self._waiting_max = waiting_max
         self._kept = self._wanted_kept if running_max > self._wanted_kept else 0
+        self._half = max(1, running_max // 2)
 
     def _has_place(self, queue: TenantQueue) -> bool:
-        kept = self._kept if queue.running else 0
-        return self.running < self._running_max - kept
+        if not queue.running:
+            return self.running < self._running_max
+        if self.running >= self._running_max - self._kept:
+            return False
+        return queue.running < self._half or not self._shared(queue)
+
+    def _shared(self, queue: TenantQueue) -> bool:
+        """Whether somebody else asked lately."""
+        since = self._clock() - LATELY_S
+        return any(other is not queue and asked >= since for other, asked in self._asked)
+
+    def _note(self, queue: TenantQueue, now: float) -> None:
+        others = [one for one in self._asked if one[0] is not queue]
+        self._asked = [(queue, now), *others[:1]]
 
     def _begin(self, queue: TenantQueue) -> None:
         self._turns += 1
@@ -171,6 +190,7 @@ class AdmissionController:
         elif not queue.limits.per_s:
             queue.tokens, queue.seen = float(limits.burst), now
         queue.limits = limits
+        self._note(queue, now)
         present = queue.running + len(queue.waiting)
         if limits.at_once and present >= limits.at_once:
             raise RateLimited(
@@ -196,6 +216,8 @@ class AdmissionController:
         if not ahead and (self._waiting_max or self._has_place(queue)):
             return
         places = max(1.0, self._running_max / max(1, self._active))
+        if self._shared(queue):
+            places = min(places, self._half)
         expected_s = queue.mean_s * (ahead + 1) / places
         if ahead >= self._waiting_max or expected_s > self._wait_max_s:
             raise Overloaded(f"{ahead} requests of this tenant are already waiting", expected_s)

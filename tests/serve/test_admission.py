@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 import pytest
@@ -117,6 +117,41 @@ async def test_slow_visits_of_one_tenant_do_not_lengthen_the_line_of_another() -
         for one in waiting:
             one.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_who_shares_the_places_has_at_most_half_of_them() -> None:
+    clock = Clock()
+    controller = AdmissionController(6, 100, clock=clock)
+    async with AsyncExitStack() as stack:
+        for _ in range(5):  # alone: all but the kept place
+            await stack.enter_async_context(controller.enter("loud"))
+        await stack.enter_async_context(controller.enter("quiet"))
+    assert controller.running == 0
+    begun: list[str] = []
+    ends = [asyncio.Event() for _ in range(8)]
+
+    async def visit(end: asyncio.Event) -> None:
+        async with controller.enter("loud"):
+            begun.append("loud")
+            await end.wait()
+
+    visits = [asyncio.create_task(visit(end)) for end in ends]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert len(begun) == 3  # the quiet one asked a moment ago
+    ends[0].set()
+    await visits[0]
+    await asyncio.sleep(0)
+    assert (len(begun), controller.running) == (4, 3)
+    clock.now += 1.5  # and now it is long ago
+    ends[1].set()
+    await visits[1]
+    await asyncio.sleep(0)
+    assert controller.running == 5
+    for end in ends:
+        end.set()
+    await asyncio.gather(*visits)
+    assert (controller.running, controller.waiting) == (0, 0)
 
 
 async def test_equals_take_turns() -> None:
