@@ -83,6 +83,15 @@ def identifier(value: Any, path: str) -> str | None:
     return found
 
 
+def document_id(value: Any, path: str) -> str | None:
+    """As `identifier`; not `.` or `..`, which clients take out of an address: nobody could read or
+    delete such a document."""
+    found = identifier(value, path)
+    if found in (".", ".."):
+        raise fail(path, "must not be `.` or `..`")
+    return found
+
+
 def time(value: Any, path: str) -> datetime | None:
     """A time in UTC; null, "" and "unset" are None."""
     found = local_time(value, path)

@@ -180,7 +180,7 @@ def _fact(item: Mapping[str, Any], id: UUID, key: str | None, where: str, now: d
         occurred_start=start,
         occurred_end=end,
         mentioned_at=mentioned,
-        document_id=fields.identifier(item.get("document_id"), f"{where}.document_id"),
+        document_id=fields.document_id(item.get("document_id"), f"{where}.document_id"),
         tags=fields.tags(item.get("tags"), f"{where}.tags"),
         metadata=fields.metadata(item.get("metadata"), f"{where}.metadata"),
         proof_count=fields.whole(item.get("proof_count"), f"{where}.proof_count", 0),

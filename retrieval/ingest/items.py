@@ -101,7 +101,7 @@ def _item(
     content = fields.text(given, f"{where}.content", longest)
     if item.get("kept_file") is not None:
         attached = (*attached, kept_file(item["kept_file"]))
-    document_id = fields.identifier(item.get("document_id"), f"{where}.document_id")
+    document_id = fields.document_id(item.get("document_id"), f"{where}.document_id")
     mode = item.get("update_mode")
     if mode not in (None, "replace", "append"):
         raise fail(f"{where}.update_mode", "must be replace or append")

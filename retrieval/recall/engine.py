@@ -197,8 +197,9 @@ class RecallEngine:
             rows = await self._rows(shortlist, kept)
             visibility = Visibility(query.filters)
             shown = await extras.sources(self._pool, shortlist.head, visibility, rows.values())
+            heirs = await extras.heirs(self._pool, shortlist.head, visibility, rows.values())
             await self._pace.turn(query.tenant)
-            body = await self._answer(query, shortlist, ranked, rows, decision.merged, shown)
+            body = await self._answer(query, shortlist, ranked, rows, decision.merged, shown, heirs)
             body |= await extras.fetch(self._pool, query, shortlist, order, rows, visibility, shown)
         body["results_truncated"] = decision.packed.truncated
         if decision.degraded:
@@ -275,6 +276,7 @@ class RecallEngine:
         rows: dict[int, MemoryRow],
         merged: Mapping[int, int],
         shown: Collection[str] | None,
+        heirs: Collection[str] | None,
     ) -> dict[str, Any]:
         names, head = None, shortlist.head
         if query.include.entities is not None and rows:
@@ -288,7 +290,7 @@ class RecallEngine:
         for (position, row), scores in zip(
             rows.items(), explain.scores(shortlist, ranked, positions), strict=True
         ):
-            result = extras.result(row, names, query.filters.as_of)
+            result = extras.result(row, names, query.filters.as_of, heirs)
             if told and (made_of := extras.visible(row.source_ids, shown)):
                 result["source_fact_ids"] = made_of
             if position in merged:

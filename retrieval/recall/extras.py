@@ -24,10 +24,13 @@ _TYPES = tuple(kind.wire for kind in FactType)
 
 
 def result(
-    row: MemoryRow, names: EntityNames | None, as_of: datetime | None = None
+    row: MemoryRow,
+    names: EntityNames | None,
+    as_of: datetime | None = None,
+    heirs: Collection[str] | None = None,
 ) -> dict[str, Any]:
     """One memory as the API shows it; keys without a value are left out, and so is an end that
-    came after `as_of`."""
+    came after `as_of`, and what took its place where that is none of the `heirs`."""
     shown: dict[str, Any] = {"id": row.id, "text": row.text, "type": _TYPES[row.fact_type]}
     if names is not None and (own := names.get(row.ordinal)):
         shown["entities"] = [name for _, name in own]
@@ -53,7 +56,7 @@ def result(
         shown["valid_from"] = row.valid_from
     if row.valid_until is not None and (as_of is None or row.valid_until <= as_of):
         shown["valid_until"] = row.valid_until
-        if row.superseded_by is not None:
+        if row.superseded_by is not None and (heirs is None or row.superseded_by in heirs):
             shown["superseded_by"] = row.superseded_by
     return shown
 
@@ -87,6 +90,19 @@ async def sources(
     return frozenset(origin.id for origin in found if visibility.passes(origin))
 
 
+async def heirs(
+    pool: asyncpg.Pool, head: BankHead, visibility: Visibility, rows: Iterable[MemoryRow]
+) -> frozenset[str] | None:
+    """The ids of what took the place of these memories that may be shown; None where all may."""
+    if visibility.everything:
+        return None
+    ids = {row.superseded_by for row in rows if row.superseded_by is not None}
+    if not ids:
+        return frozenset()
+    found = await memories.seen(pool, head.bank, ids)
+    return frozenset(seen.id for seen in found if visibility.passes(seen))
+
+
 async def fetch(
     pool: asyncpg.Pool,
     query: RecallQuery,
@@ -104,7 +120,7 @@ async def fetch(
         if picked:
             found["chunks"] = picked
     if query.include.source_facts is not None:
-        found.update(await _source_facts(pool, query, shortlist, rows, shown))
+        found.update(await _source_facts(pool, query, shortlist, rows, visibility, shown))
     return found
 
 
@@ -188,6 +204,7 @@ async def _source_facts(
     query: RecallQuery,
     shortlist: Shortlist,
     rows: Mapping[int, MemoryRow],
+    visibility: Visibility,
     shown: Collection[str] | None,
 ) -> dict[str, Any]:
     """The memories that the returned observations were made from, within the budgets."""
@@ -196,6 +213,7 @@ async def _source_facts(
     observations = [row for row in rows.values() if row.source_ids]
     ids = list(dict.fromkeys(i for row in observations for i in visible(row.source_ids, shown)))
     known = {row.id: row for row in await memories.by_ids(pool, shortlist.head.bank, ids)}
+    after = await heirs(pool, shortlist.head, visibility, known.values())
     costs = dict(zip(known, tokens.counts([row.text for row in known.values()]), strict=True))
     picked: dict[str, dict[str, Any]] = {}
     used = 0
@@ -210,7 +228,7 @@ async def _source_facts(
             else:
                 fits = shared < 0 or used + cost <= shared
             if fits:
-                picked[source] = result(known[source], None)
+                picked[source] = result(known[source], None, query.filters.as_of, after)
                 own, used = own + cost, used + cost
     found: dict[str, Any] = {"source_facts_truncated": any(i not in picked for i in known)}
     if picked:

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from retrieval.errors import Conflict, InvalidInput, NotFound, Unavailable
-from retrieval.store import bank_templates, bankconfig, outbox
+from retrieval.store import bank_templates, bankconfig, containing, outbox
 from retrieval.store.bankconfig import PerBankSettings
 from retrieval.store.database.pool import Connection, Pool, read, write
 from retrieval.store.edge import clean, iso, listing, page
 from retrieval.store.erasure import ErasureEntry, Note
 from retrieval.store.heads import BankHead
 from retrieval.text.folding import fold
+from retrieval.text.language import bare
 
 HEAD_COLUMNS = (
     "bank, tenant_id, bank_id, version, generation, next_ordinal, vector_set, analyser, config,"
@@ -293,17 +294,19 @@ async def list_banks(
 ) -> dict[str, Any]:
     """{banks, total, limit, offset}, latest write first.
 
-    `q`: a part of the id or the name, whatever its case, in any locale of the database.
+    `q`: a part of the id or the name, folded as recall folds words, in any locale.
     """
     limit, offset = page(limit, offset)
-    wanted = fold(clean(q)) if q else None
+    asked = fold(clean(q)) if q else None
+    wanted = (bare(asked) or asked) if asked else None
 
     async def work(connection: Connection) -> dict[str, Any]:
         where = (
             "tenant_id = $1 and state = 'open'"
-            " and ($2::text is null or strpos(search_key, $2) > 0 or exists"
+            f" and ($2::text is null or strpos({containing.bare('search_key')}, $2) > 0"
+            " or exists"
             " (select from bank_aliases a where a.bank = banks.bank"
-            "  and strpos(lower(a.alias), $2) > 0))"
+            f"  and strpos({containing.bare('lower(a.alias)')}, $2) > 0))"
         )
         total = await connection.fetchval(
             f"select count(*) from banks where {where}", tenant, wanted
@@ -315,7 +318,8 @@ async def list_banks(
             "  where m.bank = found.bank and m.ordinal is not null) as facts,"
             " (select alias from bank_aliases a where a.bank = found.bank and is_primary)"
             "  as display_alias, array(select alias from bank_aliases a where a.bank = found.bank"
-            "  and strpos(lower(a.alias), $2) > 0 order by alias) as matched_aliases from found"
+            f"  and strpos({containing.bare('lower(a.alias)')}, $2) > 0 order by alias)"
+            "  as matched_aliases from found"
             " order by last_write_at desc nulls last, created_at desc, bank",
             tenant,
             wanted,

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from retrieval.errors import InvalidInput, NotFound
-from retrieval.store import banks, keyset
+from retrieval.store import banks, containing, keyset
 from retrieval.store.database.pool import Connection, Pool, read
 from retrieval.store.edge import as_uuid, clean, iso, listing, page
 from retrieval.store.tags import EVERYTHING, TagFilter, visible
 from retrieval.text.folding import key
+from retrieval.text.language import bare
 
 _NODE_COLOR, _EDGE_COLOR = "#4f6d9f", "#9aa5b1"
 
@@ -103,16 +104,23 @@ async def list_entities(
 ) -> dict[str, Any]:
     """{items, total, limit, offset}, most mentioned first.
 
-    `q`: a part of the name, or of another name that led to it, folded as names are. `cursor` and
-    `count` as of lists of memories.
+    `q`: a part of the name, or of another name that led to it, folded as recall folds words.
+    `cursor` and `count` as of lists of memories.
     """
     limit, offset = page(limit, offset)
     seen = _Seen(wanted)
-    part = key(clean(q)) if q else None
+    asked = key(clean(q)) if q else None
+    part = (bare(asked) or asked) if asked else None
+
+    def has(column: str) -> str:
+        """An apostrophe alone, which folding drops, is looked for as it stands."""
+        held = containing.bare(column) if bare(part or "x") else column
+        return f"strpos({held}, {seen.other(0)}) > 0"
+
     test = (
-        f"({seen.other(0)}::text is null or strpos(e.name_key, {seen.other(0)}) > 0"
+        f"({seen.other(0)}::text is null or {has('e.name_key')}"
         " or exists (select from entity_aliases a where a.bank = $1 and a.entity_no = e.entity_no"
-        f"  and strpos(a.name_key, {seen.other(0)}) > 0))"
+        f"  and {has('a.name_key')}))"
     )
 
     places: list[Any] = []

@@ -124,6 +124,20 @@ async def origins(pool: Pool, bank: int, ordinals: Ints, generation: int) -> lis
     return [Seen(*row) for row in found]
 
 
+async def seen(pool: Pool, bank: int, ids: Collection[str]) -> list[Seen]:
+    """What a filter reads of the memories with these ids, in no order."""
+    found = await read(
+        pool,
+        lambda connection: connection.fetch(
+            "select id::text, tags, mentioned_at, metadata from memory_units"
+            " where bank = $1 and id = any($2::uuid[])",
+            bank,
+            list(ids),
+        ),
+    )
+    return [Seen(*row) for row in found]
+
+
 async def of_chunks(pool: Pool, bank: int, chunk_ids: Sequence[str]) -> list[tuple[str, Seen]]:
     """(chunk id, what a filter reads) of every memory that was cut from these chunks."""
     found = await read(

@@ -131,3 +131,32 @@ async def test_a_prefix_before_every_address(live: Live) -> None:
         made = await http.put(f"/memory{at('a/b')}", json={})
         assert (made.status_code, made.json()["bank_id"]) == (200, "a/b")
         assert (await http.delete(f"/memory{at('a/b')}")).status_code == 200
+
+
+@pytest.mark.parametrize("document", [".", ".."])
+async def test_no_document_may_be_called_so(live: Live, document: str) -> None:
+    """No client could ask for it, or delete it."""
+    named = {"document_id": document}
+    for path, body in (
+        ("/memories", {"items": [{"content": "c", **named}]}),
+        ("/memories/import", {"memories": [{"key": "k", "text": "t", **named}]}),
+    ):
+        answer = await live.http.post(f"{at('dots')}{path}", json=body)
+        assert answer.status_code in (400, 422), answer.text
+        assert "document_id" in answer.text
+
+
+@pytest.mark.parametrize(
+    "document", ["a/chunks", "chunks", "a/../b", "v1.", ".hidden", "100%", "%2e"]
+)
+async def test_a_document_of_this_name_works(live: Live, document: str) -> None:
+    url = f"{at('documents')}/documents/{quote(document, safe='')}"
+    item = {"content": f"Of {document}.", "document_id": document}
+    kept = await live.http.post(f"{at('documents')}/memories", json={"items": [item]})
+    assert kept.status_code == 200, kept.text
+    for below in ("", "/chunks", "/history"):
+        answer = await live.http.get(url + below)
+        assert answer.status_code == 200, answer.text
+        assert (await live.http.head(url + below)).status_code == 200
+    assert (await live.http.delete(url)).status_code == 200
+    assert (await live.http.get(url)).status_code == 404

@@ -1,4 +1,4 @@
-"""Lists in pages: each begins where the one before ended."""
+"""Lists: each page begins where the one before ended, and `q` finds what recall finds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from retrieval.store import glance, keyset
+from retrieval.store import containing, glance, keyset
+from retrieval.store.database.pool import Connection, read
+from retrieval.text.folding import fold
+from retrieval.text.language import bare
 from tests.serve.conftest import B, Live
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="session")]
@@ -106,3 +109,65 @@ async def test_a_search_in_pages_ends_in_time(
     assert told["stage"] == "search"
     await get(paged, path, q="kiln")
     await get(paged, path, count="upto")
+
+
+FOLDED = {
+    "Café Müller": "cafe muller",
+    "CAFE\u0301 Zoe\u0308": "café zoe",
+    "Straße 5": "strasse 5",
+    "Ge\u00adsamtkonzept": "GESAMTKONZEPT",
+    "ΑΘΉΝΑ": "αθηνα",
+    "ЁЛКА и чай": "елка и чай",
+    "İzmir": "izmir",
+    "Room １０１": "room 101",
+    "ｱﾘｽ": "アリス",
+    "أحمد": "احمد",
+    "مُحَمَّد": "محمد",
+    "שָׁלוֹם": "שלום",
+    "O’Brien": "o'brien",
+    "Đà Nẵng": "da nang",
+    "Łódź": "lodz",
+    "Æsir": "aesir",
+    "A_B%C": "a_b%c",
+}
+
+
+async def test_lists_find_what_recall_finds(live: Live) -> None:
+    bank = "folded-lists"
+    made = [
+        {"key": f"k{i}", "text": f"Of {name}.", "entities": [name], "document_id": f"{name} {i}"}
+        for i, name in enumerate(FOLDED)
+    ]
+    await live.import_memories(bank, *made)
+    for i, name in enumerate(FOLDED):
+        answer = await live.http.put(f"{B}/{bank}-{i}", json={"name": name})
+        assert answer.status_code == 200, answer.text
+    lists = {
+        "": ("banks", "name"),
+        f"/{bank}/entities": ("items", "canonical_name"),
+        f"/{bank}/memories/list": ("items", "text"),
+        f"/{bank}/documents": ("items", "id"),
+    }
+    for name, asked in FOLDED.items():
+        for path, (field, shown) in lists.items():
+            for q in (name, asked, asked.upper()):
+                answer = await live.http.get(f"{B}{path}", params={"q": q})
+                found = [one[shown] for one in answer.json()[field]]
+                assert len(found) == 1, (q, path, found)
+                assert name in found[0]
+
+
+async def test_names_are_folded_by_the_database_as_here(live: Live) -> None:
+    texts = [
+        fold(text) for text in [*FOLDED, *FOLDED.values(), "йод Йод и\u0306", "ﬀ ŒUVRE", "a'b"]
+    ]
+    texts += [fold("".join(map(chr, range(at, at + 64)))) for at in range(0xA0, 0x700, 64)]
+    column = containing.bare("t")
+
+    async def folded(connection: Connection) -> list[str]:
+        rows = await connection.fetch(
+            f"select {column} from unnest($1::text[]) with ordinality w(t, n) order by n", texts
+        )
+        return [row[0] for row in rows]
+
+    assert await read(live.services.pool, folded) == [bare(text) for text in texts]

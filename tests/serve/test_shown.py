@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from retrieval.store.database.pool import Connection, write
 from tests.serve.conftest import B, Live
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="session")]
@@ -187,3 +188,38 @@ async def test_a_chunk_is_as_hidden_as_the_most_hidden_memory_of_it(live: Live) 
     assert "chunks" not in (await live.http.post(url, json=asked)).json()
     open_ = {"query": "mill", "include": {"chunks": {}}}
     assert len((await live.http.post(url, json=open_)).json()["chunks"]) == 1
+
+
+async def test_what_took_the_place_of_a_memory_is_as_hidden_as_itself(live: Live) -> None:
+    bank = "shown-heirs"
+    made = await live.import_memories(
+        bank,
+        fact("now", "They meet in the new hall.", hidden=True),
+        fact("meet", "They meet in the old mill."),
+        fact("mill", "They like the mill.", type="observation", sources=["meet"]),
+    )
+    meet, now = made["ids"]["meet"], made["ids"]["now"]
+
+    async def ended(connection: Connection) -> None:
+        await connection.execute(
+            "update memory_units set valid_until = '2023-06-01Z', superseded_by = $2 where id = $1",
+            meet,
+            now,
+        )
+
+    await write(live.services.pool, ended)
+    asked: dict[str, Any] = {"query": "Where do they meet?", "include": {"source_facts": {}}}
+    for wanted in ({}, *FILTERS):
+        if "exclude_ids" in wanted:
+            wanted = {"exclude_ids": [now]}
+        answer = await live.http.post(f"{B}/{bank}/memories/recall", json={**asked, **wanted})
+        found = answer.json()
+        shown = [one for one in found["results"] if one["id"] == meet]
+        shown += [found["source_facts"][meet]]
+        assert len(shown) == 2
+        for one in shown:
+            assert ("superseded_by" in one) == (not wanted)
+            assert "valid_until" in one
+    early = {**asked, "as_of": "2023-05-01"}
+    found = (await live.http.post(f"{B}/{bank}/memories/recall", json=early)).json()
+    assert not [one for one in found["source_facts"].values() if "valid_until" in one]

@@ -1,4 +1,4 @@
-"""Short forms of given names: where else to look for the bearer of one.
+"""Short forms of given names, and other spellings of Slavic ones: where else to look for a bearer.
 
 They only widen the search; whether two names are one person is for the evidence to say.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import permutations
 
 _FORMS = """
 abigail abby gail
@@ -85,6 +86,19 @@ zachary zach zack
 """
 
 
+_SPELLINGS = """
+alexei alexey alexej aleksei aleksey
+andrei andrey andrej andriy
+dmitri dmitry dmitriy dmitrij
+nikolai nikolay nikolaj
+sergei sergey sergej
+vladimir wladimir
+yevgeny evgeny evgeni
+yuri yury yuriy juri
+"""
+"""Names of another script: each is any other of its line."""
+
+
 def _index() -> Mapping[str, Sequence[str]]:
     others: dict[str, set[str]] = defaultdict(set)
     for line in _FORMS.split("\n"):
@@ -92,6 +106,9 @@ def _index() -> Mapping[str, Sequence[str]]:
         for form in short:
             others[form].add(full)
             others[full].add(form)
+    for line in _SPELLINGS.split("\n"):
+        for one, other in permutations(line.split(), 2):
+            others[one].add(other)
     return {name: tuple(sorted(forms)) for name, forms in others.items()}
 
 
@@ -99,7 +116,7 @@ _OTHERS = _index()
 
 
 def are_forms(a: str, b: str) -> bool:
-    """Is one of two lower-cased given names a short form of the other?"""
+    """Is one of two lower-cased given names a short form or another spelling of the other?"""
     return b in _OTHERS.get(a, ())
 
 

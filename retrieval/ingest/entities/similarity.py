@@ -55,6 +55,8 @@ _DROPPED = regex.compile(
     r"|['\"()\[\]{}!?;:¡¿…·]"
 )
 _SPACED = regex.compile(r"(?<=\w)-(?=\w)|(?<=\s)-(?=\s)|(?<![\p{L}\d])-(?!\d)|[_/\\|\s]+")
+_HYPHENATED = regex.compile(r"[a-z]{2}-[a-z]{2}")
+"""Short as it is, nothing but the name without its hyphen: Wi-Fi, Hi-Fi."""
 _DECORATION = regex.compile(
     r"[\p{So}\p{Extended_Pictographic}\U0001f3fb-\U0001f3ff"
     r"--[♀♂♠♣♥♦⚪⚫⬛⬜🔴🔵🟠-🟫\U0001f1e6-\U0001f1ff]]",
@@ -64,6 +66,9 @@ _AND = regex.compile(r"(?<=\s)&(?=\s)")
 _NOT_LETTERS = regex.compile(r"[^\p{L}\p{M}]")
 _NUMBER = regex.compile(r"\d+")
 _ROMAN = regex.compile(r"m{0,3}(?:cm|cd|d?c{0,3})(?:xc|xl|l?x{0,3})(?:ix|iv|v?i{0,3})")
+_NUMERALS = frozenset("ivx")
+"""Letters that are a number where a name ends with one: Charles I is not Charles, nor is Malcolm X
+Malcolm."""
 _UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}]")
 _TRIGRAM_WORD = regex.compile(r"\w+")
 
@@ -78,7 +83,7 @@ lt sgt rev reverend hon judge chancellor minister mayor
 _TITLES = _MALE | _FEMALE | frozenset(_RANKS.split())
 _FORMS_TEXT = """
 inc incorporated ltd limited llc llp gmbh ag corp corporation co company plc sa srl bv nv oy ab kg
-pty pte kk spa
+pty pte kk spa pvt sarl aps asa kgaa oyj
 """
 _FORMS = frozenset(_FORMS_TEXT.split())
 _ORGANISATIONS_TEXT = """
@@ -132,10 +137,32 @@ _SPELLINGS = (
     (regex.compile(r"w"), "v"),
     (regex.compile(r"([bdfgklmnprst])\1"), r"\1"),
 )
+_TRANSLITERATIONS = (
+    # How German, French and English write letters of Cyrillic: щ, ч, ш, х, в, кс, е, and й.
+    (regex.compile(r"schtsch|shch"), "sch"),
+    (regex.compile(r"tsch|tch"), "ch"),
+    (regex.compile(r"sch"), "sh"),
+    (regex.compile(r"kh"), "h"),
+    (regex.compile(r"ff$"), "v"),
+    (regex.compile(r"ks"), "x"),
+    (regex.compile(r"(?<=[aeiou])[jy](?=e)"), ""),
+    (regex.compile(r"[iy][iyj]$"), "y"),
+)
+_SLAVIC = regex.compile(r".*(?:[eo](?:v|w|ff)|uk|[nh]ko|i(?:ts?)?ch|sk[iy][iyj]?|kin)")
+"""How a name ends that is written so: Mitchell and Michell are two families."""
+_CYRILLIC = regex.compile(r"tsch|tch|shch")
+"""Letters together that only such a name has."""
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe", "æ": "ae"})
 _STROKES = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ð": "d", "þ": "th"})
 _VOWELS = frozenset("aeiouy")
+_CONFUSED = ({"a", "e"}, {"e", "i"}, {"i", "y"}, {"a", "o"}, {"e", "o"}, {"o", "u"})
+"""Vowels that sound alike where nothing stresses them: behind the first of a word."""
+_TELLING_END = regex.compile(r"[aeiouy](?:[dnt]e|n)")
+"""Ends that differ in meaning, not in spelling: hexane and hexene, sulfate and sulfite; and
+-sen and -son of families."""
 _GREEK = regex.compile(r"\p{Greek}+")
+_POINTED = regex.compile(r"[\p{Arabic}\p{M}]+|[\p{Hebrew}\p{M}]+")
+_ALEFS = str.maketrans("\u0671\u0629", "\u0627\u0647")
 _ANDS = frozenset(("and", "und", "et", "och", "og"))
 
 
@@ -213,7 +240,8 @@ def likeness(a: NameForm, b: NameForm) -> float:
         return 1.0 if len(a.words) > 1 or a.titles == b.titles else fuzz.ratio(a.bare, b.bare) / 100
     if len(a.words) == len(b.words):
         pairs = [(v, w) for v, w in zip(a.words, b.words, strict=True) if v != w]
-        if all(_unaccented(v, w) for v, w in pairs):
+        least = 2 if len(a.words) > 1 else 3
+        if all(_unaccented(v, w, least) for v, w in pairs):
             return SAME if a.titles == b.titles else 1.0
         if any(1 in (len(v), len(w)) for v, w in pairs):
             return min(_shared(a, b), _INITIAL) if _word_by_word(a.words, b.words) else 0.0
@@ -227,7 +255,8 @@ def likeness(a: NameForm, b: NameForm) -> float:
 def _joined(form: NameForm) -> str:
     """The name without its gaps, where that leaves no doubt ("Open AI", "OpenAI")."""
     letters = "".join(form.bare.split())
-    return letters if len(letters) >= 5 and not _NOT_LETTERS.search(letters) else form.bare
+    enough = len(letters) >= 5 or (_HYPHENATED.fullmatch(form.key) and not is_given(letters))
+    return letters if enough and not _NOT_LETTERS.search(letters) else form.bare
 
 
 def _shared(a: NameForm, b: NameForm) -> float:
@@ -247,7 +276,7 @@ def _word_by_word(left: Sequence[str], right: Sequence[str]) -> bool:
 
 def _initial(letter: str, word: str) -> bool:
     """Does the letter stand for the word? Those that are numbers do not (Elizabeth I)."""
-    return len(letter) == 1 and len(word) > 2 and word[0] == letter and letter not in "ivx"
+    return len(letter) == 1 and len(word) > 2 and word[0] == letter and letter not in _NUMERALS
 
 
 def _one_word(a: str, b: str) -> bool:
@@ -263,6 +292,8 @@ def _one_word(a: str, b: str) -> bool:
     if is_given(a) and is_given(b):
         return False
     short, long = sorted((a, b), key=len)
+    if len(short) >= _ENOUGH_TO_RESPELL and _transliterated(short, long):
+        return True
     if long.startswith(short) or long.endswith(short) or a[0] != b[0]:
         return False
     if len(short) >= 5 and _respelt(a, _AMERICAN) == _respelt(b, _AMERICAN):
@@ -271,17 +302,19 @@ def _one_word(a: str, b: str) -> bool:
         return False
     if _respelt(a) == _respelt(b):
         return True
+    if is_given(a) or is_given(b):  # Alexandria, Christiana: a letter makes another name of it
+        return False
     return len(short) >= _ENOUGH_TO_MISSPELL and _misspelt(short, long)
 
 
-def _unaccented(a: str, b: str) -> bool:
-    """Is one of them the other as typed without its accents?"""
+def _unaccented(a: str, b: str, least: int = 3) -> bool:
+    """Is one of them the other as typed without its accents? Of words from `least` letters on."""
     if a == b:
         return True
     plain, accented = (a, b) if a.isascii() else (b, a)
     if not plain.isascii() and len(a) > 2:
-        return _left_out(a) == _left_out(b)
-    if accented.isascii() or not plain.isascii() or len(plain) < 3:
+        return _left_out(a) == _left_out(b) or _unpointed(a, b)
+    if accented.isascii() or not plain.isascii() or len(plain) < least:
         return a in _ANDS and b in _ANDS
     return plain in (_stripped(accented), _stripped(accented.translate(_UMLAUTS)))
 
@@ -289,6 +322,18 @@ def _unaccented(a: str, b: str) -> bool:
 def _left_out(word: str) -> str:
     """The word without the accents that its script often leaves out: Russian ё, Greek capitals."""
     return _stripped(word) if _GREEK.fullmatch(word) else word.replace("ё", "е")
+
+
+def _unpointed(a: str, b: str) -> bool:
+    """Is one the other without what Arabic and Hebrew mostly leave out: vowel signs, the hamza of
+    an alef, the dots of a final he? Two words that differ in these themselves are two."""
+    if not _POINTED.fullmatch(a) or not _POINTED.fullmatch(b):
+        return False
+    return a == _unpointed_form(b) or b == _unpointed_form(a)
+
+
+def _unpointed_form(word: str) -> str:
+    return _stripped(word).translate(_ALEFS)
 
 
 def _stripped(word: str) -> str:
@@ -302,6 +347,18 @@ def _respelt(word: str, spellings: Sequence[tuple[regex.Pattern[str], str]] = _S
     return word
 
 
+def _transliterated(short: str, long: str) -> bool:
+    """Are they one name of another script as two languages write it (Kowalchuk, Kowaltschuk)?"""
+    if not (_SLAVIC.fullmatch(short) and _SLAVIC.fullmatch(long)):
+        return False
+    left, right = (_respelt(_respelt(word, _TRANSLITERATIONS)) for word in (short, long))
+    if left == right:
+        return True
+    brief, other = sorted((left, right), key=len)
+    written = _CYRILLIC.search(short) or _CYRILLIC.search(long)
+    return bool(written) and len(brief) >= _ENOUGH_TO_MISSPELL and _misspelt(brief, other)
+
+
 def _misspelt(short: str, long: str) -> bool:
     """One slip inside a long word: a letter too many, two in the wrong order, or a wrong vowel."""
     if short[-1] != long[-1] or OSA.distance(short, long, score_cutoff=1) != 1:
@@ -310,8 +367,10 @@ def _misspelt(short: str, long: str) -> bool:
         return False
     if len(short) < len(long) or sorted(short) == sorted(long):
         return True
-    changed = {*next((v, w) for v, w in zip(short, long, strict=True) if v != w)}
-    return changed <= _VOWELS
+    at = next(i for i, (v, w) in enumerate(zip(short, long, strict=True)) if v != w)
+    if _VOWELS.isdisjoint(short[:at]) or _TELLING_END.fullmatch(short, at):
+        return False
+    return {short[at], long[at]} in _CONFUSED
 
 
 def _part_of_a_person(short: NameForm, long: NameForm) -> bool:
@@ -319,7 +378,7 @@ def _part_of_a_person(short: NameForm, long: NameForm) -> bool:
     but the surname where a title says that it is a person?"""
     words, every = short.words, long.words
     telling = (_ORGANISATIONS | _TELLING) - _SURNAMES
-    if not telling.isdisjoint(every) or any(map(_odd, every)):
+    if not telling.isdisjoint(every) or any(map(_odd, every)) or every[-1] in _NUMERALS:
         return False
     if len(every) - len(words) > 2:
         return False

@@ -82,6 +82,7 @@ CODES: Mapping[str, DatabaseFault] = {
     ),  # lock not available: a lock_timeout of the server's or the role's
     "57014": DatabaseFault("late"),  # query cancelled: by our limit of time, or by an administrator
     "57P04": DatabaseFault("refused", drop=True, retry_after_s=5.0),  # the database was dropped
+    "72000": DatabaseFault("again"),  # snapshot too old: versions 15 and 16 may be set to say so
     "XX001": DatabaseFault("refused", drop=True, retry_after_s=5.0),  # data corrupted
     "XX002": DatabaseFault("refused", drop=True, retry_after_s=5.0),  # index corrupted
 }

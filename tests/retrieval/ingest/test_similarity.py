@@ -89,6 +89,14 @@ New_York | New York
 (Acme) | Acme
 Acme, Inc. | Acme Inc
 Guns N' Roses | Guns N Roses
+Wi-Fi | WiFi
+Đà Nẵng | Da Nang
+Hà Nội | Ha Noi
+Lê Lợi | Le Loi
+أحمد | احمد
+فاطمة الزهراء | فاطمه الزهراء
+مُحَمَّد | محمد
+שָׁלוֹם | שלום
 """)
 
 CAN_BE_ONE = pairs("""
@@ -126,6 +134,24 @@ Mike | Michael
 J. Smith | John Smith
 Alice C. | Alice Chen
 Dr. Waller | Alice Waller
+Kowalchuk | Kowaltschuk
+Anna Kowalchuk | Anna Kowaltschuk
+Tchaikovsky | Tschaikowsky
+Chaikovsky | Tchaikovsky
+Shostakovich | Schostakowitsch
+Gorbachev | Gorbatschow
+Zelenskyy | Zelensky
+Zelensky | Zelenskiy
+Lukashenko | Lukaschenko
+Andriy Shevchenko | Andriy Schewtschenko
+Chernyshevsky | Tschernyschewski
+Dostoevsky | Dostojewski
+Rachmaninoff | Rachmaninov
+Alekseyev | Alexeyev
+Sergei Prokofiev | Sergey Prokofiev
+Alexey Navalny | Aleksei Navalny
+Dmitri Medvedev | Dmitry Medvedev
+Tata Pvt. Ltd. | Tata
 """)
 
 TWO_THINGS = pairs("""
@@ -282,6 +308,43 @@ Monday Club | Friday Club
 Import Team | Export Team
 Python | Monty Python
 Ring of Fire | Ring of Ice
+Charles I | Charles
+Charles V | Charles
+Malcolm X | Malcolm
+Burlington | Barlington
+Harrington | Herrington
+Wellington | Willington
+microservice | macroservice
+Hexadecane | Hexadecene
+Thiosulfate | Thiosulfite
+Ethylamine | Ethylimine
+Christiansen | Christianson
+Alexandria | Alexandra
+Christiana | Christina
+Mitchell | Michell
+Kitchens | Kichens
+Batchelor | Bachelor
+Kozlowska | Kozlowski
+Kuznetsov | Kuznetsova
+Petrovsky | Petrovskaya
+Li Na | Lina
+Hi-Fi | Wi-Fi
+An-Na | Anna
+Jo-An | Joan
+Hà Nội | Hạ Nội
+مُحَمَّد | محمود
+أمان | إمان
+سعيد | سعد
+Apt 4B | Apt 4D
+Flight BA 0117 | Flight BA 117
+Model X | Model Y
+Julian Weber | Juliane Weber
+Robert Frost | Roberta Frost
+Sam Brown | Samantha Green
+Hyperthyroidism | Hypothyroidism
+St. Paul | St. Pauli
+eu-west-1 | eu-west-2
+Springfield, IL | Springfield, MA
 """)
 
 

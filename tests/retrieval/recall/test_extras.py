@@ -51,6 +51,14 @@ def test_an_end_that_came_later_is_not_shown(as_of: datetime | None, shown: bool
     assert found["valid_from"] == MAY
 
 
+def test_what_took_its_place_is_named_where_it_may_be_seen() -> None:
+    over = row(valid_from=MAY, valid_until=JUNE, superseded_by="other")
+    assert extras.result(over, None, heirs={"other"})["superseded_by"] == "other"
+    hidden = extras.result(over, None, heirs=frozenset())
+    assert "superseded_by" not in hidden
+    assert hidden["valid_until"] == JUNE
+
+
 def test_the_entity_map_is_in_order_of_first_appearance() -> None:
     names = {0: [("2", "Bob")], 1: [("1", "Ann"), ("2", "Bob")]}
     found = extras.entity_map([row(0), row(1), row(2)], names)

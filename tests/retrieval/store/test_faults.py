@@ -41,6 +41,7 @@ TABLE = [
     ("XX001", "refused", True), ("XX002", "refused", True),
     # others at the same rows
     ("40001", "again", False), ("40P01", "again", False), ("40003", "refused", True),
+    ("72000", "again", False),
     ("55006", "busy", False), ("55P03", "busy", False),
     ("57014", "late", False),
     # poolers
