@@ -22,7 +22,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from retrieval.errors import FourfoldError, InvalidInput, NotFound
+import asyncpg
+
+from retrieval.errors import Conflict, FourfoldError, InvalidInput, NotFound
 from retrieval.store.database.pool import Connection, Pool, read, write
 
 DEFAULT_TENANT = "default"
@@ -171,7 +173,8 @@ async def create_key(
 ) -> str:
     """A new key of the tenant, which is made if need be. The only time the key is seen.
 
-    InvalidInput for a name that no tenant may have, an unknown scope, an end in the past.
+    InvalidInput for a name that no tenant may have, an unknown scope, an end in the past; Conflict
+    where only another role of the database may make keys.
     """
     if not tenant_id or len(tenant_id) > 200 or not tenant_id.isprintable():
         raise InvalidInput("a tenant needs a name of 1 to 200 printable characters", "tenant_id")
@@ -183,6 +186,15 @@ async def create_key(
     key = f"ff_{public}_{secrets.token_urlsafe(32)}"
 
     async def insert(connection: Connection) -> None:
+        try:
+            await fill(connection)
+        except asyncpg.InsufficientPrivilegeError:
+            raise Conflict(
+                "keys are made with `fourfold keys create` by the role of DATABASE_KEYS_ROLE, not"
+                " by the one that this process connects as"
+            ) from None
+
+    async def fill(connection: Connection) -> None:
         await connection.execute(
             "insert into tenants (tenant_id) values ($1) on conflict do nothing", tenant_id
         )

@@ -226,7 +226,8 @@ def _database(settings: Settings, data: Path) -> Iterator[Finding]:
         try:
             shown = await read(pool, lambda c: c.fetchval("show server_version"))
             made = migrate.tables()
-            found = await read(pool, lambda c: requirements.examine(c, own.schema, made))
+            app = settings.database.database_app_role
+            found = await read(pool, lambda c: requirements.examine(c, own.schema, made, app))
             return shown, found
         finally:
             await pool.finish()

@@ -17,7 +17,8 @@ from retrieval.keyword.backends import KeywordBackend
 from retrieval.maintenance import keyword
 from retrieval.store.database import migrate
 from retrieval.store.database.migrate import SchemaTooOld
-from retrieval.store.database.pool import Pool, PoolSettings, open_pool
+from retrieval.store.database.pool import Pool, PoolSettings, open_pool, write
+from retrieval.store.database.roles import Roles, grant
 from serve import metrics
 from serve.settings import Settings
 from serve.settings.model import RESIDENT
@@ -68,12 +69,17 @@ async def open_database(settings: Settings, stack: AsyncExitStack) -> Pool:
 
 
 async def bring_up_to_date(settings: Settings, to: int | None = None) -> int:
-    """Migrates the database, and makes its keyword back-end ready; the schema's number."""
+    """Migrates the database, makes its keyword back-end ready, and grants what the roles of the
+    settings need; the schema's number."""
     pool = await open_pool(pool_settings(settings))
     try:
         number = await migrate.migrate(pool, to)
         if to is None and (backend := keyword_backend(settings)) is not None:
             await keyword.ready(pool, backend)
+        if not await migrate.missing(pool):  # what an earlier schema lacks cannot be granted
+            named = Roles(settings.database.database_app_role, settings.database.database_keys_role)
+            tables = [*migrate.tables(), *backends.TABLES]
+            await write(pool, lambda connection: grant(connection, pool.schema, tables, named))
         return number
     finally:
         await pool.finish()

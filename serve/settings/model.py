@@ -107,6 +107,9 @@ class Server(SettingsSection):
     """How long running requests may finish after a stop."""
 
 
+_ROLE = r"^[A-Za-z_][A-Za-z0-9_$-]{0,62}$"
+
+
 class Database(SettingsSection):
     """PostgreSQL. Without a URL the server starts its own."""
 
@@ -115,6 +118,11 @@ class Database(SettingsSection):
     `target_session_attrs=read-write`: after a failover the new primary is found by itself."""
     database_schema: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_$-]{0,62}$")] = "public"
     """Schema of our tables; made if it is not there."""
+    database_app_role: Annotated[str, Field(pattern=_ROLE)] | None = None
+    """Role that servers connect as: `fourfold migrate`, run as the owner of the tables, gives it
+    rows to read and write and nothing else. Then servers need RUN_MIGRATIONS_ON_STARTUP=false."""
+    database_keys_role: Annotated[str, Field(pattern=_ROLE)] | None = None
+    """Role that `fourfold keys` connects as: then the servers' role makes and deletes no keys."""
     run_migrations_on_startup: Flag = True
     """`fourfold serve` brings the schema up to date when it starts. On a cluster, and where this is
     false, only `fourfold migrate` does."""

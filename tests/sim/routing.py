@@ -44,7 +44,7 @@ class Routed:
     p99_ms: float
 
 
-class _Clock:
+class Clock:
     now = 0.0
 
     def __call__(self) -> float:
@@ -57,7 +57,7 @@ def run(banks: Banks, replicas: int, routers: int, exponent: float, seconds: flo
     Banks are held where they lie from the beginning: one that nobody asked for before takes more of
     its replica's time to load than a short run has, and says nothing of how calls are spread.
     """
-    clock, rng = _Clock(), np.random.default_rng(2)
+    clock, rng = Clock(), np.random.default_rng(2)
     share = popularity(len(banks.names), exponent)
     call_s = banks.call_s
     rate = USE * replicas / float(share @ call_s)
@@ -68,7 +68,7 @@ def run(banks: Banks, replicas: int, routers: int, exponent: float, seconds: flo
     there = [replica(slot) for slot in range(replicas)]
     told = shares(range(replicas), banks.keys, banks.bytes)
     even_out(STAGE.name, told)
-    every = [_router(clock) for _ in range(routers)]
+    every = [router_of(clock) for _ in range(routers)]
     free, queue = np.zeros(replicas), np.zeros(replicas, dtype=int)
     at_home = Ranking(range(replicas), told).winners(banks.keys)
     holds: set[tuple[int, int]] = set(enumerate(at_home.tolist()))
@@ -88,9 +88,9 @@ def run(banks: Banks, replicas: int, routers: int, exponent: float, seconds: flo
         clock.now = begin
         router = every[router_at]
         started = time.thread_time()
-        ranks = _ranks(router, there, banks.names[bank])
+        ranks = ranks_of(router, there, banks.names[bank])
         spent_s += time.thread_time() - started
-        slot = _chosen(router, ranks, queue)
+        slot = chosen(router, ranks, queue)
         cost = float(call_s[bank])
         held = (bank, slot) in holds
         if not held:
@@ -124,7 +124,7 @@ def run(banks: Banks, replicas: int, routers: int, exponent: float, seconds: flo
     )
 
 
-def _router(clock: _Clock) -> BankRouter:
+def router_of(clock: Clock) -> BankRouter:
     router = BankRouter(
         STAGE,
         DeploymentHandleSource.REPLICA,
@@ -135,7 +135,7 @@ def _router(clock: _Clock) -> BankRouter:
     return router
 
 
-def _ranks(
+def ranks_of(
     router: BankRouter, there: list[RunningReplica], bank: str
 ) -> list[list[RunningReplica]]:
     """The router's answer; it waits for nothing, so its coroutine ends at the first step."""
@@ -151,7 +151,7 @@ def _ranks(
     raise AssertionError("a router waited")
 
 
-def _chosen(router: BankRouter, ranks: list[list[RunningReplica]], queue: Any) -> int:
+def chosen(router: BankRouter, ranks: list[list[RunningReplica]], queue: Any) -> int:
     for rank in ranks:
         lengths = []
         for each in rank:

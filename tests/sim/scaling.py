@@ -58,11 +58,13 @@ class Trace:
         smooth = np.convolve(use, np.ones(window) / window, mode="valid")
         return float((smooth > COMFORT).mean())
 
-    def turns_an_hour(self) -> float:
+    def turns(self) -> int:
         """Changes of direction of the wanted number."""
         steps = [b - a for a, b in itertools.pairwise(self.wanted) if a != b]
-        turns = sum((a > 0) != (b > 0) for a, b in itertools.pairwise(steps))
-        return turns * 3600.0 / (len(self.wanted) * STEP_S)
+        return sum((a > 0) != (b > 0) for a, b in itertools.pairwise(steps))
+
+    def turns_an_hour(self) -> float:
+        return self.turns() * 3600.0 / (len(self.wanted) * STEP_S)
 
 
 def run(
@@ -171,6 +173,48 @@ def step(replicas: int) -> Step:
     needed = math.ceil(3 * third / 0.7)
     return Step(
         (int(short[-1]) + 1) * STEP_S if len(short) else 0.0, max(trace.wanted[begin:]) / needed
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Surge:
+    """Four times the load for a minute, then none."""
+
+    asked_after_s: float
+    """Until more replicas were wanted."""
+    enough_after_s: float
+    """Until as many ran as it keeps at a use of 0.8. They are doubled at most, so it takes two
+    cold starts."""
+    goodput: float
+    """From then on, the share of what came that was worked off at once."""
+    turns: int
+    """Changes of direction of the wanted number, down again included."""
+    left: int
+    """Replicas that are wanted in the end."""
+
+
+def surge(replicas: int) -> Surge:
+    usual, at_s, lasts_s = 0.6 * replicas / 4, 120.0, 60.0
+
+    def load(now: float) -> float:
+        if now < at_s:
+            return usual
+        return 4 * usual if now < at_s + lasts_s else 0.0
+
+    trace = run(load, 1800.0, math.ceil(usual / 0.6), 4 * replicas)
+    begin, end = int(at_s / STEP_S), int((at_s + lasts_s) / STEP_S)
+    before = trace.wanted[begin - 1]
+    asked = next(n for n, wanted in enumerate(trace.wanted[begin:]) if wanted > before)
+    needed = math.ceil(4 * usual / COMFORT)
+    enough = next(n for n, running in enumerate(trace.running[begin:]) if running >= needed)
+    came, done = np.asarray(trace.came), np.asarray(trace.done)
+    served = np.minimum(came, done)[begin + enough : end]
+    return Surge(
+        asked * STEP_S,
+        enough * STEP_S,
+        float(served.sum() / came[begin + enough : end].sum()),
+        trace.turns(),
+        trace.wanted[-1],
     )
 
 

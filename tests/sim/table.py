@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.sim import admitting, banks, placing, routing, scaling
+from tests.sim import admitting, banks, heating, placing, routing, scaling
 
 ROUTERS = {30: 6, 100: 20, 300: 60, 1000: 120}
 SECONDS = {30: 12.0, 100: 24.0, 300: 9.0, 1000: 4.5}
@@ -57,6 +57,21 @@ def scaled(replicas: int) -> Iterator[Figure]:
     limit = scaling.COLD_START_S + 15
     yield Figure("load x 3: seconds to 90 % goodput", replicas, step.served_after_s, limit)
     yield Figure("load x 3: most wanted over needed", replicas, step.overshoot, 1.3)
+    surge = scaling.surge(replicas)
+    twice = 2 * scaling.COLD_START_S + 10
+    yield Figure(
+        "load x 4 for 60 s: seconds until more are wanted", replicas, surge.asked_after_s, 10
+    )
+    yield Figure("load x 4: seconds until enough run", replicas, surge.enough_after_s, twice)
+    yield Figure("load x 4: goodput from then on", replicas, surge.goodput, 0.9, least=True)
+    yield Figure("load x 4, then none: changes of direction", replicas, surge.turns, 1)
+    yield Figure("load x 4, then none: replicas left", replicas, surge.left, 1)
+
+
+def heated(there: banks.Banks, replicas: int) -> Iterator[Figure]:
+    found = heating.run(there, replicas, routers=max(3, replicas // 3))
+    yield Figure("half of all traffic: seconds until spread", replicas, found.spread_s, 5)
+    yield Figure("half of all traffic: seconds until gathered", replicas, found.gathered_s, 60)
 
 
 def admitted() -> Iterator[Figure]:
@@ -73,6 +88,8 @@ def everything() -> Iterator[Figure]:
         yield from scaled(replicas)
     for exponent in (0.8, 1.2):
         yield from routed(there, 100, exponent)
+    for replicas in (6, 12, 30):
+        yield from heated(banks.made(20_000), replicas)
     yield from admitted()
 
 

@@ -38,6 +38,10 @@ def test_the_old_rule_s_runaway_is_gone() -> None:
     assert max(trace.wanted) <= 3
 
 
+def test_a_hot_bank_is_spread_and_gathered() -> None:
+    _check(list(table.heated(banks.made(2_000), 12)))
+
+
 def test_a_flood_waits_behind_itself() -> None:
     _check(list(table.admitted()))
     assert admitting.run(0.0, seconds=20.0).refused == 0

@@ -58,6 +58,9 @@ def make(
     )
 
 
+TABLES = tuple(f"keyword_{name}" for name in NAMES)
+
+
 def dismantle(name: str) -> list[str]:
     """Statements that take a back-end's table and triggers away, where they are."""
     table = f"keyword_{name}"

@@ -39,9 +39,10 @@ async def check(connection: Connection, schema: str, tables: Iterable[str]) -> N
 
 
 async def examine(
-    connection: Connection, schema: str, tables: Iterable[str]
+    connection: Connection, schema: str, tables: Iterable[str], app_role: str | None = None
 ) -> list[RequirementCheck]:
-    """What is wrong or worth knowing. `tables`: names that our migrations make. Changes nothing."""
+    """What is wrong or worth knowing. `tables`: names that our migrations make; `app_role`: a role
+    that makes none. Changes nothing."""
     server = await connection.fetchrow(_SERVER)
     if said := version_finding(server["number"], server["version"]):
         return [RequirementCheck("wrong", said)]
@@ -50,7 +51,7 @@ async def examine(
     held = await connection.fetch(_TABLES, schema, [*tables, "schema_migrations"])
     return [
         *_server(server, row, schema),
-        *_rights(row, schema, held),
+        *(_grants(row, held) if row["role"] == app_role else _rights(row, schema, held)),
         *(found for each in extensions for found in _extension(each, row, schema)),
         *_tables(held, schema),
     ]
@@ -101,6 +102,7 @@ order by w.place"""
 
 _TABLES = """
 select c.relname::text as name, r.rolname::text as owner, pg_has_role(c.relowner, 'USAGE') as ours,
+    has_table_privilege(c.oid, 'SELECT') as readable,
     exists (select from pg_attribute a
         where a.attrelid = c.oid and a.attname = 'number' and not a.attisdropped) as numbered
 from pg_class c
@@ -166,6 +168,18 @@ def _rights(
             "wrong",
             f"tables of schema {schema!r} belong to role {others[0]!r}:"
             f' `grant "{others[0]}" to "{role}"`, or connect as that role',
+        )
+
+
+def _grants(
+    row: Mapping[str, Any], held: Iterable[Mapping[str, Any]]
+) -> Iterator[RequirementCheck]:
+    """For a role that is to use what the owner made."""
+    if closed := [each["name"] for each in held if not each["readable"]]:
+        yield RequirementCheck(
+            "wrong",
+            f"role {row['role']!r} may not read {', '.join(closed[:3])}: run `fourfold migrate` as"
+            " the owner of the tables, with DATABASE_APP_ROLE set",
         )
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import subprocess
 import tempfile
@@ -24,14 +25,20 @@ from retrieval.settings import RetainSettings
 from retrieval.store.database.embedded import EmbeddedPostgres
 from retrieval.store.database.migrate import migrate
 from retrieval.store.database.pool import Pool, PoolSettings, open_pool
+from retrieval.store.database.roles import Roles
 from retrieval.store.heads import BankHead
 from retrieval.store.segments import delta as deltas
 from retrieval.store.segments.format import unpack
 from retrieval.store.segments.merge import SegmentPart
 from retrieval.types import Floats, Ints
+from tests.retrieval.store.roles import granted, made, pool_of
 
 QUICK = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB"}
 """Server settings for tests: they need not survive a power cut."""
+
+
+AS_APP = "FOURFOLD_TEST_AS_APP"
+"""Where this variable is set, tests have the rights of a server's role and not of the owner."""
 
 
 @cache
@@ -75,7 +82,13 @@ async def database(schema: str | None = None, max_size: int = 8) -> AsyncIterato
     )
     try:
         await migrate(pool)
-        yield pool
+        if AS_APP not in os.environ:
+            yield pool
+            return
+        async with made(pool, "app") as (role,):
+            await granted(pool, Roles(app=role))
+            async with pool_of(pool, server().dsn, role, max_size) as restricted:
+                yield restricted
     finally:
         if schema is None:
             await pool.execute(f'drop schema "{name}" cascade')
