@@ -116,6 +116,7 @@ def test_a_killed_controller(world: World) -> None:
         os.kill(world.controller(), signal.SIGKILL)
         more(load.seen, 60)
         until(lambda: bool(world.controller()), START_S)
+        whole(world, "Retriever", 2)  # a new controller has to find them first
         victim = next(iter(world.replicas("Retriever")))
         os.kill(victim, signal.SIGKILL)
         until(lambda: victim not in world.replicas("Retriever"), START_S)
