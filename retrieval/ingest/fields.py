@@ -14,6 +14,7 @@ from retrieval.errors import InvalidInput, TooMuch
 from retrieval.ingest.entities.mentions import NAME_LIMIT, distinct
 from retrieval.ingest.facts import Mention
 from retrieval.store.edge import clean, parse_local, parse_time
+from retrieval.store.metadata import cut_off
 from retrieval.text import folding
 
 TEXT_LIMIT = 200_000  # characters of one memory
@@ -152,6 +153,10 @@ def metadata(value: Any, path: str) -> dict[str, str] | None:
         if isinstance(item, bool):
             item = "true" if item else "false"
         elif isinstance(item, int | float):
+            if cut_off(item):
+                raise fail(
+                    f"{path}.{key}", "has more digits than a number keeps: give it as a text"
+                )
             item = str(item)
         elif not isinstance(item, str):
             raise fail(f"{path}.{key}", "must be a string, a number, true or false")

@@ -43,6 +43,19 @@ _TIME = re.compile(
 _RANGES: Mapping[str, Callable[[Any, Any], bool]] = {"gte": ge, "gt": gt, "lte": le, "lt": lt}
 
 
+_WHOLE = 2.0**63
+_ROUND_DIGITS = 12
+"""A measure of that size has no more. An id of twenty digits looks as if it had no more in one of
+six thousand cases, when it is read as a double."""
+
+
+def cut_off(value: float) -> bool:
+    """Whether digits of a number may be lost: JSON readers make doubles of whole numbers beyond 64
+    bits, so that an id of twenty digits would become another's."""
+    digits = repr(value).partition("e")[0].strip("-").replace(".", "").rstrip("0")
+    return isinstance(value, float) and abs(value) >= _WHOLE and len(digits) > _ROUND_DIGITS
+
+
 def number(text: str) -> Decimal | None:
     """The number that `text` is in JSON; None where it is none."""
     found = _NUMBER.fullmatch(text)

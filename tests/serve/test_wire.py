@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
+import orjson
 import pytest
 from pydantic import ValidationError
 
@@ -99,6 +100,11 @@ def test_metadata_filters() -> None:
         "c": {"eq": True},
         "d": {"in": ["x", 2.5, None]},
     }
+    exact = orjson.loads('{"a": 18093456123123302599, "b": 6.02e23}')
+    assert metadata_filter(exact) == {
+        "a": {"eq": 18_093_456_123_123_302_599},
+        "b": {"eq": 6.02e23},
+    }
     assert metadata_filter({"a\0": "x\0"}) == {"a": {"eq": "x"}}, "as it would be stored"
 
 
@@ -121,6 +127,8 @@ def test_metadata_filters() -> None:
         {"a": {"gte": ["x"]}},
         {"a": float("nan")},
         {"a": {"lt": float("inf")}},
+        orjson.loads('{"a": 98093456123123302600}'),
+        orjson.loads('{"a": {"in": [1, -18093456123123302600]}}'),
         {str(i): 1 for i in range(65)},
         {"a": {"in": ["x"] * 2_001}},
         {str(i): {"in": ["x"] * 100} for i in range(21)},

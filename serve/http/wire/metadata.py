@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, WithJsonSchema
 
 from retrieval.store.edge import clean
-from retrieval.store.metadata import OPERATORS
+from retrieval.store.metadata import OPERATORS, cut_off
 
 MAX_KEYS = 64
 MAX_OPERANDS = 2_000
@@ -70,6 +70,8 @@ def _operand(where: str, value: Any) -> str | int | float | bool | None:
     if value is None or isinstance(value, int):
         return value
     if isinstance(value, float) and math.isfinite(value):
+        if cut_off(value):
+            raise ValueError(f"{where}: numbers of so many digits are not exact: give it as a text")
         return value
     raise ValueError(f"{where}: a value is a text, a finite number, true, false or null")
 

@@ -142,6 +142,11 @@ async def test_embedded_and_indexed_text(pool: Pool) -> None:
         ),
         ([{"text": "a", "tags": [1]}], "memories[0].tags[0]", "string"),
         ([{"text": "a", "metadata": {"k": []}}], "memories[0].metadata.k", "string"),
+        (
+            [{"text": "a", "metadata": {"k": 9.80934561231233026e19}}],
+            "memories[0].metadata.k",
+            "text",
+        ),
         ([{"text": "a", "proof_count": 1.5}], "memories[0].proof_count", "whole number"),
         ([{"text": "a", "sources": ["b"]}], "memories[0].sources", "observation"),
         (
