@@ -55,7 +55,7 @@ FLOORS: dict[str, list[set[str]]] = {
         {"catalog"},
     ],
     "serve": [
-        {"settings", "trace"},
+        {"settings", "trace", "version"},
         {"metrics"},
         {"admission", "local"},
         {"opening"},

@@ -18,6 +18,7 @@ from serve.cli import backups, banks, erase, hot, keys, maintain, monitor, schem
 from serve.cli.options import DEFAULT_DATA, DEFAULT_URL, Config, Data, Key, Url
 from serve.mcp import command as mcp_command
 from serve.settings import Settings, SettingsError, load, load_file
+from serve.version import program
 
 T = TypeVar("T")
 TABLES = ("langgraph", "langmem")
@@ -27,8 +28,23 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its boxes break long paths into lines
-    help="A recall server for the memory of AI agents.",
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fourfold {program()}")
+        raise typer.Exit
+
+
+@app.callback()
+def fourfold(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show it and end."),
+    ] = False,
+) -> None:
+    """A recall server for the memory of AI agents."""
 
 
 def _fail(message: object) -> typer.Exit:

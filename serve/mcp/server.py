@@ -25,12 +25,12 @@ from starlette.types import Scope
 from retrieval.errors import FourfoldError, NotFound
 from retrieval.store import banks
 from serve.http.errors import refusal
-from serve.http.routes.service import build
 from serve.http.services import Services
 from serve.mcp import calls, results, schemas
 from serve.mcp.tool import Effect, Tool, problems
 from serve.mcp.tools import MEMORY, TOOLS
 from serve.settings.model import MCP
+from serve.version import program
 
 VISIT = "fourfold.mcp"
 """Key of a request's scope: the visit that it is."""
@@ -191,7 +191,7 @@ def server(settings: MCP, tools: Tools) -> Server[Any]:
     about = f"{_ABOUT} {settings.mcp_instructions}" if settings.mcp_instructions else _ABOUT
     return Server(
         "fourfold",
-        version=build(),
+        version=program(),
         title="Fourfold",
         instructions=about,
         get_tool_input_schema=lambda _name: None,  # no argument travels in a header

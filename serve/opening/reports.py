@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import psutil
@@ -18,6 +17,7 @@ from retrieval.store import backlog
 from retrieval.store.database.pool import Pool
 from serve import metrics
 from serve.admission.controller import AdmissionController
+from serve.version import program
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def controllers(there: Mapping[str, AdmissionController], stack: AsyncExitStack)
 
 def memory(stack: AsyncExitStack) -> None:
     """Keeps the memory of this process beside what it may have."""
-    metrics.BUILD.labels(_build()).set(1)
+    metrics.BUILD.labels(program()).set(1)
     own, most = psutil.Process(), memory_limit()
 
     async def report() -> None:
@@ -123,10 +123,3 @@ def memory_limit() -> int:
 
 def _until_closed(task: asyncio.Task[None], stack: AsyncExitStack) -> None:
     stack.callback(task.cancel)
-
-
-def _build() -> str:
-    try:
-        return version("fourfold")
-    except PackageNotFoundError:
-        return "0"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,12 @@ def test_wrong_settings_are_one_sentence(
     assert said in done.output
     assert done.output.count("error:") == 1
     assert not (tmp_path / "data").exists()
+
+
+def test_it_says_its_version() -> None:
+    done = CliRunner().invoke(app, ["--version"])
+    assert (done.exit_code, done.output) == (0, f"fourfold {version('fourfold')}\n")
+    assert "A recall server" in CliRunner().invoke(app, ["--help"]).output
 
 
 LONG = "x" * 180

@@ -11,9 +11,10 @@ from retrieval.store import limits, tenants
 from serve.http import catalogue
 from serve.http.errors import json_response
 from serve.http.operator import standing
-from serve.http.routes.service import build, features
+from serve.http.routes.service import features
 from serve.http.routing import Router
 from serve.http.services import Given, Reader, Tenant, bearer
+from serve.version import program
 
 router = Router(tags=["inspector"])
 
@@ -50,7 +51,7 @@ async def whoami(request: Request, services: Given) -> Response:
             "scopes": [scope for scope in tenants.SCOPES if scope in may],
             "key_required": required,
             "limits": own,
-            "build": build(),
+            "build": program(),
             "models": dict(services.models),
             "features": features(services),
             "docs": services.settings.server.enable_docs,

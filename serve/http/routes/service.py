@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from functools import cache
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed
 from typing import Any
 
 import orjson
@@ -23,6 +20,7 @@ from serve.http.errors import Unauthorized, json_response
 from serve.http.routing import Router
 from serve.http.services import Given, Services, access_of, bearer
 from serve.local import processes
+from serve.version import program
 
 API_VERSION = "0.9.1"
 """The line of the public API that is supported; our own build is in a header."""
@@ -30,15 +28,6 @@ BUILD_HEADER = "X-Fourfold-Version"
 DATABASE_WAIT_S = 3.0
 
 router = Router(tags=["service"])
-
-
-@cache
-def build() -> str:
-    """The version of this program, which is looked for in folders: once."""
-    try:
-        return installed("fourfold")
-    except PackageNotFoundError:  # run from a checkout that was not installed
-        return "0"
 
 
 async def _health(services: Services) -> Response:
@@ -97,7 +86,7 @@ async def live(services: Given) -> Response:
     """Does this process run? Asks nobody."""
     uptime = time.monotonic() - services.started
     return json_response(
-        {"status": "alive", "version": build(), "uptime_seconds": round(uptime, 3)}
+        {"status": "alive", "version": program(), "uptime_seconds": round(uptime, 3)}
     )
 
 
@@ -124,7 +113,7 @@ async def version(services: Given) -> Response:
     """The API spoken, and what of it is switched on."""
     return json_response(
         {"api_version": API_VERSION, "features": features(services)},
-        headers={BUILD_HEADER: build()},
+        headers={BUILD_HEADER: program()},
     )
 
 
