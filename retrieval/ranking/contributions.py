@@ -9,9 +9,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from retrieval.messages import message
 from retrieval.types import Doubles
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class Contributions:
     """Named parts of one score, each float64 (c,) in the order of the candidates; added up in this

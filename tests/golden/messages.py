@@ -13,8 +13,11 @@ from retrieval.bank.probe import Probe
 from retrieval.bank.shards.shard import RangeReading
 from retrieval.keyword.analyser import Query
 from retrieval.keyword.bm25 import Evidence
+from retrieval.ranking.contributions import Contributions
 from retrieval.ranking.fusion import Candidates
 from retrieval.ranking.shortlist import ArmList, EventFound, Facts, Paths, Question, Shortlist
+from retrieval.recall.look.inspection import ArmReport, Inspection
+from retrieval.recall.look.placing import Gate, Placed
 from retrieval.store.answers import Key
 from retrieval.store.heads import BankHead
 from retrieval.types import (
@@ -123,4 +126,28 @@ def every() -> Mapping[str, Any]:
         "Probe": Probe(np.ones(3, np.float32), terms),
         "RangeReading": RangeReading(np.array([0.5, np.nan], np.float32), evidence),
         "Key": Key("name", b"\x01\x02"),
+        "Inspection": Inspection(
+            memories=9,
+            candidates=3,
+            found=shortlist.found,
+            ids=ids,
+            paths=shortlist.paths,
+            kept=_ints(4, 6),
+            contributions=Contributions((("semantic", np.array([0.5, 0.25])),)),
+            arms=(ArmReport(Arm(0), "ran", 7, 0.1, 300, 2, 0.5, hits),),
+            terms=(("lamp", 1.5, 2),),
+            entities=(("id", "Ann"),),
+            intent=("now",),
+            placed=(
+                Placed(
+                    b"0123456789abcdef",
+                    4,
+                    True,
+                    (Gate("tags", False, "a", 0.5, 1.0, "id"),),
+                    {"semantic": {"rank": 1}},
+                    2,
+                ),
+            ),
+            listed_ids={4: b"0123456789abcdef"},
+        ),
     }

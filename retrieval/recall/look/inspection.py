@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieval.messages import message
 from retrieval.ranking.contributions import Contributions
 from retrieval.ranking.fusion import Candidates
 from retrieval.ranking.shortlist import Paths
@@ -41,6 +42,7 @@ class Watch:
     spans: list[TimedStep] = field(default_factory=list)
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class ArmReport:
     """One arm over all fact types. state: ran, off, no_window or degraded; allowed: memories it
@@ -56,6 +58,7 @@ class ArmReport:
     hits: Hits
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class Inspection:
     """memories: how many the filters let be shown; found: candidates in the order of the fusion,

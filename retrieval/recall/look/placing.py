@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from retrieval.bank import filters
+from retrieval.messages import message
 from retrieval.recall.search import Searched, SearchPlan
 from retrieval.types import Arm, Doubles, FactType, Ints, TagsMatch
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class Gate:
     """One thing that a memory has to pass. What it has, and the least or the most that would do;
@@ -28,6 +30,7 @@ class Gate:
     """The id of the memory on whose account it fails."""
 
 
+@message
 @dataclass(frozen=True, slots=True)
 class Placed:
     """A memory's gates up to the shortlist. `ordinal`: -1 where the bank has no such live memory;
