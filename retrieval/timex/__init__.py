@@ -1,6 +1,6 @@
 """Time in natural language: from a question and a reference time to the one window that it means.
 
-Rules over word lists of fifteen languages; where they find nothing and the text has date words of
+Rules over word lists of sixteen languages; where they find nothing and the text has date words of
 another language, `dateparser`. Pure functions, safe in any thread; nothing here raises for any
 text. Every calendar boundary is computed in the offset of the reference time; windows are aware, in
 UTC, and hold whole days (00:00:00 to 23:59:59.999999) unless hours were named.

@@ -25,7 +25,12 @@ def _kinds(names: str) -> frozenset[str]:
 _YEAR, _NUMBER = _kinds("YEAR"), _kinds("NUM YEAR MD")
 _JOINING, _PARTS = _kinds("TO AND DASH UNTIL OF"), _kinds("EARLY MID LATE DASH THE")
 _DAYS, _IN = _kinds("MD"), chars_of("IN") - chars_of("TO")
-_MONTHS, _NUMBERING, _LINKING = _kinds("MON"), _kinds("NUM ORD ROMAN DOT"), _kinds("OF THE FROM")
+_MONTHS, _NUMBERING, _LINKING = (
+    _kinds("MON"),
+    _kinds("NUM ORD ROMAN DOT DASH"),
+    _kinds("OF THE FROM"),
+)
+_CALLED = _MONTHS | _kinds("SEASON LONESEASON")
 _DECADES, _ENDINGS = _kinds("DECADE"), _kinds("DECS")
 
 
@@ -49,6 +54,8 @@ def labels(folded: str, tokens: list[Token]) -> frozenset[int]:
             found.update(_age(words, tokens, at))
         if kind in _MONTHS or kind in _YEAR:
             found.update(_street(words, tokens, at))
+        if kind in _NUMBER and _is_address(words, tokens, at):
+            found.update((token.start, tokens[at + 1].start))
     return frozenset(found)
 
 
@@ -92,6 +99,12 @@ def _partner(tokens: list[Token], at: int) -> list[int]:
         and tokens[other].kind in _NUMBER
         and tokens[(at + other) // 2].kind in _JOINING
     ]
+
+
+def _is_address(words: list[str], tokens: list[Token], at: int) -> bool:
+    """ "1600 Summer Lane", "31 March Road"."""
+    street = words[at + 2 : at + 3]
+    return bool(street) and tokens[at + 1].kind in _CALLED and street[0] in _words("streets")
 
 
 def _street(words: list[str], tokens: list[Token], at: int) -> list[int]:

@@ -56,7 +56,8 @@ _PERSONAL = (
 
 _TITLED = re.compile(
     fold(
-        "さん|ちゃん|くん|君|様|先生|女士|小姐|同学| ?씨(?![가-힣]{2})|님|양(?= )|군(?= )"
+        "さん|ちゃん|くん|君|様|先生|女士|小姐|同学"
+        "| ?씨(?![가-힣]{2})|님|양(?= )|군(?= )|이(?:네|의|가|는|를|한테|랑)(?![가-힣])"
         "| नाम (?=का|की|के)| जी(?!\\w)| (?:hanım|bey)\\b"
         # 周一鸣: a surname that begins like a weekday, and what is asked of people
         "|[\u4e00-\u9fff](?<![早晚上下中夜午到至那这的会班课谁有是])" + _PERSONAL
@@ -68,6 +69,10 @@ _SMALL = frozenset({"es", "fr", "it", "pt", "nl", "sv", "pl", "ru"})
 """Languages that write months and weekdays small: with a capital inside a sentence it is a name."""
 
 
+_INFLECTED = frozenset({"pl", "ru"})
+"""Languages that say by an ending whose something is."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Clues:
     given: frozenset[str]
@@ -77,6 +82,13 @@ class _Clues:
     dated: frozenset[str]
     titles: frozenset[str]
     honorifics: frozenset[str] = frozenset()
+    of: frozenset[str] = frozenset()
+    family: frozenset[str] = frozenset()
+
+    @property
+    def kin_stems(self) -> tuple[str, ...]:
+        """What words for them begin with, where endings tell their case."""
+        return tuple(self.kin)
 
 
 @cache
@@ -118,6 +130,9 @@ def names(context: Context, folded: str, tokens: list[Token]) -> frozenset[int]:
 
 
 _OWNED = re.compile(_PERSONAL)
+_RELATED = re.compile(
+    "的(?:妻子|老婆|丈夫|老公|妈妈|爸爸|父亲|母亲|儿子|女儿|哥哥|弟弟|姐姐|妹妹|女朋友|男朋友|女友|男友|猫|狗)"
+)
 _SURNAMES = frozenset(
     "王李张刘陈杨黄赵吴徐孙马朱胡郭林罗郑梁谢宋唐许韩冯邓曹彭肖田董袁潘蒋蔡杜叶苏魏吕丁沈姚卢姜崔谭陆汪范"
     "廖贾邹孟熊秦邱尹薛闫雷侯陶黎贺顾郝龚邵钱戴莫汤"
@@ -125,7 +140,9 @@ _SURNAMES = frozenset(
 
 
 def _is_chinese_name(folded: str, token: Token) -> bool:
-    """陈九月: behind a surname, and asked about as people are."""
+    """七月的妈妈: whose relative it is; 陈九月: behind a surname, and asked about as people are."""
+    if _RELATED.match(folded, token.end) is not None:
+        return True
     led = token.start > 0 and folded[token.start - 1] in _SURNAMES
     return led and _OWNED.match(folded, token.end) is not None
 
@@ -218,12 +235,18 @@ class _Look:
             return True
         if self.context.language == "hi":
             return given and self._is_hindi_name(at, before)
+        if self.context.language == "ar":
+            return given and self.word(at - 1) in self.clues.kin and after not in _TIMELY_AFTER
         if word == "mars" and not self.capital(at):
             return False  # the month, where the planet has a capital
-        if self.kind(at) in _MONTHS and (self._is_first_name(at) or self._is_first_name(at - 1)):
+        if self.kind(at) in _MONTHS and self._is_first_name(at):
+            return True
+        if self._is_first_name(at - 1) or self._is_a_family(at):
             return True
         if " " in word or after in _TIMELY_AFTER:
             return before not in _TIMELY_BEFORE and self._has_surname(at)
+        if given and self._belongs(at, before) and not self._is_dated(at):
+            return True
         small = given and self.context.language in _SMALL
         if month and self.word(at - 1) in self.clues.persons:
             return self.word(at + 1) not in self.clues.dated
@@ -232,7 +255,8 @@ class _Look:
                 return True
             if before in _POSSESSIVE and self.context.language in _SMALL:
                 owned = self.proper(at - 2) or self.word(at - 2) in self.clues.persons
-                return self.capital(at) and owned and not self.opens(at - 2)
+                owned = owned and not self.opens(at - 2)
+                return self.capital(at) and (owned or self._has_surname(at))
             if before in _SURELY_BEFORE or not month:
                 return False
             if word in _SHORT and before not in _POSSESSIVE | _THE | _NEAR and self._ends_there(at):
@@ -304,7 +328,8 @@ class _Look:
 
     def _is_first_name(self, at: int) -> bool:
         """ "Jan Mai", "Julio Mayo": a first name before a surname that is a month, too."""
-        if self.kind(at + 1) not in _MONTHS or not self.capital(at):
+        surnames = _MONTHS | (_WEEKDAYS if self.context.language in _SMALL else frozenset())
+        if self.kind(at + 1) not in surnames or not self.capital(at):
             return False
         word, german = self.word(at), self.context.language == "de"
         if word not in _SHORT and (german or word not in self.clues.given):
@@ -348,8 +373,31 @@ class _Look:
     def _is_possessor(self, at: int) -> bool:
         """ "April's sister", but not "April's sales"; Turkish "Eylül'ün annesi"."""
         if self.context.language == "tr":
-            return self.word(at + 2) in self.clues.kin
+            return self.word(at + 2).startswith(self.clues.kin_stems)
         return self.word(at + 1) == "'s" and self.word(at + 2) in self.clues.kin
+
+    def _belongs(self, at: int, before: str) -> bool:
+        """What only a person has, and whose it is: "the name of April's cat", "der Hund von
+        August"."""
+        if not self.capital(at) or self.tokens[at].kind not in _MONTHS:
+            return False
+        if self.context.language in _INFLECTED:
+            return self.word(at - 1) in self.clues.kin
+        linked = before in _POSSESSIVE or self.word(at - 1) in self.clues.of
+        if self.context.language == "en":
+            return linked and self._is_possessor(at)
+        return linked and self.word(at - 2) in self.clues.kin
+
+    def _is_a_family(self, at: int) -> bool:
+        """ "The March sisters"."""
+        led = self.kind(at - 1) in _THE and self.kind(at - 1) not in _MODIFIERS
+        month = self.tokens[at].kind in _MONTHS
+        family = self.capital(at) and self.word(at + 1) in self.clues.family
+        return led and month and family and self.word(at + 2) not in self.clues.dated
+
+    def _is_dated(self, at: int) -> bool:
+        """Whether what follows makes a time of it: "von August bis Mai"."""
+        return _kind_beside(self.tokens, at, 1) in _TIMELY_AFTER | _CONNECTORS
 
     def _is_in_a_clause(self, at: int) -> bool:
         """ "If April picks up the kids": a clause, whose subject it is."""
@@ -373,7 +421,7 @@ class _Look:
         before, after = self.word(at - 1), self.word(at + 1)
         follows = self.kind(at + 1) == OTHER and after not in self.clues.dated
         if self.context.language == "tr":
-            return self.opens(at) and after in ("nerede", "kiminle", "kim", "nasil", "ne", "kac")
+            return self.opens(at) and after in self.clues.verbs
         if before in self.clues.verbs:
             asks = self.context.language != "en" or self.word(at - 2) in ("who", "where", "whom")
             if follows or (self.ends(at + 1) and asks) or self.kind(at + 1) in _THE:

@@ -24,7 +24,9 @@ _VERSION = re.compile(
     r"(?<![a-z0-9_])(?:v|ver|rev|rc|py|go|jdk|node)\d{1,6}(?:\.\d{1,6}){1,8}(?!\d)"
 )
 _SPLIT = re.compile(r"\s*([-/.:,])\s*")
-_COMPACT = re.compile(r"(?<![\w.])((?:19|20)\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?![\d_])")
+_COMPACT = re.compile(
+    r"(?<![\w.])((?:19|20)\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?![\d_]|[-/.]\d)"
+)
 
 CLOCK = kind_of("CLOCK")
 MONTH_DAY = kind_of("MD")

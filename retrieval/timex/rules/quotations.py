@@ -23,6 +23,18 @@ _QUOTED = re.compile(
 _PLAIN, _TITLES = frozenset('"\u201c\u201e'), frozenset("\u300e\u300a")
 """Marks that also set off what is no title, and those of titles alone."""
 
+_PAIRS = frozenset(('""', "\u201c\u201d", "\u201e\u201c", "\u201e\u201d", "\xab\xbb"))
+_LED = re.compile(
+    r"\b(?:on|in|since|until|by|am|im|seit|bis|en|au|le|el|los|em|na|no|op|sinds|i|på|w|od|do"
+    r"|в|с) .$",
+    re.IGNORECASE,
+)
+"""What stands before a day or month, whatever marks it is in."""
+_WORDED = re.compile(
+    r"\b(?:means?|words?|phrase|term|bedeutet|heißt|Wort|Begriff|signifie|mot|significa|palabra|"
+    r"palavra|parola|betekent|woord|betyder|ordet|oznacza|słowo|означает|слово) $"
+)
+"""What says that a quotation is about its words."""
 _WORD = re.compile(r"\w")
 
 
@@ -44,6 +56,8 @@ def without_quoted(text: str, found: list[TimeExpression]) -> list[TimeExpressio
             return False
         start, end = marks[at]
         among = text[start : one.start] + text[one.end : end]
+        if _WORDED.search(text, max(0, start - 24), start) is not None:
+            return True
         title = text[start] not in _PLAIN or one.text == one.text.title()
         title = title and (" " in one.text or text[start] in _TITLES or _is_entitled(text, one))
         outside = opening is not None and (opening.start() < start or closing >= end)
@@ -53,9 +67,12 @@ def without_quoted(text: str, found: list[TimeExpression]) -> list[TimeExpressio
 
 
 def _is_entitled(text: str, one: TimeExpression) -> bool:
-    """Whether one word is a title: in « » with a capital and alone, as in Russian «Накануне»."""
-    among = text[one.start - 2 : one.start].strip(), text[one.end : one.end + 2].strip()
-    return among[0].endswith("\xab") and among[1].startswith("\xbb") and one.text[:1].isupper()
+    """Whether one word is a title: with a capital and alone between its marks, as in Russian
+    «Накануне» and English "September"; but not in: on "Monday"."""
+    before, after = text[one.start - 2 : one.start].strip(), text[one.end : one.end + 2].strip()
+    alone = (before[-1:] + after[:1]) in _PAIRS
+    led = _LED.search(text, max(0, one.start - 8), one.start) if alone else None
+    return alone and one.text[:1].isupper() and led is None
 
 
 def _last_word(text: str) -> int:

@@ -12,6 +12,16 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize(
     "text",
     [
+        'Which song by them is Dana\'s favourite, "September"?',
+        "Que pense Nina de la série « Mercredi » ?",
+        '¿Qué significa "mañana" en esa canción?',
+        "What is order 20231105-77 about?",
+        "Où se trouve la rue du 4-Septembre ?",
+        "Who sold the house at 1600 Summer Lane?",
+        "Where is 31 March Road?",
+        "하루에 몇 시간 자요?",
+        "كم ساعة في اليوم ينام سامي؟",
+        "五月雨とは何ですか?",
         "What is new in version 2019?",
         "Does it run on Windows 2000?",
         "Who booked Room 2024?",
@@ -132,6 +142,8 @@ def test_no_date(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ('What did I write on "Monday"?', ("2025-06-16", "2025-06-16")),
+        ("What happened on 20231105?", ("2023-11-05", "2023-11-05")),
         ("order 2024-05 shipped", ("2024-05-01", "2024-05-31")),
         ("invoice 20240510", ("2024-05-10", "2024-05-10")),
         ("HTTP 404 in 2024", ("2024-01-01", "2024-12-31")),
