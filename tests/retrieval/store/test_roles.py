@@ -25,6 +25,14 @@ from tests.retrieval.store.servers import database, server
 pytestmark = pytest.mark.integration
 
 DENIED = asyncpg.InsufficientPrivilegeError
+_SCHEMA = f"roles_{uuid4().hex[:8]}"
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[Pool]:
+    """Of a schema in which no other module left work: what is done here takes any operation."""
+    async with database(_SCHEMA) as opened:
+        yield opened
 
 
 @pytest.fixture
