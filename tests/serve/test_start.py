@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -51,21 +53,30 @@ def test_a_bare_node_leaves_ray_as_it_was() -> None:
     assert utils.get_dashboard_dependency_error is wanted
 
 
-def test_long_steps_are_told_of(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+class Told(io.StringIO):
+    """What is printed, in any thread; `begun` once it says that something takes long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = threading.Event()
+
+    def flush(self) -> None:
+        if "..." in self.getvalue():
+            self.begun.set()
+
+
+def test_long_steps_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = Told()
+    monkeypatch.setattr(sys, "stdout", said)
     monkeypatch.setattr(launcher, "TOLD_S", 0.01)
     with launcher.told("a long step"):
-        late = time.monotonic() + 10
-        said = ""
-        while "..." not in said and time.monotonic() < late:
-            said += capsys.readouterr().out
-    assert said == "a long step ...\n"
-    assert capsys.readouterr().out.startswith("a long step: ")
+        assert said.begun.wait(10)
+    assert said.getvalue().startswith("a long step ...\na long step: ")
     monkeypatch.setattr(launcher, "TOLD_S", 60.0)
+    said.truncate(0)
     with launcher.told("a short step"):
         pass
-    assert capsys.readouterr().out == ""
+    assert said.getvalue() == ""
 
 
 def test_a_run_is_loading_until_its_start_is_done(

@@ -175,11 +175,14 @@ def _grants(
     row: Mapping[str, Any], held: Iterable[Mapping[str, Any]]
 ) -> Iterator[RequirementCheck]:
     """For a role that is to use what the owner made."""
-    if closed := [each["name"] for each in held if not each["readable"]]:
+    names = {each["name"]: each["readable"] for each in held}
+    closed = [name for name, readable in names.items() if not readable]
+    if closed or not names:
+        what = f"may not read {', '.join(closed[:3])}" if closed else "finds no tables"
         yield RequirementCheck(
             "wrong",
-            f"role {row['role']!r} may not read {', '.join(closed[:3])}: run `fourfold migrate` as"
-            " the owner of the tables, with DATABASE_APP_ROLE set",
+            f"role {row['role']!r} {what}: run `fourfold migrate` as the owner of the tables, with"
+            " DATABASE_APP_ROLE set",
         )
 
 
