@@ -84,6 +84,7 @@ class _Clues:
     honorifics: frozenset[str] = frozenset()
     of: frozenset[str] = frozenset()
     family: frozenset[str] = frozenset()
+    naming: frozenset[str] = frozenset()
 
     @property
     def kin_stems(self) -> tuple[str, ...]:
@@ -233,6 +234,8 @@ class _Look:
         month = given and self.tokens[at].kind in _MONTHS
         if self._in_a_title(at) or self._is_possession(at) or self._is_addressed(at):
             return True
+        if self._is_said_to_be_called(at):
+            return True
         if self.context.language == "hi":
             return given and self._is_hindi_name(at, before)
         if self.context.language == "ar":
@@ -342,6 +345,12 @@ class _Look:
         back = at - 2 if self.kind(at - 1) in _DOT else at - 1
         after = _kind_beside(self.tokens, at, 1)
         return self.word(back) in self.clues.honorifics and after not in _NUMBERS
+
+    def _is_said_to_be_called(self, at: int) -> bool:
+        """ "Die Katze heißt Montag", "Pies wabi się Piątek"."""
+        reflexive = self.word(at - 1) in ("sie", "si", "se")
+        verb = self.word(at - 2 if reflexive else at - 1)
+        return verb in self.clues.naming and self.capital(at) and self.ends(at + 1)
 
     def _is_object(self, at: int) -> bool:
         """Spanish "¿Quién llamó a Julio?": a person, where no time goes before it."""
