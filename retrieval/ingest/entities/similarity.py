@@ -51,9 +51,11 @@ _INITIAL = 0.75
 
 # Marks that are no part of a name. A sign that tells apart stays: C++, A-, B*, .NET, -5.
 _DROPPED = regex.compile(
-    r"(?<=[^\s\d])\.(?=[^\s\d])|(?<!\d)[.,](?=\s|$)|(?<=\d)[.,](?!\d)|(?<=[^\W\d])\.(?=\d)|,(?!\d)"
+    r"(?<=[^\s\d])\.(?=[^\s\d])|(?<!\d)[.,]+(?=\s|$)|(?<=\d)[.,](?!\d)|(?<=[^\W\d])\.(?=\d)|,(?!\d)"
     r"|['\"()\[\]{}!?;:¡¿…·]"
 )
+_PASSES = 4
+"""At most: what is dropped can leave a dot at an end, which is dropped in turn."""
 _SPACED = regex.compile(r"(?<=\w)-(?=\w)|(?<=\s)-(?=\s)|(?<![\p{L}\d])-(?!\d)|[_/\\|\s]+")
 _HYPHENATED = regex.compile(r"[a-z]{2}-[a-z]{2}")
 """Short as it is, nothing but the name without its hyphen: Wi-Fi, Hi-Fi."""
@@ -177,7 +179,12 @@ def bare(name: str) -> str:
     plain = _DECORATION.sub("", folded)
     if not plain.strip():
         plain = folded
-    return " ".join(_SPACED.sub(" ", _DROPPED.sub("", _AND.sub("and", plain))).split())
+    before, tidy = "", _AND.sub("and", plain)
+    for _ in range(_PASSES):
+        if tidy == before:
+            break
+        before, tidy = tidy, " ".join(_SPACED.sub(" ", _DROPPED.sub("", tidy)).split())
+    return tidy
 
 
 def plain(name: str) -> str:

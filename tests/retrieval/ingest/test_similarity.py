@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from retrieval.ingest.entities.mentions import distinct
@@ -477,6 +477,8 @@ def test_clusters_do_not_depend_on_the_order(names: list[str], random: Random) -
 
 
 @given(st.text(max_size=20), st.text(max_size=20), st.floats(0, 1), st.floats(0, 1))
+@example(".{", "Ann.,", 0.0, 0.0)
+@example("._", "a.'b", 0.0, 0.0)
 def test_scores_are_shares(a: str, b: str, cooccurrence: float, seen: float) -> None:
     assert 0 <= score(alike(a, b), cooccurrence, seen) <= 1 + 1e-9
     assert bare(bare(a)) == bare(a)
