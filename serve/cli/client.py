@@ -135,9 +135,16 @@ class Api:
                     return found
                 if last or answer.status_code not in (429, 503):
                     raise ApiError(f"{answer.status_code}: {_detail(answer)}")
-                wait = max(wait, float(answer.headers.get("retry-after", 0)))
+                wait = max(wait, _asked_to_wait(answer))
             time.sleep(wait)
         raise AssertionError("unreachable")
+
+
+def _asked_to_wait(answer: httpx.Response) -> float:
+    """Seconds of a Retry-After; a date, as something before the server may send, is not waited
+    for."""
+    said = answer.headers.get("retry-after", "")
+    return float(said) if said.isascii() and said.isdigit() else 0.0
 
 
 def _address(bank: str, path: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import orjson
 import pytest
 from hypothesis import given
@@ -83,3 +84,17 @@ def test_no_batch_names_a_later_key(targets: list[list[int]], size: int) -> None
         known |= {memory["key"] for memory in part}
         named = {link["to"] for memory in part for link in memory.get("links", ())}
         assert named & every <= known
+
+
+@pytest.mark.parametrize("said", ["Wed, 21 Oct 2026 07:28:00 GMT", "soon", "-1", "0"])
+def test_a_wait_that_is_no_number_of_seconds(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("serve.cli.client.time.sleep", waits.append)
+    answers = [httpx.Response(503, headers={"Retry-After": said}), httpx.Response(200, json={})]
+    api = FakeApi()
+    api._http = httpx.Client(
+        base_url="http://test", transport=httpx.MockTransport(lambda _: answers.pop(0))
+    )
+    assert api.get("/health") == {}
+    assert len(waits) == 1
+    assert 0 < waits[0] < 1
