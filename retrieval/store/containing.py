@@ -12,18 +12,13 @@ from typing import Any
 
 from retrieval.store.database.pool import Pool, read
 from retrieval.store.edge import like
-from retrieval.text.language import fold
+from retrieval.text.language import ACCENTS, LETTERS, fold
 
 _PAGE = 200
 _PIECE = 5_000
 """Characters that are folded in one pass of the event loop."""
 _FOLDED_AWAY = "''`"
 """What `fold` drops of an ASCII text besides its capitals, as SQL quotes it."""
-
-_MARKS = (
-    "(?<!\u0438)[\u0300-\u036f]|[\u064b-\u065f\u0670\u06d6-\u06ed\u0640"
-    "\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7]"
-)
 
 Bind = Callable[[Any], str]
 
@@ -34,9 +29,10 @@ def _key(text: str) -> str:
 
 def bare(column: str) -> str:
     """The SQL of `retrieval.text.language.bare` for a column that holds folded names."""
-    plain = f"regexp_replace(normalize({column}, NFD), '{_MARKS}', '', 'g')"
-    plain = f"translate(normalize({plain}, NFC), 'øłđıةٱ''', 'oldiها')"
-    plain = f"replace(replace(replace({plain}, 'æ', 'ae'), 'œ', 'oe'), 'ß', 'ss')"
+    plain = f"normalize(regexp_replace(normalize({column}, NFD), '{ACCENTS}', '', 'g'), NFC)"
+    for letter, typed in LETTERS.items():
+        quoted = letter.replace("'", "''")
+        plain = f"replace({plain}, '{quoted}', '{typed}')"
     ascii = f"octet_length({column}) = length({column})"
     return f"(case when {ascii} then replace({column}, '''', '') else {plain} end)"
 

@@ -20,16 +20,18 @@ import Stemmer
 from retrieval.errors import InvalidInput
 from retrieval.text import folding
 
-_ACCENTS = regex.compile(
+ACCENTS = (
     "(?<!и)[\u0300-\u036f]"  # й is a letter of its own, not an accented и
     "|[\u064b-\u065f\u0670\u06d6-\u06ed\u0640]"  # Arabic vowel signs, tatweel
     "|[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7]"  # Hebrew points
 )
-_LETTERS = str.maketrans(
-    {"ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i", "ß": "ss"}
-    | {"ة": "ه", "ٱ": "ا"}
-    | {"'": None}
-)
+"""A regular expression of Python and of PostgreSQL: the marks that folding takes away."""
+LETTERS = {
+    "ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i", "ß": "ss",
+    "ة": "ه", "ٱ": "ا", "'": "",
+}  # fmt: skip
+"""Letters whose strokes are no marks, and what is typed for them."""
+_WITHOUT_ACCENTS, _TYPED = regex.compile(ACCENTS), str.maketrans(LETTERS)
 
 # Scripts that one of Snowball's languages stands for, whatever the bank's own language is.
 _BY_SCRIPT = (
@@ -59,8 +61,8 @@ def bare(folded: str) -> str:
     """What `retrieval.text.folding.fold` gave, without accents, vowel signs and apostrophes."""
     if folded.isascii():
         return folded.replace("'", "")
-    plain = _ACCENTS.sub("", unicodedata.normalize("NFD", folded))
-    return unicodedata.normalize("NFC", plain).translate(_LETTERS)
+    plain = _WITHOUT_ACCENTS.sub("", unicodedata.normalize("NFD", folded))
+    return unicodedata.normalize("NFC", plain).translate(_TYPED)
 
 
 @cache

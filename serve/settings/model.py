@@ -107,7 +107,7 @@ class Server(SettingsSection):
     """How long running requests may finish after a stop."""
 
 
-_ROLE = r"^[A-Za-z_][A-Za-z0-9_$-]{0,62}$"
+_IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_$-]{0,62}$"
 
 
 class Database(SettingsSection):
@@ -116,12 +116,12 @@ class Database(SettingsSection):
     database_url: Secret = None
     """DSN of PostgreSQL 15 to 18; unset starts the embedded one. With several hosts, end it in
     `target_session_attrs=read-write`: after a failover the new primary is found by itself."""
-    database_schema: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_$-]{0,62}$")] = "public"
+    database_schema: Annotated[str, Field(pattern=_IDENTIFIER)] = "public"
     """Schema of our tables; made if it is not there."""
-    database_app_role: Annotated[str, Field(pattern=_ROLE)] | None = None
+    database_app_role: Annotated[str, Field(pattern=_IDENTIFIER)] | None = None
     """Role that servers connect as: `fourfold migrate`, run as the owner of the tables, gives it
     rows to read and write and nothing else. Then servers need RUN_MIGRATIONS_ON_STARTUP=false."""
-    database_keys_role: Annotated[str, Field(pattern=_ROLE)] | None = None
+    database_keys_role: Annotated[str, Field(pattern=_IDENTIFIER)] | None = None
     """Role that `fourfold keys` connects as: then the servers' role makes and deletes no keys."""
     run_migrations_on_startup: Flag = True
     """`fourfold serve` brings the schema up to date when it starts. On a cluster, and where this is

@@ -25,11 +25,8 @@ def _kinds(names: str) -> frozenset[str]:
 _YEAR, _NUMBER = _kinds("YEAR"), _kinds("NUM YEAR MD")
 _JOINING, _PARTS = _kinds("TO AND DASH UNTIL OF"), _kinds("EARLY MID LATE DASH THE")
 _DAYS, _IN = _kinds("MD"), chars_of("IN") - chars_of("TO")
-_MONTHS, _NUMBERING, _LINKING = (
-    _kinds("MON"),
-    _kinds("NUM ORD ROMAN DOT DASH"),
-    _kinds("OF THE FROM"),
-)
+_MONTHS, _LINKING = _kinds("MON"), _kinds("OF THE FROM")
+_NUMBERING = _kinds("NUM ORD ROMAN DOT DASH")
 _CALLED = _MONTHS | _kinds("SEASON LONESEASON")
 _DECADES, _ENDINGS = _kinds("DECADE"), _kinds("DECS")
 

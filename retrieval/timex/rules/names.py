@@ -68,7 +68,6 @@ _TITLED = re.compile(
 _SMALL = frozenset({"es", "fr", "it", "pt", "nl", "sv", "pl", "ru"})
 """Languages that write months and weekdays small: with a capital inside a sentence it is a name."""
 
-
 _INFLECTED = frozenset({"pl", "ru"})
 """Languages that say by an ending whose something is."""
 
@@ -85,11 +84,6 @@ class _Clues:
     of: frozenset[str] = frozenset()
     family: frozenset[str] = frozenset()
     naming: frozenset[str] = frozenset()
-
-    @property
-    def kin_stems(self) -> tuple[str, ...]:
-        """What words for them begin with, where endings tell their case."""
-        return tuple(self.kin)
 
 
 @cache
@@ -248,7 +242,7 @@ class _Look:
             return True
         if " " in word or after in _TIMELY_AFTER:
             return before not in _TIMELY_BEFORE and self._has_surname(at)
-        if given and self._belongs(at, before) and not self._is_dated(at):
+        if month and after not in _CONNECTORS and self._belongs(at, before):
             return True
         small = given and self.context.language in _SMALL
         if month and self.word(at - 1) in self.clues.persons:
@@ -382,13 +376,13 @@ class _Look:
     def _is_possessor(self, at: int) -> bool:
         """ "April's sister", but not "April's sales"; Turkish "Eylül'ün annesi"."""
         if self.context.language == "tr":
-            return self.word(at + 2).startswith(self.clues.kin_stems)
+            return self.word(at + 2).startswith(tuple(self.clues.kin))  # endings tell the case
         return self.word(at + 1) == "'s" and self.word(at + 2) in self.clues.kin
 
     def _belongs(self, at: int, before: str) -> bool:
         """What only a person has, and whose it is: "the name of April's cat", "der Hund von
         August"."""
-        if not self.capital(at) or self.tokens[at].kind not in _MONTHS:
+        if not self.capital(at):
             return False
         if self.context.language in _INFLECTED:
             return self.word(at - 1) in self.clues.kin
@@ -403,10 +397,6 @@ class _Look:
         month = self.tokens[at].kind in _MONTHS
         family = self.capital(at) and self.word(at + 1) in self.clues.family
         return led and month and family and self.word(at + 2) not in self.clues.dated
-
-    def _is_dated(self, at: int) -> bool:
-        """Whether what follows makes a time of it: "von August bis Mai"."""
-        return _kind_beside(self.tokens, at, 1) in _TIMELY_AFTER | _CONNECTORS
 
     def _is_in_a_clause(self, at: int) -> bool:
         """ "If April picks up the kids": a clause, whose subject it is."""
